@@ -1,0 +1,4389 @@
+/* rlock.h - 0.1.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
+ *
+ * It acquires, renews and releases a lock without ever blocking, keeps it alive with a watchdog,
+ * and tells you the moment it is lost. One header; it speaks to the server through hiredis and to
+ * your event loop through an adapter.
+ *
+ * DO THIS
+ *
+ *     #define RLOCK_IMPLEMENTATION          in exactly one C or C++ file, before the include:
+ *     #include "rlock.h"                    that file makes the code, and is linked with -lhiredis
+ *
+ *     #include "rlock.h"                    everywhere else
+ *     #include "rlock_libev.h"              the adapter of your loop, from adapters/
+ *
+ * TL;DR
+ *
+ *     static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
+ *         if (event->status != RLOCK_OK) { puts(rlock_strerror(event->status)); return; }
+ *         ... we hold it; stop when on_lost is called; when the work is done:
+ *         rlock_release(lock, on_released, user);
+ *     }
+ *
+ *     rlock_config config = {0};                          rlock_options options = {0};
+ *     config.loop = rlock_libev_loop(EV_DEFAULT);         options.key = "stock:42";
+ *     rlock_client_new(&client, &config);                 options.on_lost = on_lost;
+ *     rlock_new(&lock, client, &options);
+ *     rlock_acquire(lock, RLOCK_FOREVER, 0, on_acquired, NULL);
+ *
+ * CONTENTS
+ *
+ *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
+ *     Implementation, each section knowing only what stands above it:
+ *     >>platform   clock, random bytes, allocation
+ *     >>list       doubly linked lists inside the things they link
+ *     >>timers     due times in one heap
+ *     >>client     one clock sample an entry, one loop timer, the ready list, deferred frees
+ *     >>memory     the store inside the process
+ *     >>redis      the store on hiredis
+ *     >>lock       one hold's state machine, local validity, delivery
+ *     >>watchdog   when a hold is renewed, and what an answer means for it
+ *     >>queue      one gate a key: the waiters of this process, only their head asks the server
+ *     >>api        the public functions
+ *
+ * GUARANTEED
+ *
+ *     - "Held" is never reported past a deadline computed from a clock read before the
+ *       request could leave: until = (clock when the request was handed to a connected
+ *       socket) + lease - lease x drift - 2 ms.
+ *     - Each accepted operation ends in exactly one callback, unless its handle or its client
+ *       is freed first: then in none. A call that returns an error gets none. No callback
+ *       runs inside a call, and none after a free.
+ *     - on_lost comes once for a hold: by the local deadline even with the network dead, and
+ *       at once when the server says that the key is gone or another's. Never after RELEASED.
+ *     - Nobody's key is deleted or extended but with the token of its owner, on the server,
+ *       in one script. No script shortens a time to live. What was sent and not answered is
+ *       taken as possibly done, and cleaned up.
+ *
+ * NOT GUARANTEED
+ *
+ *     - That a paused process or a late packet does no harm: a lock is advice to a process
+ *       that was stopped for longer than its lease. Only a resource that checks rlock_fence()
+ *       is safe from one.
+ *     - Anything across a server that loses data: a restart without persistence, a failover
+ *       before replication, an eviction (set maxmemory-policy noeviction), an administrator's
+ *       DEL. The loss is told, not prevented.
+ *     - docs/guarantees.md says what is assumed, deployment by deployment.
+ *
+ * LIFETIMES AND CALLBACKS
+ *
+ *     Handles are made and freed by the library. A handle is an owner: two flows that must
+ *     exclude each other use two handles, of one client or of two. Every function here may be
+ *     called from every callback, the two frees included. One client, its handles and its
+ *     loop belong to one thread. Strings in options are copied. `text` of an event and the
+ *     event itself live until the callback returns. After fork(), every call in the child
+ *     returns RLOCK_ERR_STATE (or false, 0, NULL), sends nothing and touches no descriptor;
+ *     the frees do nothing there either.
+ *     Writing to a closed socket raises SIGPIPE unless the program ignores it, as every
+ *     network program should: signal(SIGPIPE, SIG_IGN). The library never changes a signal's
+ *     disposition.
+ *
+ * STATE x CALL           what the call returns in each state of the handle (tested cell by cell)
+ *
+ *                        acquire      renew      release    cancel
+ *     IDLE               OK           NOT_HELD   NOT_HELD   STATE
+ *     WAITING            STATE        STATE      STATE      OK
+ *     HELD               STATE  (1)   OK  (2)    OK         STATE
+ *     LOST         (3)   STATE        LOST       OK  (4)    STATE
+ *     RELEASING          STATE        STATE      STATE      STATE
+ *     CLOSED       (5)   CLOSED       CLOSED     CLOSED     CLOSED
+ *
+ *     A handle changes state when a callback is delivered: it is WAITING until its acquire's
+ *     callback is called, a grant that was cancelled in between is given back.
+ *     (1) With .reentrant OK: the hold count goes up, with no round trip unless a longer
+ *         lease than the hold's is asked for (then it counts as a renewal by hand: one at a
+ *         time).
+ *     (2) One renewal by hand at a time; a second one meanwhile is STATE.
+ *     (3) The local deadline has passed, or the server said so, and on_lost has not been
+ *         called yet.
+ *     (4) Ends as RELEASED with status RLOCK_ERR_LOST, and on_lost is not called.
+ *     (5) The client was freed. A client that is being shut down answers CLOSED to acquire
+ *         only.
+ *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
+ *     goes out behind it.
+ *     rlock_free in any state: pending operations end without a callback, a hold is released
+ *     in the background.
+ *
+ * FAULT x OPERATION      what a fault does to each operation (tested cell by cell)
+ *
+ *                        acquire      acquire     renew        watchdog    release
+ *                        wait > 0     wait = 0    by hand      (hold)
+ *     DOWN     (1)       retry        CONN        CONN         retry       retry
+ *     UNKNOWN  (2)       retry        UNKNOWN     UNKNOWN      retry       retry
+ *     BUSY     (3)       retry        SERVER      SERVER       retry       retry
+ *     AUTH     (4)       AUTH         AUTH        AUTH         retry       retry
+ *     TYPE     (5)       WRONG_TYPE   WRONG_TYPE  LOST         LOST        NOT_HELD
+ *     NOMEM    (6)       NOMEM        NOMEM       NOMEM        retry       retry
+ *     OTHER    (7)       SERVER       SERVER      SERVER       retry       retry
+ *
+ *     Retry ends with the operation: an acquire's at the end of its wait, with the status of
+ *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's
+ *     at the local deadline, with LOST; a release's at the hold's deadline, with CONN,
+ *     UNKNOWN, SERVER, AUTH or NOMEM, after which the token is cleaned up behind it. Once a
+ *     try was UNKNOWN, a later one that found no connection does not make it CONN. A release
+ *     whose first try was UNKNOWN may end NOT_HELD because that try had worked.
+ *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. Before the
+ *         first connect as after it.
+ *     (2) Sent, and the connection died before the answer: it may have happened.
+ *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
+ *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients".
+ *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so a waiter is told even
+ *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
+ *     (5) WRONGTYPE: something that is no lock stands at the key.
+ *     (6) This process could not get memory for the request.
+ *     (7) Any other error, and an answer that no honest server gives.
+ *
+ * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
+ *
+ *     RLOCK_API           linkage of the public functions (default: extern, or nothing in C++)
+ *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert)
+ *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
+ *     RLOCK_FREE(p)
+ *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps
+ *                         (default: CLOCK_BOOTTIME)
+ *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: getrandom or /dev/urandom)
+ *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *
+ *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
+ */
+
+#ifndef RLOCK_H
+#define RLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RLOCK_VERSION "0.1.0"
+
+#ifndef RLOCK_API
+#define RLOCK_API extern
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct redisAsyncContext;
+struct sockaddr;
+
+typedef struct rlock rlock;
+typedef struct rlock_client rlock_client;
+
+/* ------------------------------------------------------------------------------------------------
+ * >>status-codes - what calls return and events carry: 0 or negative
+ */
+
+/* ERR_BUSY: of an acquire that tried once. ERR_SERVER: the server's words are in event->text. */
+#define RLOCK_STATUS_MAP(X)                                                  \
+    X(OK, 0, "ok")                                                           \
+    X(ERR_BUSY, -1, "held by another")                                       \
+    X(ERR_TIMEOUT, -2, "held by another for the whole wait")                 \
+    X(ERR_CANCELED, -3, "canceled")                                          \
+    X(ERR_NOT_HELD, -4, "not held")                                          \
+    X(ERR_LOST, -5, "lost before it was released")                           \
+    X(ERR_UNKNOWN, -6, "sent but not answered: the server may have done it") \
+    X(ERR_CONN, -7, "no connection to the server")                           \
+    X(ERR_AUTH, -8, "the server refuses this user")                          \
+    X(ERR_SERVER, -9, "the server answered with an error")                   \
+    X(ERR_WRONG_TYPE, -10, "the key holds something that is not a lock")     \
+    X(ERR_NOMEM, -11, "out of memory")                                       \
+    X(ERR_ARG, -12, "bad argument")                                          \
+    X(ERR_STATE, -13, "not allowed in this state")                           \
+    X(ERR_CLOSED, -14, "the client is closed")
+
+typedef enum rlock_status {
+#define RLOCK_X(name, value, text) RLOCK_##name = value,
+    RLOCK_STATUS_MAP(RLOCK_X)
+#undef RLOCK_X
+        RLOCK_STATUS_LAST = -14
+} rlock_status;
+
+/* The text of a status, in English, static; "unknown status" for any other number. */
+RLOCK_API const char *rlock_strerror(int status);
+
+/* ------------------------------------------------------------------------------------------------
+ * >>loop-contract - how the library asks a loop to watch descriptors and to call it back
+ *
+ * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one.
+ *
+ * The loop promises
+ * 1. One thread. Never to call the library from inside a hook, and to touch no state after an
+ *    rlock_on_... returned.
+ * 2. Level-triggered events; error and hang-up are reported as everything watched. Spurious and
+ *    early calls are harmless.
+ * 3. After watch(io, ..., 0) returned, never rlock_on_io(io), not even for an event already
+ *    fetched; after close(), no rlock_on_... at all.
+ * 4. set_timer(0) means after one more look at the sockets, never before it; one that is due
+ *    already keeps its turn. Delays are rounded up.
+ * 5. watch may fail (that connection then fails, and watch(0) follows); set_timer and close may
+ *    not: allocate in open. A name is the library's until it is resolved, or until close.
+ *
+ * The library promises
+ * 1. No user callback ever runs inside a public call. What is decided at once is delivered by a
+ *    zero timer.
+ * 2. Each accepted operation gets exactly one callback, unless its handle or client is freed
+ *    first: then none.
+ * 3. Any public function, the two frees included, may be called from any callback.
+ * 4. After rlock_free or rlock_client_free returns, nothing of that object is called or touched
+ *    again: watch(0) of every descriptor and close have been called; only memory may wait for
+ *    the entry's end.
+ * 5. The clock is sampled anew at every entry, never a loop's cached time. CLOCK_BOOTTIME where
+ *    there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the server's
+ *    time to live does not.
+ * 6. One entry delivers a snapshot of what is ready; what callbacks add waits for the next turn.
+ *    Expiry is settled before replies are delivered.
+ * 7. After fork, every call in the child returns RLOCK_ERR_STATE, sends nothing and closes
+ *    nothing of the parent's.
+ */
+
+#define RLOCK_IO_READ 1u
+#define RLOCK_IO_WRITE 2u
+
+/* One watched descriptor. The library's; `data` is the loop's own: NULL at the first watch, and
+ * reset to NULL by the loop or left alone when watch(0) forgets the descriptor. The other members
+ * are for stores: see >>store-contract. */
+typedef struct rlock_io {
+    void *data;
+    rlock_client *client;
+    void (*ready)(struct rlock_io *io, unsigned events);
+    unsigned watched;
+} rlock_io;
+
+/* One name being resolved. The library's; `data` is the loop's own. */
+typedef struct rlock_name {
+    void *data;
+    rlock_client *client;
+    void (*resolved)(struct rlock_name *name, const struct sockaddr *address);
+} rlock_name;
+
+typedef struct rlock_loop {
+    /* Yours: the ev_loop, the uv_loop_t ... */
+    void *ctx;
+
+    /* One per client: makes the state of the hooks; NULL = failed. */
+    void *(*open)(void *ctx, rlock_client *client);
+
+    /* RLOCK_IO_READ|WRITE, 0 = forget. Returns 0 or negative. */
+    int (*watch)(void *state, rlock_io *io, int fd, unsigned events);
+
+    /* One-shot, replaces the last; negative = stop. */
+    void (*set_timer)(void *state, int64_t delay_us);
+
+    /* Forgets the timer and every pending name, frees the state. */
+    void (*close)(void *state);
+
+    /* Optional; default: see RLOCK_NOW_US. */
+    int64_t (*now_us)(void *ctx);
+
+    /* Optional. Returns 0 or negative; after 0 one rlock_on_resolved, never from inside resolve. */
+    int (*resolve)(void *state, rlock_name *name, const char *host);
+} rlock_loop;
+
+/* The loop calls these. `events` are those that are ready; the address is copied, NULL = not
+ * found. */
+RLOCK_API void rlock_on_io(rlock_io *io, unsigned events);
+RLOCK_API void rlock_on_timer(rlock_client *client);
+RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *address);
+
+/* ------------------------------------------------------------------------------------------------
+ * >>store-contract - where locks are kept: requests go down, answers and events come up
+ *
+ * A store knows nothing of handles, callbacks or waiting; a lock knows nothing of connections,
+ * scripts or replies. Nothing of a store may block, and no `answered` may be called from inside
+ * submit: answer from a timer or a descriptor. docs/writing-a-store.md walks through one.
+ */
+
+typedef enum rlock_kind { RLOCK_KIND_MUTEX = 0 } rlock_kind;
+
+typedef enum rlock_op { RLOCK_OP_ACQUIRE = 0, RLOCK_OP_RENEW, RLOCK_OP_RELEASE } rlock_op;
+
+/* Flags of an acquire.
+ * RETRY: this token may be there already, from an attempt that was not answered.
+ * WATCH: somebody waits; if held, say for how long and call `woken` when it changes.
+ * FENCE: a fencing token is wanted. */
+#define RLOCK_REQUEST_RETRY 1u
+#define RLOCK_REQUEST_WATCH 2u
+#define RLOCK_REQUEST_FENCE 4u
+
+typedef struct rlock_link {
+    struct rlock_link *prev, *next;
+} rlock_link;
+
+typedef struct rlock_timer {
+    int64_t due_us;
+    uint32_t index; /* place in its heap, counted from 1; 0 = not in one */
+    void (*fire)(struct rlock_timer *timer);
+} rlock_timer;
+
+typedef struct rlock_request {
+    const char *key;
+    uint32_t key_len;
+    uint8_t op, kind, flags;
+    uint8_t place;    /* the store's: where the request is now; 0 = not with the store */
+    uint8_t how;      /* the store's */
+    int64_t lease_ms; /* renew: 0 = only look whether the token is still there; never shorten
+                         a time to live */
+    uint64_t token;   /* together with rlock_client_id() unique in the world */
+    int64_t sent_us;  /* the store sets it: the clock before the request could leave */
+    int64_t due_us;   /* of requests that have to wait, the earliest goes first */
+    rlock_link link;  /* the store's */
+    void *store;      /* the store's */
+    uint32_t epoch;   /* the store's; 0 when the request is new */
+} rlock_request;
+
+typedef enum rlock_outcome {
+    RLOCK_OUTCOME_DONE = 0, /* granted, renewed or released */
+    RLOCK_OUTCOME_HELD,     /* acquire: another's token is there, for left_ms more (-1: for ever) */
+    RLOCK_OUTCOME_GONE,     /* renew, release: the key is not there */
+    RLOCK_OUTCOME_STOLEN,   /* renew, release: another's token is there */
+    RLOCK_OUTCOME_FAULT     /* none of these: see fault */
+} rlock_outcome;
+
+/* The rows of FAULT x OPERATION above. */
+typedef enum rlock_fault {
+    RLOCK_FAULT_DOWN = 0,
+    RLOCK_FAULT_UNKNOWN,
+    RLOCK_FAULT_BUSY,
+    RLOCK_FAULT_AUTH,
+    RLOCK_FAULT_TYPE,
+    RLOCK_FAULT_NOMEM,
+    RLOCK_FAULT_OTHER
+} rlock_fault;
+
+typedef struct rlock_answer {
+    rlock_outcome outcome;
+    rlock_fault fault;
+    bool sure; /* no earlier attempt of this request can still be executed after this answer */
+    uint64_t fence;
+    int64_t left_ms;
+    const char *text; /* the server's words, or NULL; valid during the call */
+} rlock_answer;
+
+/* A store calls these; `owner` is what open was given. */
+typedef struct rlock_store_events {
+    void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
+
+    /* Requests leave again; what was held must be checked. */
+    void (*up)(void *owner);
+
+    /* An attempt to connect failed, or a connection was lost. */
+    void (*down)(void *owner, rlock_fault fault, const char *text);
+
+    /* `woken` does, or does not, come for watched keys. */
+    void (*pushing)(void *owner, bool on);
+
+    /* A hint: the key changed; NULL = any may have. */
+    void (*woken)(void *owner, const char *key, size_t key_len);
+} rlock_store_events;
+
+struct rlock_config;
+
+typedef struct rlock_store {
+    /* Yours. */
+    void *ctx;
+
+    /* RLOCK_OK, or an error from >>status-codes. */
+    int (*open)(const struct rlock_store *store, rlock_client *client,
+                const struct rlock_config *config, const rlock_store_events *events, void *owner,
+                void **state);
+
+    /* Nothing is called or answered any more. */
+    void (*close)(void *state);
+
+    /* Answered once, unless forgotten first. */
+    void (*submit)(void *state, rlock_request *request);
+
+    /* No answer any more; true: it may have been, or be, done. */
+    bool (*forget)(void *state, rlock_request *request);
+
+    /* `woken` is wanted; may be repeated. */
+    void (*watch)(void *state, const char *key, size_t key_len, bool on);
+
+    /* The end of an entry: send what was submitted. */
+    void (*flush)(void *state);
+} rlock_store;
+
+/* What a store may ask of its client: the clock of this entry; its id, 36 characters, a random
+ * UUID; timers and descriptors. Timers fire in an entry of their own; a timer is `added` once
+ * before its first set (RLOCK_ERR_NOMEM possible) and dropped before its memory goes; set moves
+ * it, a negative time stops it. */
+RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
+RLOCK_API const char *rlock_client_id(const rlock_client *client);
+RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
+                              void (*fire)(rlock_timer *timer));
+RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us);
+RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
+RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
+
+/* A store inside the process: same leases, waiting, waking and fencing, no server. Every client
+ * whose config names it shares its keys; all of them on one thread. Free it after its clients.
+ * NULL is allowed. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_memory_new(rlock_store **out);
+RLOCK_API void rlock_memory_free(rlock_store *store);
+
+/* ------------------------------------------------------------------------------------------------
+ * >>client-api - one connection to one server, shared by any number of locks
+ */
+
+typedef enum rlock_wire {
+    /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock, ... */
+    RLOCK_WIRE_STRING = 0,
+    /* The hash and the channel of Redisson's RLock. */
+    RLOCK_WIRE_REDISSON
+} rlock_wire;
+
+#define RLOCK_LOG_ERROR 0
+#define RLOCK_LOG_WARNING 1
+#define RLOCK_LOG_INFO 2
+
+/* Zero = the default in the comment; everything is copied. */
+typedef struct rlock_config {
+    rlock_loop loop;            /* required */
+    const char *host;           /* 127.0.0.1; a numeric address or localhost, other names need
+                                   loop.resolve */
+    int port;                   /* 6379 */
+    const char *unix_path;      /* none; instead of host and port */
+    const char *username;       /* none: AUTH with the password alone */
+    const char *password;       /* none */
+    const char *client_name;    /* none: no CLIENT SETNAME */
+    int database;               /* 0 */
+    rlock_wire wire;            /* RLOCK_WIRE_STRING */
+    const char *prefix;         /* "rlock:", of the keys that the library makes beside the user's */
+    int64_t watchdog_lease_ms;  /* 30000; 10 to 86400000 */
+    int64_t command_timeout_ms; /* 1000: no answer for that long = the connection is dead */
+    int64_t poll_ms;            /* 250: how seldom a waiter asks where nothing can be pushed */
+    int drift_permille;         /* 10: by how much two clocks may run apart; 1 to 500 */
+
+    /* None; instead of host, port and unix_path: makes a context on which a connect was started
+     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, ask again after
+     * the back-off. It may not call the library. */
+    struct redisAsyncContext *(*connect)(void *user);
+
+    const rlock_store *store;                             /* Redis */
+    void (*log)(void *user, int level, const char *line); /* none; may not call the library */
+    void *user;                                           /* for connect and log */
+} rlock_config;
+
+typedef struct rlock_stats {
+    /* Holds granted; renewals that succeeded; holds let go; holds lost. */
+    uint64_t acquired, renewed, released, lost;
+
+    uint64_t commands; /* requests sent to the server, handshakes and heartbeats included */
+    uint64_t woken;    /* pushes received */
+
+    uint64_t connects, faults;        /* connections made; connections lost or refused */
+    uint64_t held, waiting, cleaning; /* now: holds, waiting acquires, tokens being cleaned up */
+    uint64_t handles;                 /* now */
+    bool up, pushing;                 /* now: connected; waiters and holders are told by push */
+} rlock_stats;
+
+typedef void rlock_client_callback(rlock_client *client, int status, void *user);
+
+/* Makes a client; it connects when the first request needs it.
+ * Errors: RLOCK_ERR_ARG (with a log line that says which), RLOCK_ERR_NOMEM (also: no random bytes,
+ * loop.open failed). */
+RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
+
+/* Releases what is held with one non-blocking write, closes, frees. No callback runs any more, not
+ * even for pending operations. Handles survive it: they answer RLOCK_ERR_CLOSED and still want
+ * rlock_free. NULL is allowed.
+ * Callback safety: from any callback. */
+RLOCK_API void rlock_client_free(rlock_client *client);
+
+/* Refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, tells every holder LOST with
+ * RLOCK_REASON_CLOSED, releases everything, then calls `done` (may be NULL): RLOCK_OK, or
+ * RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the command timeout, at
+ * most 24 h). The client still wants rlock_client_free.
+ * Errors: RLOCK_ERR_ARG, RLOCK_ERR_STATE (it is being shut down already, or forked). */
+RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
+                                    rlock_client_callback *done, void *user);
+
+/* Counters and gauges of a client. */
+RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
+
+/* ------------------------------------------------------------------------------------------------
+ * >>lock-api - a handle: one owner of one key
+ */
+
+#define RLOCK_FOREVER (-1)
+#define RLOCK_LEASE_MIN_MS 10
+#define RLOCK_LEASE_MAX_MS 86400000
+#define RLOCK_KEY_MAX 65536
+
+typedef enum rlock_event_kind {
+    RLOCK_ACQUIRED = 1,
+    RLOCK_RENEWED,
+    RLOCK_RELEASED,
+    RLOCK_LOST
+} rlock_event_kind;
+
+typedef enum rlock_reason {
+    RLOCK_REASON_NONE = 0,
+    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
+    RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
+    RLOCK_REASON_DELETED, /* the key is gone */
+    RLOCK_REASON_CLOSED   /* the client was shut down under it */
+} rlock_reason;
+
+typedef struct rlock_event {
+    rlock_event_kind kind; /* which operation ended: read `status` to learn how */
+    int status;            /* RLOCK_OK or an error; of RLOCK_LOST: RLOCK_ERR_LOST */
+    rlock_reason reason;   /* of RLOCK_LOST, and of a release that found the hold lost */
+    uint64_t fence;        /* fencing token of the hold, 0 if off */
+    int64_t remaining_ms;  /* ACQUIRED, RENEWED: until the local deadline. BUSY, TIMEOUT: of the
+                              holder's lease as last known, -1 unknown. Else 0 */
+    const char *text;      /* the server's words, or NULL; until the callback returns */
+} rlock_event;
+
+typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
+
+#define RLOCK_WATCHDOG_AUTO 0 /* on when acquired with lease_ms 0 */
+#define RLOCK_WATCHDOG_ON 1
+#define RLOCK_WATCHDOG_OFF 2
+
+/* Zero = the default in the comment; everything is copied. */
+typedef struct rlock_options {
+    const char *key;         /* required; any bytes, at most RLOCK_KEY_MAX */
+    size_t key_len;          /* 0 = strlen(key) */
+    rlock_kind kind;         /* RLOCK_KIND_MUTEX */
+    bool fencing;            /* false: no fencing token */
+    bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
+    int watchdog;            /* RLOCK_WATCHDOG_AUTO */
+    int64_t max_hold_ms;     /* 0: no limit; after it the watchdog stops, and the hold ends as
+                                EXPIRED with the lease it then has */
+    rlock_callback *on_lost; /* none */
+    void *user;              /* for on_lost */
+} rlock_options;
+
+/* Makes a handle, idle.
+ * Errors: RLOCK_ERR_ARG (also: fencing on a key with a `}` and no valid hash tag, whose counter
+ * could not share its cluster slot), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (freed, or being shut
+ * down), RLOCK_ERR_STATE (forked). */
+RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
+
+/* Frees a handle in any state. Pending operations end without a callback, a hold is released in
+ * the background. NULL is allowed. Callback safety: from any callback, its own included. */
+RLOCK_API void rlock_free(rlock *lock);
+
+/* Asks for the lock. wait_ms: 0 = try once (and give up after the command timeout if no server can
+ * be asked), RLOCK_FOREVER, or how long to wait. lease_ms: 0 = the client's watchdog lease,
+ * renewed every third of it until release; else 10 to 86400000, renewed only if the option says
+ * so. `done` is required.
+ * Ends as RLOCK_ACQUIRED with RLOCK_OK, _ERR_BUSY, _TIMEOUT, _CANCELED, _CLOSED, or as
+ * FAULT x OPERATION says.
+ * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
+                            void *user);
+
+/* Renews the hold now, for lease_ms (0 = the lease it was acquired with), which is the lease of
+ * the watchdog from then on. A shorter one lowers the local deadline at once, however it ends; the
+ * server's time to live is never shortened.
+ * Ends as RLOCK_RENEWED with RLOCK_OK, _ERR_LOST, _CANCELED (released meanwhile), or as
+ * FAULT x OPERATION says; only with OK does the deadline move on. `done` may be NULL.
+ * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user);
+
+/* Lets go: from the call on the handle claims nothing. Of a re-entrant hold the last release lets
+ * go, the others end with RLOCK_OK and lower the count. `done` may be NULL.
+ * Ends as RLOCK_RELEASED with RLOCK_OK, _ERR_NOT_HELD (the server no longer had it), _LOST (see
+ * STATE x CALL), _UNKNOWN (no answer until the hold's deadline), or as FAULT x OPERATION says.
+ * Errors: see STATE x CALL. Needs no memory. */
+RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
+
+/* Ends the pending acquire with RLOCK_ERR_CANCELED; what it may have got is given back.
+ * Errors: see STATE x CALL. */
+RLOCK_API int rlock_cancel(rlock *lock);
+
+/* Held by this handle now, by the local deadline and a fresh clock. These ask nobody, and take
+ * NULL. */
+RLOCK_API bool rlock_is_held(const rlock *lock);
+
+/* Milliseconds until the local deadline, rounded down; 0 if not held. */
+RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
+
+/* Fencing token of the hold: larger than that of every earlier hold of this key. 0 if not held or
+ * off. */
+RLOCK_API uint64_t rlock_fence(const rlock *lock);
+
+/* How many releases the hold needs: 0 if not held, above 1 only with .reentrant. */
+RLOCK_API int rlock_hold_count(const rlock *lock);
+
+/* The key, with a NUL behind it; *len (may be NULL) is its length. Valid until rlock_free. */
+RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RLOCK_H */
+
+#ifdef RLOCK_IMPLEMENTATION
+#ifndef RLOCK_IMPLEMENTED
+#define RLOCK_IMPLEMENTED
+
+/* ------------------------------------------------------------------------------------------------
+ * >>platform - clock, random bytes, allocation; knows nothing of locks
+ */
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef CLOCK_MONOTONIC
+#error "rlock.h needs the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
+#endif
+
+#ifndef RLOCK_ASSERT
+#include <assert.h>
+#define RLOCK_ASSERT(x) assert(x)
+#endif
+
+#if defined(RLOCK_MALLOC) != defined(RLOCK_FREE)
+#error "define both of RLOCK_MALLOC and RLOCK_FREE, or neither"
+#endif
+#ifndef RLOCK_MALLOC
+#define RLOCK_MALLOC(n) malloc(n)
+#define RLOCK_FREE(p) free(p)
+#endif
+
+#define RLOCK__NEVER INT64_MAX
+#define RLOCK__OF(pointer, type, member) \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+#ifndef RLOCK_NOW_US
+#define RLOCK_NOW_US() rlock__system_now_us()
+static int64_t rlock__system_now_us(void) {
+    struct timespec now;
+#ifdef CLOCK_BOOTTIME
+    if (clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+#endif
+    {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+#endif
+
+#ifndef RLOCK_RANDOM
+#define RLOCK_RANDOM(p, n) rlock__system_random(p, n)
+static int rlock__system_random(void *bytes, size_t size) {
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, bytes, size);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return got == (ssize_t)size;
+}
+#endif
+
+static void *rlock__alloc(size_t size) {
+    void *memory = RLOCK_MALLOC(size);
+    if (memory) {
+        memset(memory, 0, size);
+    }
+    return memory;
+}
+
+static void rlock__dealloc(void *memory) {
+    if (memory) {
+        RLOCK_FREE(memory);
+    }
+}
+
+static char *rlock__copy(const char *text, size_t len) {
+    char *copy = text ? (char *)RLOCK_MALLOC(len + 1) : NULL;
+    if (copy) {
+        memcpy(copy, text, len);
+        copy[len] = 0;
+    }
+    return copy;
+}
+
+static size_t rlock__length(const char *text) {
+    return text ? strlen(text) : 0;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>list - doubly linked lists inside the things they link; an unlinked link points to itself
+ */
+
+static void rlock__list_init(rlock_link *list) {
+    list->prev = list->next = list;
+}
+
+static bool rlock__list_empty(const rlock_link *list) {
+    return list->next == list;
+}
+
+static void rlock__list_remove(rlock_link *link) {
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    rlock__list_init(link);
+}
+
+static void rlock__list_append(rlock_link *list, rlock_link *link) {
+    link->prev = list->prev;
+    link->next = list;
+    list->prev->next = link;
+    list->prev = link;
+}
+
+/* Everything in `from` goes to the end of `list`. */
+static void rlock__list_move(rlock_link *list, rlock_link *from) {
+    if (!rlock__list_empty(from)) {
+        from->next->prev = list->prev;
+        list->prev->next = from->next;
+        from->prev->next = list;
+        list->prev = from->prev;
+        rlock__list_init(from);
+    }
+}
+
+/* A map from keys to the things that hold a node; the key's bytes are the thing's. */
+typedef struct rlock__node {
+    struct rlock__node *next;
+    const char *key;
+    uint32_t key_len, hash;
+} rlock__node;
+
+typedef struct rlock__map {
+    rlock__node **buckets;
+    uint32_t size, count; /* size: a power of two */
+} rlock__map;
+
+static uint32_t rlock__hash(const char *key, size_t len) {
+    uint32_t hash = 2166136261u;
+    size_t i;
+    for (i = 0; i < len; i++) {
+        hash = (hash ^ (unsigned char)key[i]) * 16777619u;
+    }
+    return hash;
+}
+
+static bool rlock__map_init(rlock__map *map) {
+    map->size = 16;
+    map->count = 0;
+    map->buckets = (rlock__node **)rlock__alloc(map->size * sizeof *map->buckets);
+    return map->buckets != NULL;
+}
+
+static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
+    uint32_t hash = rlock__hash(key, len);
+    rlock__node *node = map->buckets[hash & (map->size - 1)];
+    while (node &&
+           !(node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0)) {
+        node = node->next;
+    }
+    return node;
+}
+
+static void rlock__map_grow(rlock__map *map) {
+    uint32_t size = map->size * 2, i;
+    rlock__node **buckets = (rlock__node **)rlock__alloc(size * sizeof *buckets);
+    if (!buckets) {
+        return; /* longer chains, nothing worse */
+    }
+    for (i = 0; i < map->size; i++) {
+        rlock__node *node = map->buckets[i];
+        while (node) {
+            rlock__node *next = node->next;
+            node->next = buckets[node->hash & (size - 1)];
+            buckets[node->hash & (size - 1)] = node;
+            node = next;
+        }
+    }
+    rlock__dealloc(map->buckets);
+    map->buckets = buckets;
+    map->size = size;
+}
+
+static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, size_t len) {
+    rlock__node **bucket;
+    if (map->count >= map->size && map->size < (1u << 30)) {
+        rlock__map_grow(map);
+    }
+    node->key = key;
+    node->key_len = (uint32_t)len;
+    node->hash = rlock__hash(key, len);
+    bucket = &map->buckets[node->hash & (map->size - 1)];
+    node->next = *bucket;
+    *bucket = node;
+    map->count++;
+}
+
+static void rlock__map_remove(rlock__map *map, rlock__node *node) {
+    rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
+    while (*at != node) {
+        at = &(*at)->next;
+    }
+    *at = node->next;
+    map->count--;
+}
+
+/* The node after `node`, in no order; the first after NULL. Ask before `node` goes. */
+static rlock__node *rlock__map_next(const rlock__map *map, const rlock__node *node) {
+    uint32_t i = node ? (node->hash & (map->size - 1)) + 1 : 0;
+    if (node && node->next) {
+        return node->next;
+    }
+    while (i < map->size && !map->buckets[i]) {
+        i++;
+    }
+    return i < map->size ? map->buckets[i] : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>timers - due times in one binary heap; room is reserved ahead, so that setting one cannot fail
+ */
+
+typedef struct rlock__heap {
+    rlock_timer **items; /* items[1] is due first; items[0] is not used */
+    uint32_t count, room, reserved;
+} rlock__heap;
+
+static bool rlock__heap_reserve(rlock__heap *heap) {
+    if (heap->reserved + 1 >= heap->room) {
+        uint32_t room = heap->room ? heap->room * 2 : 16;
+        rlock_timer **items = (rlock_timer **)RLOCK_MALLOC(room * sizeof *items);
+        if (!items) {
+            return false;
+        }
+        if (heap->items) {
+            memcpy(items, heap->items, heap->room * sizeof *items);
+        }
+        rlock__dealloc(heap->items);
+        heap->items = items;
+        heap->room = room;
+    }
+    heap->reserved++;
+    return true;
+}
+
+static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *timer) {
+    heap->items[index] = timer;
+    timer->index = index;
+}
+
+static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
+    rlock_timer *timer = heap->items[index];
+    while (index > 1 && heap->items[index / 2]->due_us > timer->due_us) {
+        rlock__heap_put(heap, index, heap->items[index / 2]);
+        index /= 2;
+    }
+    rlock__heap_put(heap, index, timer);
+}
+
+static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
+    rlock_timer *timer = heap->items[index];
+    while (index * 2 <= heap->count) {
+        uint32_t child = index * 2;
+        if (child < heap->count && heap->items[child + 1]->due_us < heap->items[child]->due_us) {
+            child++;
+        }
+        if (heap->items[child]->due_us >= timer->due_us) {
+            break;
+        }
+        rlock__heap_put(heap, index, heap->items[child]);
+        index = child;
+    }
+    rlock__heap_put(heap, index, timer);
+}
+
+static void rlock__heap_stop(rlock__heap *heap, rlock_timer *timer) {
+    uint32_t index = timer->index;
+    rlock_timer *last;
+    if (!index) {
+        return;
+    }
+    timer->index = 0;
+    last = heap->items[heap->count--];
+    if (last != timer) {
+        rlock__heap_put(heap, index, last);
+        rlock__heap_rise(heap, index);
+        rlock__heap_sink(heap, last->index);
+    }
+}
+
+static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_us) {
+    if (timer->index) {
+        timer->due_us = due_us;
+        rlock__heap_rise(heap, timer->index);
+        rlock__heap_sink(heap, timer->index);
+    } else {
+        RLOCK_ASSERT(heap->count < heap->reserved);
+        timer->due_us = due_us;
+        heap->count++;
+        rlock__heap_put(heap, heap->count, timer);
+        rlock__heap_rise(heap, heap->count);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>client - one clock sample an entry, one loop timer, the ready list, deferred frees
+ */
+
+/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. */
+typedef struct rlock__ready {
+    rlock_link link;
+    void (*deliver)(struct rlock__ready *ready);
+} rlock__ready;
+
+/* What a claim (see >>lock) does with the server. */
+enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__GONE, RLOCK__PHASES };
+
+struct rlock_client {
+    rlock_loop loop;
+    void *loop_state;
+    rlock__heap timers;
+    int64_t now_us;   /* the clock of this entry */
+    int64_t armed_us; /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    rlock_link ready; /* to be delivered in a later turn */
+    rlock_link batch; /* being delivered */
+    unsigned depth;   /* entries on the stack */
+    bool unsent;      /* something was submitted outside the loop's entries */
+    bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
+    bool up, pushing;
+    rlock_fault fault; /* why it is not up ... */
+    char *fault_text;  /* ... in the words of the store */
+    pid_t pid;
+    uint64_t random;
+    char id[37];
+    void (*log)(void *user, int level, const char *line);
+    void *user;
+
+    const rlock_store *store;
+    void *store_state;
+    char *prefix;
+    int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    int drift_permille;
+    rlock__map gates;
+    rlock_link claims, ops; /* not in use, kept for the next one */
+    uint32_t handles, claim_count, op_count;
+    uint32_t phases[RLOCK__PHASES];
+    uint64_t tokens; /* how many were given out */
+    rlock_stats stats;
+
+    bool closing, shut;
+    rlock_timer shutdown_timer;
+    rlock__ready shutdown_ready;
+    rlock_client_callback *shutdown_done;
+    void *shutdown_user;
+    int shutdown_status;
+};
+
+static bool rlock__forked(const rlock_client *client) {
+    return client->pid != getpid();
+}
+
+static int64_t rlock__clock(const rlock_client *client) {
+    return client->loop.now_us ? client->loop.now_us(client->loop.ctx) : RLOCK_NOW_US();
+}
+
+static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter only */
+    client->random ^= client->random << 13;
+    client->random ^= client->random >> 7;
+    client->random ^= client->random << 17;
+    return client->random;
+}
+
+static void rlock__log(const rlock_client *client, int level, const char *what,
+                       const char *detail) {
+    char line[256];
+    size_t n = 0, limit = sizeof line - 1;
+    if (!client->log) {
+        return;
+    }
+    while (*what && n < limit) {
+        line[n++] = *what++;
+    }
+    if (detail && n + 2 < limit) {
+        line[n++] = ':';
+        line[n++] = ' ';
+        while (*detail && n < limit) {
+            line[n++] = *detail++;
+        }
+    }
+    line[n] = 0;
+    client->log(client->user, level, line);
+}
+
+static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
+    rlock__list_append(&client->ready, &ready->link);
+}
+
+/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays: it only looks. */
+static void rlock__arm(rlock_client *client) {
+    int64_t due_us = RLOCK__NEVER, delay_us;
+    if (client->unsent || !rlock__list_empty(&client->ready)) {
+        due_us = 0;
+    } else if (client->timers.count) {
+        due_us = client->timers.items[1]->due_us;
+    }
+    if (due_us >= client->armed_us) {
+        return;
+    }
+    client->armed_us = due_us;
+    delay_us = due_us ? due_us - rlock__clock(client) : 0;
+    client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
+}
+
+static void rlock__client_destroy(rlock_client *client);
+
+static void rlock__enter(rlock_client *client) {
+    int64_t now_us = rlock__clock(client);
+    client->depth++;
+    if (now_us > client->now_us) {
+        client->now_us = now_us;
+    }
+}
+
+static void rlock__leave(rlock_client *client) {
+    if (client->depth == 1 && !client->closed) {
+        rlock__arm(client);
+    }
+    client->depth--;
+    if (client->closed) {
+        rlock__client_destroy(client); /* if nothing refers to it any more */
+    }
+}
+
+/* Fires what is due: before replies are read, so that expiry is settled first. What fires and is
+ * due again at once waits for the next turn. */
+static void rlock__settle(rlock_client *client) {
+    uint32_t limit = client->timers.count;
+    while (limit-- && client->timers.count && !client->closed &&
+           client->timers.items[1]->due_us <= client->now_us) {
+        rlock_timer *timer = client->timers.items[1];
+        rlock__heap_stop(&client->timers, timer);
+        timer->fire(timer);
+    }
+}
+
+/* Delivers what is ready now; what the callbacks add waits for the next turn. Then one write. */
+static void rlock__deliver(rlock_client *client) {
+    rlock__list_move(&client->batch, &client->ready);
+    while (!client->closed && !rlock__list_empty(&client->batch)) {
+        rlock__ready *ready = RLOCK__OF(client->batch.next, rlock__ready, link);
+        rlock__list_remove(&ready->link);
+        ready->deliver(ready);
+    }
+    if (!client->closed) {
+        client->unsent = false;
+        client->store->flush(client->store_state);
+    }
+}
+
+void rlock_on_io(rlock_io *io, unsigned events) {
+    rlock_client *client = io->client;
+    if (!client || client->closed || rlock__forked(client)) {
+        return;
+    }
+    rlock__enter(client);
+    rlock__settle(client);
+    if (!client->closed && io->watched) {
+        io->ready(io, events);
+        rlock__deliver(client);
+    }
+    rlock__leave(client);
+}
+
+void rlock_on_timer(rlock_client *client) {
+    if (client->closed || rlock__forked(client)) {
+        return;
+    }
+    rlock__enter(client);
+    client->armed_us = RLOCK__NEVER;
+    rlock__settle(client);
+    rlock__deliver(client);
+    rlock__leave(client);
+}
+
+void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+    rlock_client *client = name->client;
+    if (!client || client->closed || rlock__forked(client)) {
+        return;
+    }
+    rlock__enter(client);
+    rlock__settle(client);
+    name->resolved(name, address);
+    rlock__deliver(client);
+    rlock__leave(client);
+}
+
+int64_t rlock_client_now_us(const rlock_client *client) {
+    return client->now_us;
+}
+
+const char *rlock_client_id(const rlock_client *client) {
+    return client->id;
+}
+
+int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
+    timer->index = 0;
+    timer->fire = fire;
+    return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
+}
+
+void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
+    if (due_us < 0) {
+        rlock__heap_stop(&client->timers, timer);
+        return;
+    }
+    rlock__heap_set(&client->timers, timer, due_us);
+    if (!client->depth && !client->closed) {
+        rlock__arm(client); /* set from another client's entry */
+    }
+}
+
+void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
+    rlock__heap_stop(&client->timers, timer);
+    client->timers.reserved--;
+}
+
+int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
+    int result = 0;
+    io->client = client;
+    if (events != io->watched) {
+        io->watched = events;
+        result = client->loop.watch(client->loop_state, io, fd, events);
+        if (!events) {
+            io->data = NULL;
+        }
+    }
+    return result;
+}
+
+/* Whether a key can have others beside it in its cluster slot, and where its hash tag is.
+ * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags */
+static bool rlock__has_tag(const char *key, size_t len) {
+    const char *open = (const char *)memchr(key, '{', len);
+    const char *shut = open ? (const char *)memchr(open, '}', len - (size_t)(open - key)) : NULL;
+    return shut && shut > open + 1;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>memory - the store inside the process: what a server does, done at the next turn of the loop
+ */
+
+typedef struct rlock__memory {
+    rlock_store store; /* first: it is what the user sees */
+    rlock__map map;
+    rlock_link entries; /* all of them, the one looked at longest ago first */
+    uint64_t fence;
+    uint64_t tenants; /* clients ever opened: an owner is one of them and its token */
+} rlock__memory;
+
+typedef struct rlock__entry { /* one key; kept while it is held or watched */
+    rlock__node node;
+    rlock_link link, watches;
+    uint32_t watching;      /* how many of the watches are on */
+    uint64_t tenant, token; /* who holds it, until expires_us */
+    int64_t expires_us;
+} rlock__entry;
+
+typedef struct rlock__tenant { /* one client of the store */
+    rlock__memory *memory;
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    rlock_timer timer;
+    rlock_link requests, woken;
+    uint64_t number;
+    bool up;
+} rlock__tenant;
+
+typedef struct rlock__watch { /* one key that one client watches */
+    rlock_link link, woken;
+    rlock__entry *entry;
+    rlock__tenant *tenant;
+    bool on;
+} rlock__watch;
+
+static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
+    rlock__node *node = rlock__map_find(&memory->map, key, len);
+    return node ? RLOCK__OF(node, rlock__entry, node) : NULL;
+}
+
+static void rlock__watch_free(rlock__watch *watch) {
+    watch->entry->watching -= watch->on;
+    rlock__list_remove(&watch->link);
+    rlock__list_remove(&watch->woken);
+    rlock__dealloc(watch);
+}
+
+static void rlock__entry_free(rlock__entry *entry) {
+    while (!rlock__list_empty(&entry->watches)) {
+        rlock__watch_free(RLOCK__OF(entry->watches.next, rlock__watch, link));
+    }
+    rlock__list_remove(&entry->link);
+    rlock__dealloc(entry);
+}
+
+/* Looks at the entry that was looked at longest ago: unused ones go bit by bit. */
+static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
+    rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
+    if (entry->expires_us <= now_us && !entry->watching) {
+        rlock__map_remove(&memory->map, &entry->node);
+        rlock__entry_free(entry);
+    } else {
+        rlock__list_remove(&entry->link);
+        rlock__list_append(&memory->entries, &entry->link);
+    }
+}
+
+static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, size_t len,
+                                      int64_t now_us) {
+    rlock__entry *entry;
+    int i;
+    for (i = 0; i < 2 && !rlock__list_empty(&memory->entries); i++) {
+        rlock__entry_sweep(memory, now_us);
+    }
+    entry = (rlock__entry *)rlock__alloc(sizeof *entry + len);
+    if (entry) {
+        memcpy((char *)(entry + 1), key, len);
+        rlock__list_init(&entry->watches);
+        rlock__list_append(&memory->entries, &entry->link);
+        rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
+    }
+    return entry;
+}
+
+/* Tells every client that watches the key, each in a turn of its own loop. */
+static void rlock__entry_changed(rlock__entry *entry) {
+    rlock_link *at;
+    for (at = entry->watches.next; at != &entry->watches; at = at->next) {
+        rlock__watch *watch = RLOCK__OF(at, rlock__watch, link);
+        if (watch->on && rlock__list_empty(&watch->woken)) {
+            rlock__list_append(&watch->tenant->woken, &watch->woken);
+            rlock_timer_set(watch->tenant->client, &watch->tenant->timer, 0);
+        }
+    }
+}
+
+static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock_answer *answer, int64_t now_us) {
+    rlock__memory *memory = tenant->memory;
+    rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
+    bool held = entry && entry->expires_us > now_us;
+    if (held && !(entry->tenant == tenant->number && entry->token == request->token)) {
+        answer->outcome = RLOCK_OUTCOME_HELD;
+        answer->left_ms = (entry->expires_us - now_us + 999) / 1000;
+        return;
+    }
+    if (!entry) {
+        entry = rlock__entry_new(memory, request->key, request->key_len, now_us);
+    }
+    if (!entry) {
+        answer->outcome = RLOCK_OUTCOME_FAULT;
+        answer->fault = RLOCK_FAULT_NOMEM;
+        return;
+    }
+    if (!held || entry->expires_us < now_us + request->lease_ms * 1000) {
+        entry->expires_us = now_us + request->lease_ms * 1000;
+    }
+    entry->tenant = tenant->number;
+    entry->token = request->token;
+    if (request->flags & RLOCK_REQUEST_FENCE) {
+        memory->fence = memory->fence + 1 > (uint64_t)now_us ? memory->fence + 1 : (uint64_t)now_us;
+        answer->fence = memory->fence;
+    }
+}
+
+static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
+                                  rlock_answer *answer, int64_t now_us) {
+    rlock__entry *entry;
+    if (request->op == RLOCK_OP_ACQUIRE) {
+        rlock__memory_acquire(tenant, request, answer, now_us);
+        return;
+    }
+    entry = rlock__entry_find(tenant->memory, request->key, request->key_len);
+    if (!entry || entry->expires_us <= now_us) {
+        answer->outcome = RLOCK_OUTCOME_GONE;
+    } else if (entry->tenant != tenant->number || entry->token != request->token) {
+        answer->outcome = RLOCK_OUTCOME_STOLEN;
+    } else if (request->op == RLOCK_OP_RELEASE) {
+        entry->expires_us = 0;
+        rlock__entry_changed(entry);
+    } else if (entry->expires_us < now_us + request->lease_ms * 1000) {
+        entry->expires_us = now_us + request->lease_ms * 1000;
+    }
+}
+
+static void rlock__memory_fire(rlock_timer *timer) {
+    rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
+    int64_t now_us = rlock_client_now_us(tenant->client);
+    rlock_link woken, requests;
+    rlock__list_init(&woken);
+    rlock__list_init(&requests);
+    rlock__list_move(&woken, &tenant->woken);
+    rlock__list_move(&requests, &tenant->requests);
+    if (!tenant->up) {
+        tenant->up = true;
+        tenant->events->up(tenant->owner);
+        tenant->events->pushing(tenant->owner, true);
+    }
+    while (!rlock__list_empty(&requests)) {
+        rlock_request *request = RLOCK__OF(requests.next, rlock_request, link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        rlock__list_remove(&request->link);
+        request->place = 0;
+        rlock__memory_execute(tenant, request, &answer, now_us);
+        tenant->events->answered(tenant->owner, request, &answer);
+    }
+    while (!rlock__list_empty(&woken)) {
+        rlock__watch *watch = RLOCK__OF(woken.next, rlock__watch, woken);
+        rlock__list_remove(&watch->woken);
+        tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
+    }
+}
+
+static int rlock__memory_open(const rlock_store *store, rlock_client *client,
+                              const rlock_config *config, const rlock_store_events *events,
+                              void *owner, void **state) {
+    rlock__tenant *tenant = (rlock__tenant *)rlock__alloc(sizeof *tenant);
+    (void)config;
+    if (!tenant || rlock_timer_add(client, &tenant->timer, rlock__memory_fire) != RLOCK_OK) {
+        rlock__dealloc(tenant);
+        return RLOCK_ERR_NOMEM;
+    }
+    tenant->memory = (rlock__memory *)store->ctx;
+    tenant->client = client;
+    tenant->events = events;
+    tenant->owner = owner;
+    tenant->number = ++tenant->memory->tenants;
+    rlock__list_init(&tenant->requests);
+    rlock__list_init(&tenant->woken);
+    *state = tenant;
+    return RLOCK_OK;
+}
+
+static void rlock__memory_submit(void *state, rlock_request *request) {
+    rlock__tenant *tenant = (rlock__tenant *)state;
+    request->sent_us = rlock_client_now_us(tenant->client);
+    request->place = 1;
+    rlock__list_append(&tenant->requests, &request->link);
+    rlock_timer_set(tenant->client, &tenant->timer, request->sent_us);
+}
+
+static bool rlock__memory_forget(void *state, rlock_request *request) {
+    (void)state;
+    rlock__list_remove(&request->link);
+    request->place = 0;
+    return false;
+}
+
+static void rlock__memory_watch(void *state, const char *key, size_t len, bool on) {
+    rlock__tenant *tenant = (rlock__tenant *)state;
+    int64_t now_us = rlock_client_now_us(tenant->client);
+    rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+    rlock__watch *watch = NULL;
+    rlock_link *at;
+    if (!entry && on) {
+        entry = rlock__entry_new(tenant->memory, key, len, now_us);
+    }
+    if (!entry) {
+        return; /* no memory: a waiter's back-stop timer does without */
+    }
+    for (at = entry->watches.next; at != &entry->watches; at = at->next) {
+        watch = RLOCK__OF(at, rlock__watch, link);
+        if (watch->tenant == tenant) {
+            break;
+        }
+        watch = NULL;
+    }
+    if (!watch && on && (watch = (rlock__watch *)rlock__alloc(sizeof *watch)) != NULL) {
+        watch->entry = entry;
+        watch->tenant = tenant;
+        rlock__list_init(&watch->woken);
+        rlock__list_append(&entry->watches, &watch->link);
+    }
+    if (watch && watch->on != on) {
+        watch->on = on;
+        entry->watching = on ? entry->watching + 1 : entry->watching - 1;
+    }
+}
+
+static void rlock__memory_flush(void *state) {
+    (void)state;
+}
+
+static void rlock__memory_close(void *state) {
+    rlock__tenant *tenant = (rlock__tenant *)state;
+    int64_t now_us = rlock_client_now_us(tenant->client);
+    rlock__memory *memory = tenant->memory;
+    rlock__node *node, *next;
+    while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
+        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        rlock__list_remove(&request->link);
+        request->place = 0;
+        rlock__memory_execute(tenant, request, &answer, now_us);
+    }
+    for (node = rlock__map_next(&memory->map, NULL); node; node = next) {
+        rlock__entry *entry = RLOCK__OF(node, rlock__entry, node);
+        rlock_link *at = entry->watches.next;
+        next = rlock__map_next(&memory->map, node);
+        while (at != &entry->watches) {
+            rlock__watch *watch = RLOCK__OF(at, rlock__watch, link);
+            at = at->next;
+            if (watch->tenant == tenant) {
+                rlock__watch_free(watch);
+            }
+        }
+    }
+    rlock_timer_drop(tenant->client, &tenant->timer);
+    rlock__dealloc(tenant);
+}
+
+int rlock_memory_new(rlock_store **out) {
+    rlock__memory *memory;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    memory = (rlock__memory *)rlock__alloc(sizeof *memory);
+    if (!memory || !rlock__map_init(&memory->map)) {
+        rlock__dealloc(memory);
+        return RLOCK_ERR_NOMEM;
+    }
+    rlock__list_init(&memory->entries);
+    memory->store.ctx = memory;
+    memory->store.open = rlock__memory_open;
+    memory->store.close = rlock__memory_close;
+    memory->store.submit = rlock__memory_submit;
+    memory->store.forget = rlock__memory_forget;
+    memory->store.watch = rlock__memory_watch;
+    memory->store.flush = rlock__memory_flush;
+    *out = &memory->store;
+    return RLOCK_OK;
+}
+
+void rlock_memory_free(rlock_store *store) {
+    rlock__memory *memory = store ? (rlock__memory *)store->ctx : NULL;
+    if (!memory) {
+        return;
+    }
+    while (!rlock__list_empty(&memory->entries)) {
+        rlock__entry_free(RLOCK__OF(memory->entries.next, rlock__entry, link));
+    }
+    rlock__dealloc(memory->map.buckets);
+    rlock__dealloc(memory);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis - the store on hiredis: connections, deadlines, scripts, replies
+ */
+
+#ifndef RLOCK_NO_REDIS
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#ifdef __cplusplus
+extern "C" { /* hiredis 0.14 leaves it out of async.h */
+#endif
+#include <hiredis/async.h>
+#ifdef __cplusplus
+}
+#endif
+
+#define RLOCK__WINDOW 262144u /* bytes sent and not answered; what is more waits in order */
+#define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
+#define RLOCK__BACKOFF_MIN_MS 10
+#define RLOCK__BACKOFF_MAX_MS 1000
+#define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
+
+/* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
+ * token, ARGV[2] the lease in ms (of a release on the Redisson wire: the channel).
+ * Acquire answers the fence as a string ("0" without one), or the time left of another's hold as
+ * an integer. Renew and release answer 1, 0 (another's) or -1 (gone). No script shortens a time to
+ * live. The PTTL behind a read makes the server remember the key for client tracking; one before a
+ * PEXPIRE would be forgotten again (Redis 7.0). PEXPIRE works on a server that is out of memory. */
+#define RLOCK__PIECE_EXTEND                                 \
+    "if redis.call('PTTL',KEYS[1])<tonumber(ARGV[2]) then " \
+    "redis.call('PEXPIRE',KEYS[1],ARGV[2]) end "
+#define RLOCK__PIECE_FENCE                                  \
+    "if not KEYS[2] then return '0' end "                   \
+    "local t=redis.call('TIME') local f=t[1]*1000000+t[2] " \
+    "local n=(tonumber(redis.call('GET',KEYS[2])) or 0)+1 " \
+    "if n>f then f=n end f=string.format('%.0f',f) "        \
+    "redis.call('SET',KEYS[2],f,'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS ") return f"
+
+#define RLOCK__LUA_STRING_ACQUIRE                                     \
+    "local v=redis.call('GET',KEYS[1]) "                              \
+    "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " \
+    "if v then " RLOCK__PIECE_EXTEND                                  \
+    "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end " RLOCK__PIECE_FENCE
+#define RLOCK__SHA_STRING_ACQUIRE "035001651d05d44580e24dfa20db594de9cd9ff8"
+
+#define RLOCK__LUA_STRING_RENEW                                        \
+    "local v=redis.call('GET',KEYS[1]) "                               \
+    "if v~=ARGV[1] then return v and 0 or -1 end " RLOCK__PIECE_EXTEND \
+    "redis.call('PTTL',KEYS[1]) return 1"
+#define RLOCK__SHA_STRING_RENEW "38e9d98dc841d2a2f1b381315026b48eb00ee931"
+
+#define RLOCK__LUA_STRING_RELEASE                  \
+    "local v=redis.call('GET',KEYS[1]) "           \
+    "if v~=ARGV[1] then return v and 0 or -1 end " \
+    "return redis.call('DEL',KEYS[1])"
+#define RLOCK__SHA_STRING_RELEASE "eb40cd7485ca4a152d5e69319b7f3c58f7717750"
+
+#define RLOCK__LUA_REDISSON_ACQUIRE                         \
+    "local mine=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 "  \
+    "if not mine and redis.call('EXISTS',KEYS[1])==1 then " \
+    "return redis.call('PTTL',KEYS[1]) end "                \
+    "redis.call('HSET',KEYS[1],ARGV[1],1) " RLOCK__PIECE_EXTEND RLOCK__PIECE_FENCE
+#define RLOCK__SHA_REDISSON_ACQUIRE "4e5166e29bcd96260d1d889315c8ac80298c5031"
+
+#define RLOCK__LUA_REDISSON_RENEW                                    \
+    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then "              \
+    "return redis.call('EXISTS',KEYS[1])-1 end " RLOCK__PIECE_EXTEND \
+    "redis.call('PTTL',KEYS[1]) return 1"
+#define RLOCK__SHA_REDISSON_RENEW "4484e52d311c0b749f18c5edf011836f6435d279"
+
+/* A user who may not publish still releases: the message is a courtesy (pcall). */
+#define RLOCK__LUA_REDISSON_RELEASE                     \
+    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then " \
+    "return redis.call('EXISTS',KEYS[1])-1 end "        \
+    "redis.call('DEL',KEYS[1]) redis.pcall('PUBLISH',ARGV[2],'0') return 1"
+#define RLOCK__SHA_REDISSON_RELEASE "27355ddf756b662730bc09429565c3a2fea2fbf6"
+
+typedef struct rlock__script {
+    const char *sha, *lua;
+} rlock__script;
+
+static const rlock__script rlock__scripts[2][3] =
+    {/* [rlock_wire][rlock_op] */
+     {{RLOCK__SHA_STRING_ACQUIRE, RLOCK__LUA_STRING_ACQUIRE},
+      {RLOCK__SHA_STRING_RENEW, RLOCK__LUA_STRING_RENEW},
+      {RLOCK__SHA_STRING_RELEASE, RLOCK__LUA_STRING_RELEASE}},
+     {{RLOCK__SHA_REDISSON_ACQUIRE, RLOCK__LUA_REDISSON_ACQUIRE},
+      {RLOCK__SHA_REDISSON_RENEW, RLOCK__LUA_REDISSON_RENEW},
+      {RLOCK__SHA_REDISSON_RELEASE, RLOCK__LUA_REDISSON_RELEASE}}};
+
+/* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
+static const struct {
+    const char *code;
+    rlock_fault fault;
+} rlock__errors[] = {
+    {"LOADING", RLOCK_FAULT_BUSY},
+    {"BUSY", RLOCK_FAULT_BUSY},
+    {"READONLY", RLOCK_FAULT_BUSY},
+    {"OOM", RLOCK_FAULT_BUSY},
+    {"MISCONF", RLOCK_FAULT_BUSY},
+    {"NOREPLICAS", RLOCK_FAULT_BUSY},
+    {"MASTERDOWN", RLOCK_FAULT_BUSY},
+    {"CLUSTERDOWN", RLOCK_FAULT_BUSY},
+    {"MOVED", RLOCK_FAULT_BUSY},
+    {"ASK", RLOCK_FAULT_BUSY},
+    {"TRYAGAIN", RLOCK_FAULT_BUSY},
+    {"ERR max number of clients", RLOCK_FAULT_BUSY},
+    {"NOAUTH", RLOCK_FAULT_AUTH},
+    {"WRONGPASS", RLOCK_FAULT_AUTH},
+    {"NOPERM", RLOCK_FAULT_AUTH},
+    {"DENIED", RLOCK_FAULT_AUTH},
+    {"ERR invalid password", RLOCK_FAULT_AUTH},
+    {"ERR AUTH", RLOCK_FAULT_AUTH},
+    {"ERR Client sent AUTH", RLOCK_FAULT_AUTH},
+    {"ERR The user executing the script", RLOCK_FAULT_AUTH}, /* Redis 7, an ACL inside a script */
+    {"WRONGTYPE", RLOCK_FAULT_TYPE}};
+
+static rlock_fault rlock__classify(const char *text) {
+    bool script = strstr(text, "script") != NULL;
+    size_t i;
+    for (i = 0; i < sizeof rlock__errors / sizeof *rlock__errors; i++) {
+        const char *code = rlock__errors[i].code;
+        if (strncmp(text, code, strlen(code)) == 0 || (script && i != 1 && strstr(text, code))) {
+            return rlock__errors[i].fault; /* "BUSY" alone is too common a word to look for */
+        }
+    }
+    return RLOCK_FAULT_OTHER;
+}
+
+enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
+
+#define RLOCK__HOW_SCRIPT 1u /* acquire: the plain SET said no, or more is wanted */
+#define RLOCK__HOW_EVAL 2u   /* the server does not know the script */
+
+enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
+
+/* What a connection says before it is used, in this order, each where it applies. */
+enum {
+    RLOCK__STEP_AUTH,
+    RLOCK__STEP_SELECT,
+    RLOCK__STEP_NAME,
+    RLOCK__STEP_ID,
+    RLOCK__STEP_KILL,
+    RLOCK__STEPS
+};
+
+struct rlock__redis;
+
+typedef struct rlock__conn {
+    rlock_io io;
+    struct rlock__redis *redis;
+    redisAsyncContext *ac;
+    rlock_timer timer; /* next attempt, or the look whether it is alive */
+    rlock_name name;
+    rlock_link flying; /* commands sent and not answered */
+    int state, step, fd;
+    unsigned want; /* what hiredis wants watched */
+    uint32_t outstanding, backoff_ms;
+    int64_t alive_us; /* the last complete reply, or the first command after silence */
+    long long id;     /* CLIENT ID; 0 = unknown */
+    bool wanted, doomed, resolving, blocked;
+    rlock_fault fault; /* why it is going down */
+    char text[128];
+} rlock__conn;
+
+typedef struct rlock__command { /* one command of a request under way; kept for the next one */
+    rlock_link link;
+    struct rlock__redis *redis;
+    rlock_request *request; /* NULL: forgotten */
+    uint32_t bytes;
+    uint8_t op;
+} rlock__command;
+
+typedef struct rlock__redis {
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    struct redisAsyncContext *(*connect)(void *user);
+    void *user;
+    char *host, *unix_path, *username, *password, *name, *prefix;
+    int port, database;
+    rlock_wire wire;
+    int64_t timeout_ms;
+    rlock__conn commands, watcher;
+    rlock_link queues[4];  /* urgent ones, then one for each operation; each first come first */
+    rlock_link spare;      /* rlock__command */
+    uint32_t bytes;        /* of commands in flight */
+    uint32_t epoch;        /* of the command connection, counted from 1 */
+    uint32_t gone_epoch;   /* connections up to this one can execute nothing any more */
+    uint32_t lost_epoch;   /* the last one that was lost with an acquire on it ... */
+    long long lost_id;     /* ... and its CLIENT ID, to be killed */
+    bool push_wanted;      /* some key was to be watched */
+    bool tracking_refused; /* by the server of this connection: its version, or an ACL */
+    bool push_refused;     /* channels too, or they would not help */
+    bool tracked, subscribed, pushing, closing;
+    char *buffer; /* where commands are formatted */
+    size_t length, room;
+    bool overflow;
+} rlock__redis;
+
+/* --- formatting: RESP of our own, half the work of hiredis' argv --- */
+
+static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
+    if (redis->length + len >= redis->room && !redis->overflow) {
+        size_t room = (redis->length + len) * 2;
+        char *buffer = (char *)RLOCK_MALLOC(room);
+        redis->overflow = !buffer;
+        if (buffer) {
+            memcpy(buffer, redis->buffer, redis->length);
+            rlock__dealloc(redis->buffer);
+            redis->buffer = buffer;
+            redis->room = room;
+        }
+    }
+    if (!redis->overflow) {
+        memcpy(redis->buffer + redis->length, bytes, len);
+        redis->length += len;
+        redis->buffer[redis->length] = 0; /* hiredis looks for '$' with strchr */
+    }
+}
+
+/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
+static size_t rlock__digits(char *out, uint64_t number) {
+    char reversed[20];
+    size_t n = 0, i;
+    do {
+        reversed[n++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    for (i = 0; i < n; i++) {
+        out[i] = reversed[n - 1 - i];
+    }
+    return n;
+}
+
+static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
+    char line[24];
+    size_t n = 1 + rlock__digits(line + 1, count);
+    line[0] = kind;
+    line[n++] = '\r';
+    line[n++] = '\n';
+    rlock__put(redis, line, n);
+}
+
+static void rlock__put_command(rlock__redis *redis, size_t arguments) {
+    redis->length = 0;
+    redis->overflow = false;
+    rlock__put_count(redis, '*', arguments);
+}
+
+static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len) {
+    rlock__put_count(redis, '$', len);
+    rlock__put(redis, bytes, len);
+    rlock__put(redis, "\r\n", 2);
+}
+
+static void rlock__put_text(rlock__redis *redis, const char *text) {
+    rlock__put_bytes(redis, text, strlen(text));
+}
+
+static void rlock__put_number(rlock__redis *redis, uint64_t number) {
+    char digits[20];
+    rlock__put_bytes(redis, digits, rlock__digits(digits, number));
+}
+
+/* An argument made of a head, the key and a tail. */
+static void rlock__put_around(rlock__redis *redis, const char *head, const char *key, size_t len,
+                              const char *tail) {
+    rlock__put_count(redis, '$', strlen(head) + len + strlen(tail));
+    rlock__put(redis, head, strlen(head));
+    rlock__put(redis, key, len);
+    rlock__put(redis, tail, strlen(tail));
+    rlock__put(redis, "\r\n", 2);
+}
+
+/* A key beside the user's, in the same cluster slot: key:fence, or prefix{key}:fence. */
+static void rlock__put_fence_key(rlock__redis *redis, const char *key, size_t len) {
+    if (rlock__has_tag(key, len)) {
+        rlock__put_around(redis, "", key, len, ":fence");
+        return;
+    }
+    rlock__put_count(redis, '$', strlen(redis->prefix) + 1 + len + 7);
+    rlock__put(redis, redis->prefix, strlen(redis->prefix));
+    rlock__put(redis, "{", 1);
+    rlock__put(redis, key, len);
+    rlock__put(redis, "}:fence\r\n", 9);
+}
+
+static void rlock__put_token(rlock__redis *redis, uint64_t token) {
+    char text[36 + 1 + 20];
+    memcpy(text, rlock_client_id(redis->client), 36);
+    text[36] = ':';
+    rlock__put_bytes(redis, text, 37 + rlock__digits(text + 37, token));
+}
+
+static void rlock__put_request(rlock__redis *redis, const rlock_request *request) {
+    const rlock__script *script = &rlock__scripts[redis->wire][request->op];
+    bool fence = request->op == RLOCK_OP_ACQUIRE && (request->flags & RLOCK_REQUEST_FENCE);
+    bool channel = request->op == RLOCK_OP_RELEASE && redis->wire == RLOCK_WIRE_REDISSON;
+    bool lease = request->op != RLOCK_OP_RELEASE;
+    if (request->op == RLOCK_OP_ACQUIRE && !(request->how & RLOCK__HOW_SCRIPT)) {
+        rlock__put_command(redis, 6);
+        rlock__put_text(redis, "SET");
+        rlock__put_bytes(redis, request->key, request->key_len);
+        rlock__put_token(redis, request->token);
+        rlock__put_text(redis, "NX");
+        rlock__put_text(redis, "PX");
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+        return;
+    }
+    rlock__put_command(redis, 5u + fence + (channel || lease));
+    rlock__put_text(redis, request->how & RLOCK__HOW_EVAL ? "EVAL" : "EVALSHA");
+    rlock__put_text(redis, request->how & RLOCK__HOW_EVAL ? script->lua : script->sha);
+    rlock__put_text(redis, fence ? "2" : "1");
+    rlock__put_bytes(redis, request->key, request->key_len);
+    if (fence) {
+        rlock__put_fence_key(redis, request->key, request->key_len);
+    }
+    rlock__put_token(redis, request->token);
+    if (lease) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    } else if (channel) {
+        rlock__put_around(redis, "redisson_lock__channel:{", request->key, request->key_len, "}");
+    }
+}
+
+/* --- connections --- */
+
+/* hiredis' hooks, on top of one watched descriptor. */
+static void rlock__want_read(void *conn) {
+    ((rlock__conn *)conn)->want |= RLOCK_IO_READ;
+}
+static void rlock__want_no_read(void *conn) {
+    ((rlock__conn *)conn)->want &= ~RLOCK_IO_READ;
+}
+static void rlock__want_write(void *conn) {
+    ((rlock__conn *)conn)->want |= RLOCK_IO_WRITE;
+}
+static void rlock__want_no_write(void *conn) {
+    ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
+}
+
+/* hiredis is about to close the descriptor and free the context. */
+static void rlock__want_nothing(void *data) {
+    rlock__conn *conn = (rlock__conn *)data;
+    conn->want = 0;
+    conn->ac = NULL;
+    rlock_io_watch(conn->redis->client, &conn->io, conn->fd, 0);
+}
+
+static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
+    size_t n = 0;
+    if (conn->text[0]) {
+        return; /* the first reason is the one that counts */
+    }
+    conn->fault = fault;
+    while (text && text[n] && n < sizeof conn->text - 1) {
+        conn->text[n] = text[n];
+        n++;
+    }
+    conn->text[n] = 0;
+}
+
+/* Ends a connection at the next safe place: never inside hiredis' callbacks. */
+static void rlock__conn_doom(rlock__conn *conn, rlock_fault fault, const char *text) {
+    rlock__conn_blame(conn, fault, text);
+    conn->doomed = true;
+}
+
+/* Sends what was formatted last. */
+static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    rlock__redis *redis = conn->redis;
+    if (redis->overflow || !conn->ac ||
+        redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
+        return false;
+    }
+    if (!conn->outstanding++) {
+        conn->alive_us = rlock_client_now_us(redis->client);
+    }
+    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
+        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
+    }
+    redis->client->stats.commands++;
+    return true;
+}
+
+static void rlock__conn_answered(rlock__conn *conn) {
+    if (conn->outstanding) {
+        conn->outstanding--;
+    }
+    if (conn->state == RLOCK__CONN_READY) {
+        conn->backoff_ms = 0;
+    }
+    conn->alive_us = rlock_client_now_us(conn->redis->client);
+}
+
+static void rlock__conn_greet(rlock__conn *conn);
+static void rlock__watcher_subscribe(rlock__redis *redis);
+static void rlock__track(rlock__redis *redis);
+
+static void rlock__conn_ready_to_use(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    conn->state = RLOCK__CONN_READY;
+    conn->text[0] = 0;
+    if (conn == &redis->commands) {
+        redis->tracking_refused = redis->push_refused = false;
+        redis->events->up(redis->owner);
+    }
+    rlock__track(redis);
+}
+
+/* Whether a refusal of this step leaves a connection that can be used. */
+static bool rlock__step_optional(int step, const char *text) {
+    return (step == RLOCK__STEP_NAME || step == RLOCK__STEP_ID || step == RLOCK__STEP_KILL) &&
+           (strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0) &&
+           rlock__classify(text) != RLOCK_FAULT_BUSY;
+}
+
+static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw;
+    rlock__redis *redis;
+    (void)data;
+    if (!conn || !reply || conn->doomed) {
+        return;
+    }
+    redis = conn->redis;
+    rlock__conn_answered(conn);
+    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(conn->step, reply->str)) {
+        rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) {
+        rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
+    } else if (conn->step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
+        conn->id = reply->integer;
+        if (redis->lost_id && conn == &redis->commands && conn->id < redis->lost_id) {
+            redis->gone_epoch = redis->lost_epoch; /* the server is a new one */
+            redis->lost_id = 0;
+        }
+    } else if (conn->step == RLOCK__STEP_KILL) {
+        redis->gone_epoch = redis->lost_epoch;
+    }
+    if (conn->step == RLOCK__STEP_KILL) {
+        redis->lost_id = 0;
+    }
+    conn->step++;
+    rlock__conn_greet(conn);
+}
+
+/* Sends the next step of the greeting, or declares the connection ready. */
+static void rlock__conn_greet(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    const char *applies[RLOCK__STEPS];
+    applies[RLOCK__STEP_AUTH] = redis->password;
+    applies[RLOCK__STEP_SELECT] = redis->database ? "SELECT" : NULL;
+    applies[RLOCK__STEP_NAME] = redis->name;
+    applies[RLOCK__STEP_ID] = "ID";
+    applies[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? "KILL" : NULL;
+    while (conn->step < RLOCK__STEPS && !applies[conn->step]) {
+        conn->step++;
+    }
+    switch (conn->step) {
+    case RLOCK__STEP_AUTH:
+        rlock__put_command(redis, redis->username ? 3 : 2);
+        rlock__put_text(redis, "AUTH");
+        if (redis->username) {
+            rlock__put_text(redis, redis->username);
+        }
+        rlock__put_text(redis, redis->password);
+        break;
+    case RLOCK__STEP_SELECT:
+        rlock__put_command(redis, 2);
+        rlock__put_text(redis, "SELECT");
+        rlock__put_number(redis, (uint64_t)redis->database);
+        break;
+    case RLOCK__STEP_NAME:
+        rlock__put_command(redis, 3);
+        rlock__put_text(redis, "CLIENT");
+        rlock__put_text(redis, "SETNAME");
+        rlock__put_text(redis, redis->name);
+        break;
+    case RLOCK__STEP_ID:
+        rlock__put_command(redis, 2);
+        rlock__put_text(redis, "CLIENT");
+        rlock__put_text(redis, "ID");
+        break;
+    case RLOCK__STEP_KILL: /* after its answer the old connection can execute nothing any more */
+        rlock__put_command(redis, 4);
+        rlock__put_text(redis, "CLIENT");
+        rlock__put_text(redis, "KILL");
+        rlock__put_text(redis, "ID");
+        rlock__put_number(redis, (uint64_t)redis->lost_id);
+        break;
+    default: rlock__conn_ready_to_use(conn); return;
+    }
+    if (!rlock__conn_send(conn, rlock__on_greeting, NULL)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+}
+
+static void rlock__on_connect(const redisAsyncContext *ac, int status) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    if (!conn) {
+        return;
+    }
+    if (status != REDIS_OK) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac->errstr);
+        return; /* hiredis frees it, through rlock__want_nothing */
+    }
+    conn->state = RLOCK__CONN_GREETING;
+    conn->redis->client->stats.connects++;
+    conn->step = 0;
+}
+
+static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    if (conn) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, status == REDIS_OK ? "closed" : ac->errstr);
+    }
+}
+
+static bool rlock__by_channel(const rlock__redis *redis) {
+    return redis->tracking_refused && redis->wire == RLOCK_WIRE_REDISSON;
+}
+
+static void rlock__redis_pushing(rlock__redis *redis) {
+    bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
+    if (redis->pushing != on) {
+        redis->pushing = on;
+        redis->events->pushing(redis->owner, on);
+    }
+}
+
+static int64_t rlock__backoff_us(rlock__conn *conn) {
+    uint32_t limit = conn->fault == RLOCK_FAULT_DOWN ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
+    int64_t jittered = (int64_t)(rlock__random(conn->redis->client) % (limit * 500u + 1u));
+    conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
+    if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
+        conn->backoff_ms = RLOCK__BACKOFF_MAX_MS;
+    }
+    return limit * 500u + jittered; /* half of it fixed, half at random; the first one at once */
+}
+
+/* Whether an acquire was on the connection: only those can do harm when executed late. */
+static bool rlock__conn_carries_acquire(const rlock__conn *conn) {
+    const rlock_link *at;
+    for (at = conn->flying.next; at != &conn->flying; at = at->next) {
+        if (RLOCK__OF(at, rlock__command, link)->op == RLOCK_OP_ACQUIRE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Buries a doomed connection: answers what was on it, and plans the next attempt. */
+static void rlock__conn_bury(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
+    redisAsyncContext *ac = conn->ac;
+    if (main && was_ready && conn->id && rlock__conn_carries_acquire(conn)) {
+        redis->lost_id = conn->id;
+        redis->lost_epoch = redis->epoch;
+    }
+    if (ac) {
+        struct linger now; /* what the kernel still holds must not be sent later */
+        now.l_onoff = 1;
+        now.l_linger = 0;
+        setsockopt(ac->c.fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        redisAsyncFree(ac); /* answers with NULL, then calls rlock__want_nothing */
+    }
+    conn->state = RLOCK__CONN_DOWN;
+    conn->ac = NULL;
+    conn->doomed = conn->blocked = false;
+    conn->outstanding = 0;
+    conn->id = 0;
+    if (main) {
+        redis->tracked = false;
+    } else {
+        redis->subscribed = false;
+    }
+    rlock__redis_pushing(redis);
+    if (!main && was_ready && rlock__classify(conn->text) == RLOCK_FAULT_AUTH) {
+        redis->push_refused = true; /* hiredis ends a connection whose SUBSCRIBE is refused */
+    }
+    if (!main && redis->push_refused) {
+        conn->wanted = false; /* until the command connection is a new one */
+        rlock_timer_set(redis->client, &conn->timer, -1);
+        return;
+    }
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    rlock__log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
+               conn->text);
+    if (main) {
+        redis->events->down(redis->owner, conn->fault, conn->text);
+    } else {
+        redis->client->stats.faults++;
+    }
+}
+
+/* After every visit to hiredis: bury what is dead, watch what it wants. */
+static void rlock__conn_tend(rlock__conn *conn) {
+    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0 &&
+        !conn->outstanding) {
+        rlock__conn_greet(conn);
+    }
+    if (conn->ac && !conn->doomed && conn->ac->err) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
+    }
+    if (conn->ac && !conn->doomed &&
+        rlock_io_watch(conn->redis->client, &conn->io, conn->fd, conn->want) != 0) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
+    }
+    if (conn->doomed) {
+        rlock__conn_bury(conn);
+    }
+}
+
+/* hiredis 0.14 takes a spurious event for an established connection: ask the socket first. */
+static bool rlock__conn_settled(const rlock__conn *conn) {
+    struct pollfd ask;
+    if (conn->state != RLOCK__CONN_OPENING) {
+        return true;
+    }
+    ask.fd = conn->fd;
+    ask.events = POLLOUT;
+    ask.revents = 0;
+    return poll(&ask, 1, 0) > 0;
+}
+
+static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
+    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE)) {
+        redisAsyncHandleWrite(conn->ac);
+    }
+    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
+        redisAsyncHandleRead(conn->ac);
+    }
+    if (events & RLOCK_IO_WRITE) {
+        conn->blocked = conn->ac && (conn->want & RLOCK_IO_WRITE);
+    }
+    rlock__conn_tend(conn);
+}
+
+static void rlock__conn_on_io(rlock_io *io, unsigned events) {
+    rlock__conn *conn = RLOCK__OF(io, rlock__conn, io);
+    if (rlock__conn_settled(conn)) {
+        rlock__conn_visit(conn, events);
+    }
+}
+
+/* Takes over a context on which a connect was started. */
+static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
+    if (!ac || ac->err) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
+        if (ac) {
+            memset(&ac->ev, 0, sizeof ac->ev);
+            redisAsyncFree(ac);
+        }
+        return;
+    }
+    conn->ac = ac;
+    conn->fd = ac->c.fd;
+    conn->want = 0;
+    ac->data = conn;
+    ac->ev.data = conn;
+    ac->ev.addRead = rlock__want_read;
+    ac->ev.delRead = rlock__want_no_read;
+    ac->ev.addWrite = rlock__want_write;
+    ac->ev.delWrite = rlock__want_no_write;
+    ac->ev.cleanup = rlock__want_nothing;
+    redisAsyncSetConnectCallback(ac, rlock__on_connect);
+    redisAsyncSetDisconnectCallback(ac, rlock__on_disconnect);
+    conn->want = RLOCK_IO_READ | RLOCK_IO_WRITE;
+    if (conn == &conn->redis->commands) {
+        conn->redis->epoch++;
+    }
+}
+
+/* A text that redisAsyncConnect takes without asking a name server. */
+static const char *rlock__numeric(const char *host) {
+    unsigned char address[sizeof(struct in6_addr)];
+    if (strcmp(host, "localhost") == 0) {
+        return "127.0.0.1";
+    }
+    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1 ? host
+                                                                                             : NULL;
+}
+
+static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
+    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
+    char text[INET6_ADDRSTRLEN] = "";
+    if (!conn->resolving) {
+        return;
+    }
+    conn->resolving = false;
+    if (address && address->sa_family == AF_INET) {
+        struct sockaddr_in in;
+        memcpy(&in, address, sizeof in);
+        inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
+    } else if (address && address->sa_family == AF_INET6) {
+        struct sockaddr_in6 in6;
+        memcpy(&in6, address, sizeof in6);
+        inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof text);
+    }
+    if (text[0]) {
+        rlock__conn_adopt(conn, redisAsyncConnect(text, conn->redis->port));
+    } else {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the host's name was not found");
+    }
+    rlock__conn_tend(conn);
+}
+
+static void rlock__conn_open(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    rlock_client *client = redis->client;
+    conn->state = RLOCK__CONN_OPENING;
+    conn->text[0] = 0;
+    rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
+    if (redis->connect) {
+        rlock__conn_adopt(conn, redis->connect(redis->user));
+    } else if (redis->unix_path) {
+        rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
+    } else if (rlock__numeric(redis->host)) {
+        rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
+    } else {
+        conn->resolving = true;
+        conn->name.client = client;
+        if (client->loop.resolve(client->loop_state, &conn->name, redis->host) != 0) {
+            conn->resolving = false;
+            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
+        }
+    }
+    rlock__conn_tend(conn);
+}
+
+/* Time for the next attempt, for a look whether the server still answers, or for a heartbeat. */
+static void rlock__conn_fire(rlock_timer *timer) {
+    rlock__conn *conn = RLOCK__OF(timer, rlock__conn, timer);
+    rlock__redis *redis = conn->redis;
+    int64_t now_us = rlock_client_now_us(redis->client);
+    int64_t timeout_us = redis->timeout_ms * 1000;
+    if (conn->state == RLOCK__CONN_DOWN) {
+        if (conn->wanted && !conn->resolving) {
+            rlock__conn_open(conn);
+        }
+        return;
+    }
+    if (conn->state == RLOCK__CONN_OPENING) {
+        if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
+            rlock_timer_set(redis->client, timer, now_us + timeout_us);
+            if (conn == &redis->commands) {
+                redis->events->down(redis->owner, RLOCK_FAULT_DOWN, "the name is not resolved");
+            }
+            return;
+        }
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
+        rlock__conn_tend(conn);
+        return;
+    }
+    if (conn->outstanding && conn->alive_us + timeout_us <= now_us) {
+        rlock__conn_visit(conn, RLOCK_IO_READ); /* we may have slept: is an answer here? */
+        if (conn->ac && conn->outstanding && conn->alive_us + timeout_us <= now_us) {
+            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
+            rlock__conn_tend(conn);
+        }
+    } else if (conn == &redis->watcher && !conn->outstanding && redis->subscribed) {
+        rlock__watcher_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
+    }
+    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->watcher)) {
+        int64_t due_us = conn->alive_us + timeout_us * (conn->outstanding ? 1 : RLOCK__HEARTBEAT);
+        rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
+    }
+}
+
+static void rlock__conn_wanted(rlock__conn *conn) {
+    conn->wanted = true;
+    if (conn->state == RLOCK__CONN_DOWN && !conn->timer.index) {
+        rlock_timer_set(conn->redis->client, &conn->timer, 0);
+    }
+}
+
+static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+    conn->redis = redis;
+    conn->io.ready = rlock__conn_on_io;
+    conn->name.resolved = rlock__on_name;
+    conn->fd = -1;
+    rlock__list_init(&conn->flying);
+    return rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire);
+}
+
+static void rlock__conn_close(rlock__conn *conn) {
+    redisAsyncContext *ac = conn->ac;
+    conn->resolving = false;
+    if (ac) {
+        ac->data = NULL;
+        redisAsyncFree(ac);
+    }
+}
+
+/* --- being told that a key changed --- */
+
+static const char rlock__channel_head[] = "redisson_lock__channel:{";
+
+/* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
+static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw, *payload;
+    rlock__redis *redis;
+    size_t head = sizeof rlock__channel_head - 1, i;
+    (void)data;
+    if (!conn || !reply || conn->doomed || reply->type != REDIS_REPLY_ARRAY ||
+        reply->elements != 3 || reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[1]->type != REDIS_REPLY_STRING) {
+        return;
+    }
+    redis = conn->redis;
+    payload = reply->element[2];
+    if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
+        rlock__conn_answered(conn);
+        if (!redis->subscribed && strcmp(reply->element[0]->str, "subscribe") == 0) {
+            redis->subscribed = true;
+            rlock__redis_pushing(redis);
+        }
+    } else {
+        conn->alive_us = rlock_client_now_us(redis->client);
+    }
+    if (reply->element[1]->len > head + 1 &&
+        memcmp(reply->element[1]->str, rlock__channel_head, head) == 0) {
+        redis->events->woken(redis->owner, reply->element[1]->str + head,
+                             (size_t)reply->element[1]->len - head - 1);
+    } else if (payload->type == REDIS_REPLY_ARRAY) {
+        for (i = 0; i < payload->elements; i++) {
+            if (payload->element[i]->type == REDIS_REPLY_STRING) {
+                redis->events->woken(redis->owner, payload->element[i]->str,
+                                     (size_t)payload->element[i]->len);
+            }
+        }
+    } else if (payload->type == REDIS_REPLY_NIL) {
+        redis->events->woken(redis->owner, NULL, 0);
+    }
+}
+
+/* The channel that is always listened to, and whose repetition is the heartbeat. */
+static void rlock__watcher_subscribe(rlock__redis *redis) {
+    rlock__put_command(redis, 2);
+    rlock__put_text(redis, "SUBSCRIBE");
+    if (rlock__by_channel(redis)) {
+        rlock__put_around(redis, rlock__channel_head, rlock_client_id(redis->client), 36, "}");
+    } else {
+        rlock__put_text(redis, "__redis__:invalidate");
+    }
+    if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+}
+
+static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw;
+    rlock__redis *redis;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    redis = conn->redis;
+    rlock__conn_answered(conn);
+    redis->tracked = reply->type == REDIS_REPLY_STATUS;
+    if (!redis->tracked && !strstr(reply->str ? reply->str : "", "does not exist")) {
+        redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
+        redis->push_refused = !rlock__by_channel(redis);
+        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
+    }
+    if (redis->watcher.state != RLOCK__CONN_READY) {
+        redis->tracked = false; /* it went meanwhile */
+    } else if (redis->push_refused) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "not needed");
+    } else {
+        rlock__watcher_subscribe(redis);
+    }
+    rlock__redis_pushing(redis);
+}
+
+/* Sends the invalidations of what the command connection reads to the watching connection.
+ * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
+static void rlock__track(rlock__redis *redis) {
+    rlock__conn *watcher = &redis->watcher;
+    if (redis->commands.state != RLOCK__CONN_READY || !redis->push_wanted || redis->push_refused) {
+        return;
+    }
+    if (watcher->state != RLOCK__CONN_READY) {
+        rlock__conn_wanted(watcher);
+        return;
+    }
+    if (!watcher->id) { /* CLIENT ID is refused */
+        redis->tracking_refused = true;
+        redis->push_refused = !rlock__by_channel(redis);
+    }
+    if (redis->push_refused) {
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "not needed");
+        return;
+    }
+    if (rlock__by_channel(redis)) {
+        rlock__watcher_subscribe(redis);
+        return;
+    }
+    rlock__put_command(redis, 6);
+    rlock__put_text(redis, "CLIENT");
+    rlock__put_text(redis, "TRACKING");
+    rlock__put_text(redis, "ON");
+    rlock__put_text(redis, "REDIRECT");
+    rlock__put_number(redis, (uint64_t)watcher->id);
+    rlock__put_text(redis, "NOLOOP");
+    if (!rlock__conn_send(&redis->commands, rlock__on_tracking, NULL)) {
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+}
+
+/* --- requests --- */
+
+static void rlock__redis_submit(void *state, rlock_request *request) {
+    rlock__redis *redis = (rlock__redis *)state;
+    bool urgent =
+        request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
+    request->how = 0;
+    if (request->op == RLOCK_OP_ACQUIRE && (request->flags || redis->wire)) {
+        request->how = RLOCK__HOW_SCRIPT;
+    }
+    request->place = RLOCK__QUEUED;
+    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
+    rlock__conn_wanted(&redis->commands);
+}
+
+static bool rlock__redis_forget(void *state, rlock_request *request) {
+    bool maybe = request->place == RLOCK__FLYING;
+    (void)state;
+    if (maybe) {
+        ((rlock__command *)request->store)->request = NULL;
+    } else {
+        rlock__list_remove(&request->link);
+    }
+    request->place = RLOCK__IDLE;
+    return maybe;
+}
+
+/* Lets it go out once more, in another way. */
+static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+    request->how = (uint8_t)(request->how | how);
+    request->place = RLOCK__QUEUED;
+    rlock__list_append(&redis->queues[0], &request->link);
+}
+
+static bool rlock__parse_fence(const redisReply *reply, uint64_t *fence) {
+    size_t i;
+    *fence = 0;
+    for (i = 0; i < (size_t)reply->len; i++) {
+        unsigned digit = (unsigned)(unsigned char)reply->str[i] - '0';
+        if (digit > 9 || i > 18) {
+            return false;
+        }
+        *fence = *fence * 10 + digit;
+    }
+    return reply->len > 0;
+}
+
+/* Everything but the exact expected reply is a fault. */
+static void rlock__parse(const rlock_request *request, const redisReply *reply,
+                         rlock_answer *answer) {
+    bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    bool fenced = (request->flags & RLOCK_REQUEST_FENCE) != 0;
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = RLOCK_FAULT_OTHER;
+    answer->text = "unexpected reply";
+    if (reply->type == REDIS_REPLY_ERROR) {
+        answer->fault = rlock__classify(reply->str);
+        answer->text = reply->str;
+    } else if (acquire && !(request->how & RLOCK__HOW_SCRIPT)) {
+        if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
+            answer->outcome = RLOCK_OUTCOME_DONE;
+        }
+    } else if (acquire && reply->type == REDIS_REPLY_STRING) {
+        if (rlock__parse_fence(reply, &answer->fence) && fenced == (answer->fence != 0)) {
+            answer->outcome = RLOCK_OUTCOME_DONE;
+        }
+    } else if (reply->type == REDIS_REPLY_INTEGER && acquire) {
+        if (reply->integer >= -1 && reply->integer <= INT64_MAX / 2000) {
+            answer->outcome = RLOCK_OUTCOME_HELD;
+            answer->left_ms = reply->integer;
+        }
+    } else if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= -1 && reply->integer <= 1) {
+        answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
+                          : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
+                                                : RLOCK_OUTCOME_GONE;
+    }
+    if (answer->outcome != RLOCK_OUTCOME_FAULT) {
+        answer->text = NULL;
+    }
+}
+
+static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__command *command = (rlock__command *)data;
+    rlock__redis *redis = command->redis;
+    rlock_request *request = command->request;
+    redisReply *reply = (redisReply *)raw;
+    rlock_answer answer;
+    (void)ac;
+    redis->bytes -= command->bytes;
+    rlock__list_remove(&command->link);
+    rlock__list_append(&redis->spare, &command->link);
+    if (reply) {
+        rlock__conn_answered(&redis->commands);
+    }
+    if (!request || redis->closing) {
+        return;
+    }
+    memset(&answer, 0, sizeof answer);
+    if (!reply) {
+        answer.outcome = RLOCK_OUTCOME_FAULT;
+        answer.fault = RLOCK_FAULT_UNKNOWN;
+        answer.text = redis->commands.text[0] ? redis->commands.text : NULL;
+    } else if (reply->type == REDIS_REPLY_NIL && request->op == RLOCK_OP_ACQUIRE &&
+               !(request->how & RLOCK__HOW_SCRIPT)) {
+        rlock__request_again(redis, request, RLOCK__HOW_SCRIPT); /* by whom, and for how long? */
+        return;
+    } else if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0 &&
+               !(request->how & RLOCK__HOW_EVAL)) {
+        rlock__request_again(redis, request, RLOCK__HOW_EVAL);
+        return;
+    } else {
+        rlock__parse(request, reply, &answer);
+        answer.sure = !request->epoch || request->epoch == redis->epoch ||
+                      request->epoch <= redis->gone_epoch;
+        if (answer.sure && answer.outcome != RLOCK_OUTCOME_FAULT) {
+            request->epoch = 0;
+        }
+    }
+    request->place = RLOCK__IDLE;
+    redis->events->answered(redis->owner, request, &answer);
+}
+
+static rlock__command *rlock__command_new(rlock__redis *redis) {
+    rlock__command *command;
+    if (!rlock__list_empty(&redis->spare)) {
+        command = RLOCK__OF(redis->spare.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+    } else {
+        command = (rlock__command *)rlock__alloc(sizeof *command);
+    }
+    return command;
+}
+
+static void rlock__request_send(rlock__redis *redis, rlock_request *request) {
+    rlock__command *command = rlock__command_new(redis);
+    rlock_answer answer;
+    rlock__list_remove(&request->link);
+    rlock__put_request(redis, request);
+    request->sent_us = rlock__clock(redis->client);
+    if (command && rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
+        command->redis = redis;
+        command->request = request;
+        command->op = request->op;
+        command->bytes = (uint32_t)redis->length;
+        rlock__list_append(&redis->commands.flying, &command->link);
+        redis->bytes += command->bytes;
+        request->store = command;
+        request->place = RLOCK__FLYING;
+        if (request->op == RLOCK_OP_ACQUIRE &&
+            (!request->epoch || request->epoch <= redis->gone_epoch)) {
+            request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
+        }
+        return;
+    }
+    if (command) {
+        rlock__list_append(&redis->spare, &command->link);
+    }
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    answer.fault = RLOCK_FAULT_NOMEM;
+    request->place = RLOCK__IDLE;
+    redis->events->answered(redis->owner, request, &answer);
+}
+
+/* Urgent ones first, then of the heads of the queues the one that is due first. */
+static rlock_request *rlock__redis_next(rlock__redis *redis) {
+    rlock_request *first = NULL;
+    int i;
+    for (i = 0; i < 4; i++) {
+        if (!rlock__list_empty(&redis->queues[i])) {
+            rlock_request *head = RLOCK__OF(redis->queues[i].next, rlock_request, link);
+            if (!first || head->due_us < first->due_us) {
+                first = head;
+            }
+            if (i == 0) {
+                break;
+            }
+        }
+    }
+    return first;
+}
+
+/* Writes now; a socket that took no more is waited for. */
+static void rlock__conn_flush(rlock__conn *conn) {
+    if (conn->ac && conn->state >= RLOCK__CONN_GREETING && !conn->blocked) {
+        rlock__conn_visit(conn, RLOCK_IO_WRITE);
+    } else {
+        rlock__conn_tend(conn);
+    }
+}
+
+/* One write for all that was submitted. */
+static void rlock__redis_flush(void *state) {
+    rlock__redis *redis = (rlock__redis *)state;
+    rlock__conn *conn = &redis->commands;
+    rlock_request *request;
+    while (conn->state == RLOCK__CONN_READY && conn->ac && !conn->doomed &&
+           redis->bytes < RLOCK__WINDOW && (request = rlock__redis_next(redis)) != NULL) {
+        rlock__request_send(redis, request);
+    }
+    rlock__conn_flush(&redis->commands);
+    rlock__conn_flush(&redis->watcher);
+}
+
+static void rlock__redis_watch(void *state, const char *key, size_t len, bool on) {
+    rlock__redis *redis = (rlock__redis *)state;
+    if (on && !redis->push_wanted) {
+        redis->push_wanted = true;
+        rlock__track(redis);
+    }
+    if (rlock__by_channel(redis) && redis->subscribed) {
+        rlock__put_command(redis, 2);
+        rlock__put_text(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE");
+        rlock__put_around(redis, rlock__channel_head, key, len, "}");
+        if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
+        }
+    }
+}
+
+static void rlock__redis_free(rlock__redis *redis) {
+    while (!rlock__list_empty(&redis->spare)) {
+        rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+        rlock__dealloc(command);
+    }
+    rlock__dealloc(redis->host);
+    rlock__dealloc(redis->unix_path);
+    rlock__dealloc(redis->username);
+    rlock__dealloc(redis->password);
+    rlock__dealloc(redis->name);
+    rlock__dealloc(redis->prefix);
+    rlock__dealloc(redis->buffer);
+    rlock__dealloc(redis);
+}
+
+static void rlock__redis_close(void *state) {
+    rlock__redis *redis = (rlock__redis *)state;
+    redis->closing = true;
+    rlock__conn_close(&redis->commands);
+    rlock__conn_close(&redis->watcher);
+    rlock_timer_drop(redis->client, &redis->commands.timer);
+    rlock_timer_drop(redis->client, &redis->watcher.timer);
+    rlock__redis_free(redis);
+}
+
+static char *rlock__config_text(const char *text, bool *failed) {
+    char *copy = rlock__copy(text, rlock__length(text));
+    *failed = *failed || (text && !copy);
+    return copy;
+}
+
+static int rlock__redis_open(const rlock_store *store, rlock_client *client,
+                             const rlock_config *config, const rlock_store_events *events,
+                             void *owner, void **state) {
+    rlock__redis *redis;
+    const char *host = config->host ? config->host : "127.0.0.1";
+    bool failed = false;
+    int i;
+    (void)store;
+    if (!config->connect && !config->unix_path && !rlock__numeric(host) && !client->loop.resolve) {
+        rlock__log(client, RLOCK_LOG_ERROR,
+                   "a host name needs loop.resolve or config.connect; use an address", host);
+        return RLOCK_ERR_ARG;
+    }
+    redis = (rlock__redis *)rlock__alloc(sizeof *redis);
+    if (!redis) {
+        return RLOCK_ERR_NOMEM;
+    }
+    redis->client = client;
+    redis->events = events;
+    redis->owner = owner;
+    redis->connect = config->connect;
+    redis->user = config->user;
+    redis->host = rlock__config_text(host, &failed);
+    redis->unix_path = rlock__config_text(config->unix_path, &failed);
+    redis->username = rlock__config_text(config->username, &failed);
+    redis->password = rlock__config_text(config->password, &failed);
+    redis->name = rlock__config_text(config->client_name, &failed);
+    redis->prefix = rlock__config_text(client->prefix, &failed);
+    redis->port = config->port ? config->port : 6379;
+    redis->database = config->database;
+    redis->wire = config->wire;
+    redis->timeout_ms = client->command_timeout_ms;
+    redis->room = 256;
+    redis->buffer = (char *)RLOCK_MALLOC(redis->room);
+    rlock__list_init(&redis->spare);
+    for (i = 0; i < 4; i++) {
+        rlock__list_init(&redis->queues[i]);
+    }
+    if (failed || !redis->buffer || rlock__conn_init(&redis->commands, redis) != RLOCK_OK) {
+        rlock__redis_free(redis);
+        return RLOCK_ERR_NOMEM;
+    }
+    if (rlock__conn_init(&redis->watcher, redis) != RLOCK_OK) {
+        rlock_timer_drop(client, &redis->commands.timer);
+        rlock__redis_free(redis);
+        return RLOCK_ERR_NOMEM;
+    }
+    *state = redis;
+    return RLOCK_OK;
+}
+
+static const rlock_store rlock__redis_store = {NULL,
+                                               rlock__redis_open,
+                                               rlock__redis_close,
+                                               rlock__redis_submit,
+                                               rlock__redis_forget,
+                                               rlock__redis_watch,
+                                               rlock__redis_flush};
+
+#endif /* RLOCK_NO_REDIS */
+
+/* ------------------------------------------------------------------------------------------------
+ * >>lock - one hold's state machine, local validity, delivery; knows nothing of servers
+ */
+
+/* The columns of FAULT x OPERATION. */
+enum { RLOCK__IN_WAIT, RLOCK__IN_TRY, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
+#define RLOCK__RETRY 1
+
+static const int rlock__on_fault[7][5] =
+    {/* [rlock_fault][column]: the end, or RLOCK__RETRY */
+     {RLOCK__RETRY, RLOCK_ERR_CONN, RLOCK_ERR_CONN, RLOCK__RETRY, RLOCK__RETRY},
+     {RLOCK__RETRY, RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, RLOCK__RETRY, RLOCK__RETRY},
+     {RLOCK__RETRY, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK__RETRY, RLOCK__RETRY},
+     {RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RLOCK__RETRY, RLOCK__RETRY},
+     {RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_LOST, RLOCK_ERR_LOST,
+      RLOCK_ERR_NOT_HELD},
+     {RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RLOCK__RETRY, RLOCK__RETRY},
+     {RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK__RETRY, RLOCK__RETRY}};
+
+/* The rows of STATE x CALL. */
+typedef enum rlock__state {
+    RLOCK__IDLE_STATE,
+    RLOCK__WAITING_STATE,
+    RLOCK__HELD_STATE,
+    RLOCK__LOST_STATE,
+    RLOCK__RELEASING_STATE,
+    RLOCK__CLOSED_STATE
+} rlock__state;
+
+enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
+
+static const int rlock__on_call[6][4] =
+    {/* [rlock__state][call] */
+     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
+     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
+     {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
+     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
+
+/* One key: the waiters of this process in a line, and the hold if one of them has it. */
+typedef struct rlock__gate {
+    rlock__node node;
+    rlock_client *client;
+    rlock_link waiting;          /* claims that still want it, first come first */
+    rlock_link others;           /* claims that have it, or are letting it go */
+    struct rlock__claim *held;   /* the one of this process that has it */
+    struct rlock__claim *trying; /* the one whose acquire is with the store */
+    rlock_timer timer;           /* the next try, when nobody wakes us before */
+    uint32_t references;         /* handles and claims */
+    uint8_t polls;               /* tries since somebody woke us: the exponent of the back-off */
+    bool dirty;                  /* woken while a try is out: its answer may be old */
+    bool watched;
+} rlock__gate; /* the key's bytes and a NUL follow */
+
+/* One token's life at the server, from acquire until it is surely gone. It outlives the operation
+ * that made it, and its handle: what is still to be cleaned up then is an orphan. */
+typedef struct rlock__claim {
+    rlock_request request;
+    rlock_link link; /* in the gate's waiting or others, or in the client's claims */
+    rlock_timer timer;
+    rlock__gate *gate;
+    rlock *lock;          /* NULL: the handle has let go of it */
+    rlock__ready ready;   /* the event below is to be delivered */
+    rlock_callback *done; /* of the acquire or the release under way */
+    void *user;
+    char *text;            /* the server's words for the event */
+    int64_t until_us;      /* the local deadline */
+    int64_t since_us;      /* when the lease was asked for last */
+    int64_t next_us;       /* of a hold the next renewal; of a release the next try */
+    int64_t look_us;       /* of a hold the next look, without a renewal */
+    int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
+    int64_t max_until_us;  /* the watchdog stops here */
+    int64_t lease_ms, left_ms;
+    uint64_t fence;
+    int status;    /* the event's; before that, how the last try ended */
+    uint8_t phase; /* RLOCK__TRYING ... */
+    uint8_t event; /* rlock_event_kind to be delivered, 0 = none */
+    uint8_t reason;
+    bool once; /* wait_ms was 0 */
+    bool watchdog;
+    bool exists;     /* the token may be at the server */
+    bool registered; /* the store watches the key for this hold */
+    bool again;      /* woken while a renewal is out: look once more */
+} rlock__claim;
+
+/* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
+typedef struct rlock__op {
+    rlock__ready ready;
+    struct rlock__op *next; /* of the same handle */
+    rlock *lock;
+    rlock_callback *done;
+    void *user;
+    char *text;
+    int64_t lease_ms;
+    int status;
+    uint8_t kind; /* rlock_event_kind */
+    bool sent;
+} rlock__op;
+
+struct rlock {
+    rlock__gate *gate;
+    rlock__claim *claim; /* NULL when idle */
+    rlock__op *ops;      /* accepted and not ended */
+    rlock__op *spare;    /* one for each nested release to come, so that it needs no memory */
+    rlock__op *renewal;  /* the one of ops that needs the store */
+    rlock_callback *on_lost;
+    void *user;
+    int64_t max_hold_ms;
+    int hold_count;
+    uint8_t state, watchdog;
+    bool fencing, reentrant;
+};
+
+static void rlock__gate_unref(rlock__gate *gate);
+static void rlock__gate_watch(rlock__gate *gate);
+static void rlock__gate_wake(rlock__gate *gate);
+static void rlock__acquire_again(rlock__claim *claim, bool exists);
+static void rlock__claim_fire(rlock_timer *timer);
+static void rlock__claim_deliver(rlock__ready *ready);
+static void rlock__op_deliver(rlock__ready *ready);
+
+static int64_t rlock__add_ms(int64_t us, int64_t ms) {
+    return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
+}
+
+static int64_t rlock__min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* The local deadline of a lease that was asked for at sent_us. */
+static int64_t rlock__deadline(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
+    return sent_us + lease_ms * 1000 - lease_ms * client->drift_permille - 2000;
+}
+
+static void rlock__set_text(char **text, const char *words) {
+    rlock__dealloc(*text);
+    *text = rlock__copy(words, rlock__length(words));
+}
+
+static rlock__claim *rlock__claim_new(rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim;
+    if (!rlock__list_empty(&client->claims)) {
+        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        memset(claim, 0, sizeof *claim);
+        claim->timer.fire = rlock__claim_fire;
+    } else {
+        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
+        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+            rlock__dealloc(claim);
+            return NULL;
+        }
+        client->claim_count++;
+    }
+    rlock__list_init(&claim->link);
+    rlock__list_init(&claim->ready.link);
+    rlock__list_init(&claim->request.link);
+    claim->ready.deliver = rlock__claim_deliver;
+    claim->lock = lock;
+    claim->gate = lock->gate;
+    claim->gate->references++;
+    claim->request.key = claim->gate->node.key;
+    claim->request.key_len = claim->gate->node.key_len;
+    claim->request.token = ++client->tokens;
+    claim->phase = RLOCK__TRYING;
+    client->phases[RLOCK__TRYING]++;
+    return claim;
+}
+
+static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
+    rlock_timer_drop(client, &claim->timer);
+    rlock__dealloc(claim);
+    client->claim_count--;
+}
+
+/* A claim is over when nothing is left at the server and nobody is owed an event. */
+static void rlock__claim_end(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    if (claim->phase != RLOCK__GONE || claim->lock) {
+        return;
+    }
+    rlock__dealloc(claim->text);
+    client->phases[RLOCK__GONE]--;
+    if (client->claim_count > client->handles) {
+        rlock__claim_dealloc(client, claim);
+    } else {
+        rlock__list_append(&client->claims, &claim->link);
+    }
+    rlock__gate_unref(gate);
+}
+
+/* A shutdown ends when nothing is left to be done, or it is out of patience. */
+static void rlock__shutdown_end(rlock_client *client, int status) {
+    bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
+                client->phases[RLOCK__LETTING_GO];
+    if (client->closing && !client->shut && (!busy || status != RLOCK_OK)) {
+        client->shut = true;
+        client->shutdown_status = status;
+        rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
+    }
+}
+
+static void rlock__claim_phase(rlock__claim *claim, int phase) {
+    rlock_client *client = claim->gate->client;
+    client->phases[claim->phase]--;
+    client->phases[phase]++;
+    claim->phase = (uint8_t)phase;
+    if (claim->gate->held == claim) {
+        claim->gate->held = NULL;
+    }
+    if (phase == RLOCK__HOLDING) {
+        claim->gate->held = claim;
+    }
+    rlock__list_remove(&claim->link);
+    if (phase == RLOCK__HOLDING || phase == RLOCK__LETTING_GO) {
+        rlock__list_append(&claim->gate->others, &claim->link);
+    }
+    rlock__shutdown_end(client, RLOCK_OK);
+}
+
+/* Owes the handle an event; none if nobody is there. One that was owed before is replaced. */
+static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
+                               rlock_reason reason) {
+    if (!claim->lock) {
+        return;
+    }
+    claim->event = (uint8_t)kind;
+    claim->status = status;
+    claim->reason = (uint8_t)reason;
+    rlock__list_remove(&claim->ready.link);
+    rlock__ready_add(claim->gate->client, &claim->ready);
+}
+
+static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
+                                int64_t due_us) {
+    rlock_client *client = claim->gate->client;
+    claim->request.op = (uint8_t)op;
+    claim->request.lease_ms = lease_ms;
+    claim->request.due_us = due_us;
+    client->unsent = true;
+    client->store->submit(client->store_state, &claim->request);
+}
+
+/* Notes how a try ended, for when the time is over. Of a try that may have been executed that
+ * stays the last word: no later one that was surely not executed makes up for it. */
+static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
+    if (claim->status != RLOCK_ERR_UNKNOWN) {
+        claim->status = rlock__on_fault[fault][RLOCK__IN_TRY];
+        rlock__set_text(&claim->text, text);
+    }
+}
+
+/* Takes the request back from the store; what may have been sent may have happened. */
+static void rlock__claim_recall(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    if (claim->gate->trying == claim) {
+        claim->gate->trying = NULL;
+    }
+    if (claim->request.place && client->store->forget(client->store_state, &claim->request) &&
+        claim->request.op == RLOCK_OP_ACQUIRE) {
+        claim->exists = true;
+    }
+}
+
+static void rlock__claim_gone(rlock__claim *claim) {
+    rlock_timer_set(claim->gate->client, &claim->timer, -1);
+    claim->exists = false;
+    rlock__claim_phase(claim, RLOCK__GONE);
+    rlock__claim_end(claim);
+}
+
+/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
+static void rlock__claim_let_go(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    bool held = claim->phase == RLOCK__HOLDING;
+    rlock__claim_recall(claim);
+    if (!held && !claim->exists) {
+        rlock__claim_gone(claim);
+        return;
+    }
+    claim->exists = true;
+    claim->wait_until_us = 0;
+    claim->next_us = RLOCK__NEVER;
+    rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock_timer_set(client, &claim->timer, claim->until_us); /* ends a release that waits for it */
+    rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+}
+
+/* --- letting go --- */
+
+#define RLOCK__RETRY_US 500000 /* the longest time between two tries to clean up */
+
+/* A release whose caller still waits for its end. */
+static bool rlock__claim_release_pending(const rlock__claim *claim) {
+    return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
+}
+
+static void rlock__letting_go_arm(rlock__claim *claim) {
+    int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
+    int64_t due_us = rlock__min(claim->next_us, until_us);
+    rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
+}
+
+static void rlock__letting_go_again(rlock__claim *claim, int64_t delay_us) {
+    claim->next_us = claim->gate->client->now_us + delay_us;
+    rlock__letting_go_arm(claim);
+}
+
+/* The connection is back: clean up before anybody asks for the key. */
+static void rlock__letting_go_up(rlock__claim *claim) {
+    if (!claim->request.place) {
+        claim->next_us = RLOCK__NEVER;
+        rlock__letting_go_arm(claim);
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+    }
+}
+
+static void rlock__letting_go_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
+        if (client->up && claim->request.place) {
+            claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+        } else if (claim->status == RLOCK_OK) {
+            rlock__claim_note(claim, client->fault, client->fault_text);
+        }
+        rlock__claim_event(claim, RLOCK_RELEASED, claim->status, RLOCK_REASON_NONE);
+    }
+    if (claim->next_us <= client->now_us) {
+        claim->next_us = RLOCK__NEVER;
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+    }
+    rlock__letting_go_arm(claim);
+}
+
+/* The token is not there now; gone for good only if no old acquire can still be executed. */
+static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
+    rlock__gate *gate = claim->gate;
+    int64_t lease_us = claim->lease_ms * 1000;
+    int64_t now_us = gate->client->now_us;
+    gate->references++;
+    if (!sure && !claim->wait_until_us) {
+        claim->wait_until_us = now_us + lease_us;
+    }
+    if (sure || claim->wait_until_us <= now_us) {
+        rlock__claim_gone(claim);
+    } else {
+        rlock__letting_go_again(claim, rlock__min(lease_us / 20, RLOCK__RETRY_US));
+    }
+    rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+    rlock__gate_unref(gate);
+}
+
+static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    int verdict = RLOCK_ERR_NOT_HELD;
+    rlock_reason reason =
+        answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    if (answer->outcome == RLOCK_OUTCOME_FAULT) {
+        verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
+    } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        verdict = RLOCK_OK;
+        reason = RLOCK_REASON_NONE;
+    }
+    if (verdict != RLOCK__RETRY) {
+        if (rlock__claim_release_pending(claim)) {
+            client->stats.released += verdict == RLOCK_OK;
+            rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
+        }
+        rlock__letting_go_done(claim, answer->sure);
+        return;
+    }
+    if (rlock__claim_release_pending(claim)) {
+        rlock__claim_note(claim, answer->fault, answer->text);
+    }
+    if (answer->fault == RLOCK_FAULT_UNKNOWN) {
+        claim->wait_until_us = 0; /* counted anew: the connection was gone just now */
+    } else if (!claim->wait_until_us) {
+        claim->wait_until_us = client->now_us + claim->lease_ms * 1000;
+    }
+    if (claim->wait_until_us && claim->wait_until_us <= client->now_us &&
+        !rlock__claim_release_pending(claim)) {
+        rlock__claim_gone(claim); /* its lease is over, whatever the server says */
+    } else {
+        rlock__letting_go_again(claim, rlock__min(claim->lease_ms * 50, RLOCK__RETRY_US));
+    }
+}
+
+/* --- holding --- */
+
+/* Ends an operation beside the claim's own. */
+static void rlock__op_event(rlock__op *op, int status, const char *text) {
+    if (op->lock->renewal == op) {
+        op->lock->renewal = NULL;
+    }
+    op->status = status;
+    rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
+    rlock__ready_add(op->lock->gate->client, &op->ready);
+}
+
+/* Nobody holds any more. The server is told unless it said so itself. */
+static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason) {
+    rlock__gate *gate = claim->gate;
+    rlock *lock = claim->lock;
+    bool at_server = reason == RLOCK_REASON_EXPIRED || reason == RLOCK_REASON_CLOSED;
+    if (lock->state == RLOCK__WAITING_STATE) {
+        rlock__acquire_again(claim, at_server); /* nobody was told of it yet */
+        return;
+    }
+    gate->references++;
+    if (lock->renewal) {
+        rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
+    }
+    gate->client->stats.lost++;
+    lock->state = RLOCK__LOST_STATE;
+    rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
+    if (at_server) {
+        rlock__claim_let_go(claim);
+    } else {
+        rlock__claim_recall(claim);
+        rlock__claim_gone(claim);
+    }
+    rlock__gate_wake(gate);
+    rlock__gate_unref(gate);
+}
+
+/* --- delivery --- */
+
+static void rlock__op_free(rlock_client *client, rlock__op *op) {
+    rlock__list_remove(&op->ready.link);
+    rlock__dealloc(op->text);
+    op->text = NULL;
+    if (client->op_count > client->handles) {
+        rlock__dealloc(op);
+        client->op_count--;
+    } else {
+        rlock__list_append(&client->ops, &op->ready.link);
+    }
+}
+
+static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
+                                void *user) {
+    rlock_client *client = lock->gate->client;
+    rlock__op *op = lock->spare;
+    if (kind == RLOCK_RELEASED) {
+        RLOCK_ASSERT(op);
+        lock->spare = op->next;
+    } else if (!rlock__list_empty(&client->ops)) {
+        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
+        rlock__list_remove(&op->ready.link);
+    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
+        client->op_count++;
+    } else {
+        return NULL;
+    }
+    memset(op, 0, sizeof *op);
+    rlock__list_init(&op->ready.link);
+    op->ready.deliver = rlock__op_deliver;
+    op->kind = (uint8_t)kind;
+    op->lock = lock;
+    op->done = done;
+    op->user = user;
+    op->next = lock->ops;
+    lock->ops = op;
+    return op;
+}
+
+/* The state that a call finds: a deadline that has passed counts although no timer fired yet. */
+static rlock__state rlock__state_of(const rlock *lock) {
+    if (lock->gate->client->closed) {
+        return RLOCK__CLOSED_STATE;
+    }
+    if (lock->state == RLOCK__HELD_STATE &&
+        lock->claim->until_us <= rlock__clock(lock->gate->client)) {
+        return RLOCK__LOST_STATE;
+    }
+    return (rlock__state)lock->state;
+}
+
+static int64_t rlock__left_ms(const rlock *lock) {
+    int64_t left_us;
+    if (lock->gate->client->closed || lock->state != RLOCK__HELD_STATE) {
+        return 0;
+    }
+    left_us = lock->claim->until_us - rlock__clock(lock->gate->client);
+    return left_us > 0 ? left_us / 1000 : 0;
+}
+
+static void rlock__op_deliver(rlock__ready *ready) {
+    rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
+    rlock *lock = op->lock;
+    rlock_callback *done = op->done;
+    void *user = op->user;
+    char *text = op->text;
+    rlock_event event;
+    memset(&event, 0, sizeof event);
+    event.kind = (rlock_event_kind)op->kind;
+    event.status = op->status;
+    if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
+        rlock__state_of(lock) != RLOCK__HELD_STATE) {
+        event.status = RLOCK_ERR_LOST; /* meanwhile */
+    }
+    if (event.status == RLOCK_OK) {
+        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock);
+        event.fence = lock->claim ? lock->claim->fence : 0;
+    }
+    event.text = text;
+    op->text = NULL;
+    for (at = &lock->ops; *at != op; at = &(*at)->next) {
+    }
+    *at = op->next;
+    if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        lock->hold_count++;
+        op->next = lock->spare;
+        lock->spare = op;
+    } else {
+        rlock__op_free(lock->gate->client, op);
+    }
+    if (done) {
+        done(lock, &event, user);
+    }
+    rlock__dealloc(text);
+}
+
+/* The handle is idle again: its last claim goes on without it. */
+static void rlock__lock_idle(rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim = lock->claim;
+    while (lock->spare) {
+        rlock__op *op = lock->spare;
+        lock->spare = op->next;
+        rlock__op_free(client, op);
+    }
+    lock->state = RLOCK__IDLE_STATE;
+    lock->hold_count = 0;
+    lock->claim = NULL;
+    claim->event = 0;
+    claim->text = NULL;
+    claim->lock = NULL;
+    rlock__claim_end(claim);
+}
+
+static void rlock__claim_deliver(rlock__ready *ready) {
+    rlock__claim *claim = RLOCK__OF(ready, rlock__claim, ready);
+    rlock_client *client = claim->gate->client;
+    rlock *lock = claim->lock;
+    rlock_callback *done = claim->event == RLOCK_LOST ? lock->on_lost : claim->done;
+    void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
+    char *text = claim->text;
+    rlock_event event;
+    memset(&event, 0, sizeof event);
+    event.kind = (rlock_event_kind)claim->event;
+    event.status = claim->status;
+    event.reason = (rlock_reason)claim->reason;
+    event.text = text;
+    if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
+        if (claim->until_us <= client->now_us) {
+            rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+            return;
+        }
+        claim->event = 0;
+        claim->text = NULL;
+        lock->state = RLOCK__HELD_STATE;
+        lock->hold_count = 1;
+        client->stats.acquired++;
+        event.fence = claim->fence;
+        event.remaining_ms = rlock__left_ms(lock);
+    } else {
+        event.fence = event.kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
+            event.remaining_ms = claim->left_ms;
+        }
+        rlock__lock_idle(lock);
+    }
+    if (done) {
+        done(lock, &event, user);
+    }
+    rlock__dealloc(text);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>watchdog - when a hold is renewed or looked at, and what the answer means for it
+ */
+
+#define RLOCK__AGE_MS 100     /* a hold that lives longer is registered for push */
+#define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
+
+static bool rlock__watchdog_on(const rlock__claim *claim) {
+    return claim->watchdog && claim->gate->client->now_us < claim->max_until_us;
+}
+
+static void rlock__holding_arm(rlock__claim *claim) {
+    rlock_timer_set(claim->gate->client, &claim->timer,
+                    rlock__min(claim->until_us, rlock__min(claim->next_us, claim->look_us)));
+}
+
+/* Plans what comes next for a hold whose lease begins anew. */
+static void rlock__holding_plan(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    int64_t third_us = claim->lease_ms * 1000 / 3;
+    claim->next_us = RLOCK__NEVER;
+    if (rlock__watchdog_on(claim)) { /* a tenth earlier at random: holds of one age spread out */
+        int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
+        claim->next_us = claim->since_us + third_us - early_us;
+    }
+    rlock__holding_arm(claim);
+}
+
+/* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
+static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
+    rlock__op *renewal = claim->lock->renewal;
+    claim->again = false;
+    if (renewal) {
+        renewal->sent = true;
+        lease_ms = renewal->lease_ms;
+    }
+    rlock__claim_submit(claim, RLOCK_OP_RENEW, lease_ms,
+                        urgent ? claim->gate->client->now_us : claim->until_us);
+}
+
+/* A hint that the key changed: look, at once or behind what is out. */
+static void rlock__holding_look(rlock__claim *claim) {
+    if (claim->request.place) {
+        claim->again = true;
+    } else {
+        rlock__holding_submit(claim, 0, true);
+    }
+}
+
+/* The connection is back: renew before anything else. */
+static void rlock__holding_up(rlock__claim *claim) {
+    if (!claim->request.place) {
+        rlock__holding_submit(claim, rlock__watchdog_on(claim) ? claim->lease_ms : 0, true);
+    }
+}
+
+static void rlock__holding_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    if (claim->until_us <= client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+        return;
+    }
+    if (claim->look_us <= client->now_us) {
+        bool known = claim->registered;
+        claim->look_us = RLOCK__NEVER;
+        claim->registered = true;
+        rlock__gate_watch(claim->gate);
+        if (client->pushing || known) {
+            rlock__holding_look(claim);
+        }
+    }
+    if (claim->next_us <= client->now_us) {
+        claim->next_us = RLOCK__NEVER;
+        if (claim->request.place && !claim->request.lease_ms) {
+            rlock__claim_recall(claim); /* a renewal looks as well */
+        }
+        if (!claim->request.place && rlock__watchdog_on(claim)) {
+            rlock__holding_submit(claim, claim->lease_ms, false);
+        }
+    }
+    rlock__holding_arm(claim);
+}
+
+static void rlock__renewed(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    rlock__op *renewal = claim->lock->renewal;
+    int64_t until_us;
+    if (!claim->request.lease_ms) {
+        return;
+    }
+    claim->since_us = claim->request.sent_us;
+    until_us = rlock__deadline(client, claim->since_us, claim->request.lease_ms);
+    if (renewal && !renewal->sent) { /* a shorter lease was asked for since: that one counts */
+        until_us = rlock__min(until_us, claim->until_us);
+    }
+    claim->until_us = until_us;
+    client->stats.renewed++;
+    if (claim->until_us <= client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+        return;
+    }
+    if (renewal && renewal->sent) {
+        rlock__op_event(renewal, RLOCK_OK, NULL);
+    }
+    rlock__holding_plan(claim);
+}
+
+/* Nothing to build on: the old deadline stands, the next try comes the sooner the nearer it is. */
+static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    rlock__op *renewal = claim->lock->renewal;
+    int64_t delay_us = (claim->until_us - client->now_us) / 4;
+    int64_t lease_ms = rlock__watchdog_on(claim) ? claim->lease_ms : 0;
+    if (delay_us > claim->lease_ms * 1000 / 10) {
+        delay_us = claim->lease_ms * 1000 / 10;
+    }
+    if (renewal && renewal->sent) {
+        rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
+    }
+    delay_us = client->now_us + (delay_us > RLOCK__HURRY_US ? delay_us : RLOCK__HURRY_US);
+    if (lease_ms) {
+        claim->next_us = delay_us;
+    } else {
+        claim->look_us = delay_us;
+    }
+    rlock__holding_arm(claim);
+}
+
+static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
+    if (claim->until_us <= claim->gate->client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED); /* settled before what came too late */
+        return;
+    }
+    if (answer->outcome == RLOCK_OUTCOME_GONE) {
+        rlock__claim_lose(claim, RLOCK_REASON_DELETED);
+        return;
+    }
+    if (answer->outcome == RLOCK_OUTCOME_STOLEN ||
+        (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
+        rlock__claim_lose(claim, RLOCK_REASON_STOLEN);
+        return;
+    }
+    if (fault) {
+        rlock__renewal_failed(claim, answer);
+    } else {
+        rlock__renewed(claim);
+    }
+    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
+        (claim->lock->renewal || (claim->again && !fault))) {
+        rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>queue - one gate a key: the waiters of this process, only their head asks the server
+ */
+
+#define RLOCK__SLEEP_MS 10000 /* the longest sleep of a waiter who would be woken */
+
+static void rlock__gate_try(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    rlock__claim *claim;
+    unsigned flags = 0;
+    if (gate->trying || gate->held || rlock__list_empty(&gate->waiting)) {
+        return;
+    }
+    claim = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+    flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
+    flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= claim->lock->fencing ? RLOCK_REQUEST_FENCE : 0u;
+    claim->request.flags = (uint8_t)flags;
+    gate->trying = claim;
+    gate->dirty = false;
+    rlock_timer_set(client, &gate->timer, -1);
+    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
+                        client->now_us + client->command_timeout_ms * 1000);
+}
+
+static void rlock__gate_fire(rlock_timer *timer) {
+    rlock__gate_try(RLOCK__OF(timer, rlock__gate, timer));
+}
+
+/* Something may have changed. A try that is out may have been answered before it did. */
+static void rlock__gate_wake(rlock__gate *gate) {
+    gate->polls = 0;
+    if (gate->trying) {
+        gate->dirty = true;
+    } else {
+        rlock__gate_try(gate);
+    }
+}
+
+/* From now on somebody wants to be woken when the key changes. */
+static void rlock__gate_watch(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    if (!gate->watched) {
+        gate->watched = true;
+        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
+    }
+}
+
+/* Sleeps until the holder's lease must be over, or for one interval of polling. */
+static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
+    rlock_client *client = gate->client;
+    int64_t delay_ms = RLOCK__SLEEP_MS;
+    if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
+        delay_ms = client->poll_ms >> (gate->polls < 4 ? 4 - gate->polls : 0);
+        delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
+        gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
+    }
+    if (left_ms >= 0) {
+        delay_ms = rlock__min(delay_ms, left_ms);
+    }
+    rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
+}
+
+static rlock__gate *rlock__gate_of(rlock_client *client, const char *key, size_t len) {
+    rlock__node *node = rlock__map_find(&client->gates, key, len);
+    rlock__gate *gate = node ? RLOCK__OF(node, rlock__gate, node) : NULL;
+    if (!gate && (gate = (rlock__gate *)rlock__alloc(sizeof *gate + len + 1)) != NULL) {
+        if (rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
+            rlock__dealloc(gate);
+            return NULL;
+        }
+        gate->client = client;
+        rlock__list_init(&gate->waiting);
+        rlock__list_init(&gate->others);
+        memcpy((char *)(gate + 1), key, len);
+        rlock__map_add(&client->gates, &gate->node, (char *)(gate + 1), len);
+    }
+    if (gate) {
+        gate->references++;
+    }
+    return gate;
+}
+
+static void rlock__gate_unref(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    bool idle = rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->others);
+    if (idle && gate->watched && !client->closed) {
+        gate->watched = false;
+        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, false);
+    }
+    if (--gate->references == 0) {
+        rlock_timer_drop(client, &gate->timer);
+        rlock__map_remove(&client->gates, &gate->node);
+        rlock__dealloc(gate);
+    }
+}
+
+/* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
+static void rlock__acquire_end(rlock__claim *claim, int status) {
+    rlock__gate *gate = claim->gate;
+    bool head = gate->waiting.next == &claim->link;
+    gate->references++;
+    rlock__claim_event(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
+    rlock__claim_let_go(claim);
+    if (head) {
+        rlock__gate_try(gate);
+    }
+    rlock__gate_unref(gate);
+}
+
+/* A grant came too late, or was lost before anybody was told: ask again while there is time. */
+static void rlock__acquire_again(rlock__claim *claim, bool exists) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    if (claim->phase == RLOCK__HOLDING) {
+        rlock__claim_recall(claim);
+        rlock__claim_phase(claim, RLOCK__TRYING);
+        rlock__list_append(gate->waiting.next, &claim->link); /* first in line, as it was */
+    }
+    claim->event = 0;
+    rlock__list_remove(&claim->ready.link);
+    claim->exists = exists;
+    claim->status = RLOCK_ERR_UNKNOWN;
+    if (claim->once || claim->wait_until_us <= client->now_us) {
+        rlock__acquire_end(claim, claim->once ? RLOCK_ERR_UNKNOWN : RLOCK_ERR_TIMEOUT);
+        return;
+    }
+    rlock_timer_set(client, &claim->timer,
+                    claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
+    rlock__gate_try(gate);
+}
+
+static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    claim->since_us = claim->request.sent_us;
+    claim->until_us = rlock__deadline(client, claim->since_us, claim->lease_ms);
+    if (claim->until_us <= client->now_us) {
+        rlock__acquire_again(claim, true);
+        return;
+    }
+    claim->exists = true;
+    claim->fence = answer->fence;
+    claim->max_until_us = RLOCK__NEVER;
+    if (claim->lock->max_hold_ms) {
+        claim->max_until_us = rlock__add_ms(client->now_us, claim->lock->max_hold_ms);
+    }
+    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->gate->polls = 0;
+    rlock__set_text(&claim->text, NULL);
+    rlock__claim_phase(claim, RLOCK__HOLDING);
+    rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__holding_plan(claim);
+}
+
+static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
+    rlock__gate *gate = claim->gate;
+    bool watched = gate->watched;
+    claim->exists = claim->exists && !answer->sure;
+    claim->left_ms = answer->left_ms;
+    claim->status = RLOCK_ERR_TIMEOUT;
+    rlock__set_text(&claim->text, NULL);
+    if (claim->once) {
+        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+        return;
+    }
+    rlock__gate_watch(gate);
+    if (!watched || gate->dirty) {
+        rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
+    } else {
+        rlock__gate_sleep(gate, answer->left_ms, !gate->client->pushing);
+    }
+}
+
+static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
+    rlock__gate *gate = claim->gate;
+    int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
+    int verdict = rlock__on_fault[answer->fault][column];
+    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN;
+    claim->left_ms = -1;
+    rlock__claim_note(claim, answer->fault, answer->text);
+    if (verdict != RLOCK__RETRY) {
+        rlock__acquire_end(claim, verdict);
+    } else {
+        rlock__gate_sleep(gate, -1, true);
+    }
+}
+
+static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_answer nonsense = *answer;
+    claim->gate->trying = NULL;
+    if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        rlock__granted(claim, answer);
+    } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
+        rlock__refused(claim, answer);
+    } else {
+        if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
+            nonsense.fault = RLOCK_FAULT_OTHER;
+        }
+        rlock__trying_failed(claim, &nonsense);
+    }
+}
+
+/* The wait is over. */
+static void rlock__trying_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    bool up = client->up, existed = claim->exists;
+    bool head = claim->gate->waiting.next == &claim->link;
+    int status = claim->status;
+    rlock__claim_recall(claim);
+    if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
+        status = RLOCK_ERR_UNKNOWN;
+    } else if (status == RLOCK_OK && up && (!head || !claim->once)) { /* others were before it */
+        status = claim->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
+    } else if (status == RLOCK_OK) {
+        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault, client->fault_text);
+        status = claim->status;
+    }
+    rlock__acquire_end(claim, status);
+}
+
+static void rlock__claim_fire(rlock_timer *timer) {
+    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
+    if (claim->phase == RLOCK__TRYING) {
+        rlock__trying_fire(claim);
+    } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__holding_fire(claim);
+    } else if (claim->phase == RLOCK__LETTING_GO) {
+        rlock__letting_go_fire(claim);
+    }
+}
+
+/* --- what a store reports --- */
+
+static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
+    rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
+    (void)owner;
+    if (claim->phase == RLOCK__TRYING) {
+        rlock__trying_answered(claim, answer);
+    } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__holding_answered(claim, answer);
+    } else if (claim->phase == RLOCK__LETTING_GO) {
+        rlock__letting_go_answered(claim, answer);
+    }
+}
+
+/* Calls visit for every gate; it may free that one. */
+static void rlock__gates_each(rlock_client *client,
+                              void (*visit)(rlock__gate *gate, const void *with),
+                              const void *with) {
+    rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
+    for (; node; node = next) {
+        next = rlock__map_next(&client->gates, node);
+        visit(RLOCK__OF(node, rlock__gate, node), with);
+    }
+}
+
+static void rlock__gate_up(rlock__gate *gate, const void *with) {
+    (void)with;
+    rlock_link *at = gate->others.next;
+    for (; at != &gate->others; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (claim->phase == RLOCK__HOLDING) {
+            rlock__holding_up(claim);
+        } else {
+            rlock__letting_go_up(claim);
+        }
+    }
+    rlock__gate_try(gate);
+}
+
+static void rlock__store_up(void *owner) {
+    rlock_client *client = (rlock_client *)owner;
+    client->up = true;
+    rlock__gates_each(client, rlock__gate_up, NULL);
+}
+
+static void rlock__gate_down(rlock__gate *gate, const void *with) {
+    const rlock_answer *why = (const rlock_answer *)with;
+    rlock__op *renewal = gate->held ? gate->held->lock->renewal : NULL;
+    rlock_link *at = gate->waiting.next, *next;
+    gate->references++;
+    if (renewal) {
+        rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
+    }
+    for (; at != &gate->waiting; at = next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        int verdict = rlock__on_fault[why->fault][claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
+        next = at->next;
+        rlock__claim_note(claim, why->fault, why->text);
+        if (verdict != RLOCK__RETRY) {
+            rlock__acquire_end(claim, verdict);
+        }
+    }
+    for (at = gate->others.next; at != &gate->others; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__claim_release_pending(claim)) {
+            rlock__claim_note(claim, why->fault, why->text);
+        }
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
+    rlock_client *client = (rlock_client *)owner;
+    rlock_answer why;
+    memset(&why, 0, sizeof why);
+    why.fault = fault;
+    why.text = text;
+    client->up = false;
+    client->fault = fault;
+    rlock__set_text(&client->fault_text, text);
+    client->stats.faults++;
+    rlock__gates_each(client, rlock__gate_down, &why);
+}
+
+static void rlock__gate_woken(rlock__gate *gate, const void *with) {
+    (void)with;
+    if (gate->held) {
+        rlock__holding_look(gate->held);
+    }
+    rlock__gate_wake(gate);
+}
+
+static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
+    rlock_client *client = gate->client;
+    (void)with;
+    if (!gate->watched) {
+        return;
+    }
+    if (client->pushing) { /* what changed in between was not told */
+        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
+        rlock__gate_woken(gate, NULL);
+    } else if (!gate->trying && !gate->held && !rlock__list_empty(&gate->waiting)) {
+        rlock__gate_sleep(gate, -1, true);
+    }
+}
+
+static void rlock__store_pushing(void *owner, bool on) {
+    rlock_client *client = (rlock_client *)owner;
+    client->pushing = on;
+    rlock__gates_each(client, rlock__gate_pushing, NULL);
+}
+
+static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
+    rlock_client *client = (rlock_client *)owner;
+    rlock__node *node = key ? rlock__map_find(&client->gates, key, key_len) : NULL;
+    client->stats.woken++;
+    if (node) {
+        rlock__gate_woken(RLOCK__OF(node, rlock__gate, node), NULL);
+    } else if (!key) {
+        rlock__gates_each(client, rlock__gate_woken, NULL);
+    }
+}
+
+static const rlock_store_events rlock__events = {rlock__store_answered, rlock__store_up,
+                                                 rlock__store_down, rlock__store_pushing,
+                                                 rlock__store_woken};
+
+/* ------------------------------------------------------------------------------------------------
+ * >>api - the public functions
+ */
+
+const char *rlock_strerror(int status) {
+    switch (status) {
+#define RLOCK_X(name, value, text) \
+    case value: return text;
+        RLOCK_STATUS_MAP(RLOCK_X)
+#undef RLOCK_X
+    default: return "unknown status";
+    }
+}
+
+/* --- the client --- */
+
+static void rlock__client_destroy(rlock_client *client) {
+    if (client->depth || client->handles) {
+        return;
+    }
+    rlock__dealloc(client->gates.buckets);
+    rlock__dealloc(client->timers.items);
+    rlock__dealloc(client->prefix);
+    rlock__dealloc(client->fault_text);
+    rlock__dealloc(client);
+}
+
+/* 16 random bytes as a version 4 UUID in lower case, and the seed of the jitter. */
+static bool rlock__client_identify(rlock_client *client) {
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bytes[16];
+    char *out = client->id;
+    int i;
+    if (!RLOCK_RANDOM(bytes, sizeof bytes)) {
+        return false;
+    }
+    memcpy(&client->random, bytes, sizeof client->random);
+    client->random |= 1;
+    bytes[6] = (unsigned char)(0x40 | (bytes[6] & 0x0f));
+    bytes[8] = (unsigned char)(0x80 | (bytes[8] & 0x3f));
+    for (i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            *out++ = '-';
+        }
+        *out++ = hex[bytes[i] >> 4];
+        *out++ = hex[bytes[i] & 15];
+    }
+    *out = 0;
+    return true;
+}
+
+static bool rlock__within(int64_t value, int64_t least, int64_t most) {
+    return value == 0 || (value >= least && value <= most);
+}
+
+/* What is wrong with a configuration, or NULL. */
+static const char *rlock__config_fault(const rlock_config *config) {
+    if (!config->loop.open || !config->loop.watch || !config->loop.set_timer ||
+        !config->loop.close) {
+        return "config.loop lacks a hook";
+    }
+    if (!rlock__within(config->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        return "config.watchdog_lease_ms is not 10 to 86400000";
+    }
+    if (!rlock__within(config->command_timeout_ms, 1, RLOCK_LEASE_MAX_MS)) {
+        return "config.command_timeout_ms is not 1 to 86400000";
+    }
+    if (!rlock__within(config->poll_ms, 1, RLOCK_LEASE_MAX_MS)) {
+        return "config.poll_ms is not 1 to 86400000";
+    }
+    if (!rlock__within(config->drift_permille, 1, 500)) {
+        return "config.drift_permille is not 1 to 500";
+    }
+    if (config->port < 0 || config->port > 65535 || config->database < 0) {
+        return "config.port or config.database is out of range";
+    }
+    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
+        return "config.wire is unknown";
+    }
+    if (config->username && !config->password) {
+        return "config.username without config.password";
+    }
+#ifdef RLOCK_NO_REDIS
+    if (!config->store) {
+        return "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
+    }
+#endif
+    return NULL;
+}
+
+/* Defaults are resolved here, and nowhere else. */
+static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
+    const char *prefix = config->prefix ? config->prefix : "rlock:";
+    client->store = config->store;
+#ifndef RLOCK_NO_REDIS
+    if (!client->store) {
+        client->store = &rlock__redis_store;
+    }
+#endif
+    client->watchdog_lease_ms = config->watchdog_lease_ms ? config->watchdog_lease_ms : 30000;
+    client->command_timeout_ms = config->command_timeout_ms ? config->command_timeout_ms : 1000;
+    client->poll_ms = config->poll_ms ? config->poll_ms : 250;
+    client->drift_permille = config->drift_permille ? config->drift_permille : 10;
+    client->prefix = rlock__copy(prefix, strlen(prefix));
+    return client->prefix && rlock__map_init(&client->gates) && rlock__client_identify(client);
+}
+
+static void rlock__shutdown_fire(rlock_timer *timer) {
+    rlock__shutdown_end(RLOCK__OF(timer, rlock_client, shutdown_timer), RLOCK_ERR_TIMEOUT);
+}
+
+static void rlock__shutdown_deliver(rlock__ready *ready) {
+    rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
+    rlock_timer_set(client, &client->shutdown_timer, -1);
+    if (client->shutdown_done) {
+        client->shutdown_done(client, client->shutdown_status, client->shutdown_user);
+    }
+}
+
+int rlock_client_new(rlock_client **out, const rlock_config *config) {
+    rlock_client *client;
+    const char *fault;
+    int status = RLOCK_ERR_NOMEM;
+    if (!out || !config) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    fault = rlock__config_fault(config);
+    if (fault) {
+        if (config->log) {
+            config->log(config->user, RLOCK_LOG_ERROR, fault);
+        }
+        return RLOCK_ERR_ARG;
+    }
+    client = (rlock_client *)rlock__alloc(sizeof *client);
+    if (!client) {
+        return RLOCK_ERR_NOMEM;
+    }
+    client->pid = getpid();
+    client->loop = config->loop;
+    client->log = config->log;
+    client->user = config->user;
+    client->armed_us = RLOCK__NEVER;
+    rlock__list_init(&client->ready);
+    rlock__list_init(&client->batch);
+    rlock__list_init(&client->claims);
+    rlock__list_init(&client->ops);
+    rlock__list_init(&client->shutdown_ready.link);
+    client->shutdown_ready.deliver = rlock__shutdown_deliver;
+    if (rlock__client_configure(client, config) &&
+        rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
+        (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
+        rlock__enter(client);
+        status = client->store->open(client->store, client, config, &rlock__events, client,
+                                     &client->store_state);
+        if (status == RLOCK_OK) {
+            rlock__leave(client);
+            *out = client;
+            return RLOCK_OK;
+        }
+        client->depth--;
+        client->loop.close(client->loop_state);
+    }
+    rlock__client_destroy(client);
+    return status;
+}
+
+/* Takes the handle out of a claim, without a word to its owner. */
+static void rlock__claim_abandon(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    claim->lock->claim = NULL;
+    claim->lock = NULL;
+    claim->event = 0;
+    rlock__list_remove(&claim->ready.link);
+    gate->references++;
+    if (claim->phase == RLOCK__TRYING) {
+        rlock__acquire_end(claim, RLOCK_ERR_CLOSED); /* nobody is there to be told */
+    } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__claim_let_go(claim);
+    } else {
+        rlock__claim_end(claim);
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
+    (void)with;
+    gate->references++;
+    while (!rlock__list_empty(&gate->waiting)) {
+        rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
+    }
+    if (gate->held) {
+        rlock__claim_abandon(gate->held);
+    }
+    rlock__gate_unref(gate);
+}
+
+/* Frees what is left of the claims on a list: their requests are the store's no more. */
+static void rlock__claims_free(rlock_client *client, rlock_link *list) {
+    while (!rlock__list_empty(list)) {
+        rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        rlock__list_remove(&claim->ready.link);
+        rlock__dealloc(claim->text);
+        if (claim->lock) {
+            claim->lock->claim = NULL;
+        }
+        if (claim->gate) {
+            rlock__gate_unref(claim->gate);
+        }
+        rlock__claim_dealloc(client, claim);
+    }
+}
+
+static void rlock__gate_close(rlock__gate *gate, const void *with) {
+    (void)with;
+    gate->references++;
+    rlock__claims_free(gate->client, &gate->waiting);
+    rlock__claims_free(gate->client, &gate->others);
+    rlock__gate_unref(gate);
+}
+
+void rlock_client_free(rlock_client *client) {
+    if (!client || client->closed || rlock__forked(client)) {
+        return;
+    }
+    rlock__enter(client);
+    client->closing = client->shut = true; /* nothing is owed to anybody any more */
+    rlock__gates_each(client, rlock__gate_abandon, NULL);
+    client->store->flush(client->store_state);
+    client->store->close(client->store_state);
+    client->loop.close(client->loop_state);
+    client->closed = true;
+    rlock__gates_each(client, rlock__gate_close, NULL);
+    while (!rlock__list_empty(&client->claims)) {
+        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        rlock__claim_dealloc(client, claim);
+    }
+    while (!rlock__list_empty(&client->ops)) {
+        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
+        rlock__list_remove(&op->ready.link);
+        rlock__dealloc(op);
+    }
+    rlock__leave(client);
+}
+
+static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
+    rlock__claim *held = gate->held;
+    (void)with;
+    gate->references++;
+    while (!rlock__list_empty(&gate->waiting)) {
+        rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
+    }
+    if (held && held->lock->state == RLOCK__HELD_STATE) {
+        rlock__claim_lose(held, RLOCK_REASON_CLOSED);
+    } else if (held) {
+        rlock__acquire_end(held, RLOCK_ERR_CLOSED);
+    }
+    rlock__gate_unref(gate);
+}
+
+int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client_callback *done,
+                          void *user) {
+    if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(client) || client->closing) {
+        return RLOCK_ERR_STATE;
+    }
+    rlock__enter(client);
+    client->closing = true;
+    client->shutdown_done = done;
+    client->shutdown_user = user;
+    rlock_timer_set(client, &client->shutdown_timer,
+                    client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
+    rlock__gates_each(client, rlock__gate_shutdown, NULL);
+    rlock__shutdown_end(client, RLOCK_OK);
+    rlock__leave(client);
+    return RLOCK_OK;
+}
+
+void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
+    if (!client || !out) {
+        return;
+    }
+    *out = client->stats;
+    out->held = client->phases[RLOCK__HOLDING];
+    out->waiting = client->phases[RLOCK__TRYING];
+    out->cleaning = client->phases[RLOCK__LETTING_GO];
+    out->handles = client->handles;
+    out->up = client->up && !client->closed;
+    out->pushing = client->pushing && !client->closed;
+}
+
+/* --- the handle --- */
+
+/* What every call on a handle asks first. */
+static int rlock__call(const rlock *lock, int call) {
+    if (!lock) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(lock->gate->client)) {
+        return RLOCK_ERR_STATE;
+    }
+    return rlock__on_call[rlock__state_of(lock)][call];
+}
+
+int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
+    rlock *lock;
+    size_t len;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    if (!client || !options || !options->key) {
+        return RLOCK_ERR_ARG;
+    }
+    len = options->key_len ? options->key_len : strlen(options->key);
+    if (len == 0 || len > RLOCK_KEY_MAX || options->kind != RLOCK_KIND_MUTEX ||
+        options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF ||
+        !rlock__within(options->max_hold_ms, 1, INT64_MAX)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (options->fencing && memchr(options->key, '}', len) && !rlock__has_tag(options->key, len)) {
+        rlock__log(client, RLOCK_LOG_ERROR, "a fenced key with a } needs a valid hash tag", NULL);
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(client)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (client->closed || client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    lock = (rlock *)rlock__alloc(sizeof *lock);
+    if (lock) {
+        lock->gate = rlock__gate_of(client, options->key, len);
+    }
+    if (!lock || !lock->gate) {
+        rlock__dealloc(lock);
+        return RLOCK_ERR_NOMEM;
+    }
+    lock->on_lost = options->on_lost;
+    lock->user = options->user;
+    lock->max_hold_ms = options->max_hold_ms;
+    lock->watchdog = (uint8_t)options->watchdog;
+    lock->fencing = options->fencing;
+    lock->reentrant = options->reentrant;
+    client->handles++;
+    *out = lock;
+    return RLOCK_OK;
+}
+
+void rlock_free(rlock *lock) {
+    rlock_client *client;
+    if (!lock || rlock__forked(lock->gate->client)) {
+        return;
+    }
+    client = lock->gate->client;
+    client->depth++;
+    if (!client->closed) {
+        client->depth--;
+        rlock__enter(client);
+    }
+    while (lock->ops || lock->spare) {
+        rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
+        *from = op->next;
+        rlock__list_remove(&op->ready.link);
+        rlock__dealloc(op->text);
+        rlock__dealloc(op);
+        client->op_count--;
+    }
+    lock->renewal = NULL;
+    if (lock->claim) {
+        rlock__claim_abandon(lock->claim);
+    }
+    rlock__gate_unref(lock->gate);
+    rlock__dealloc(lock);
+    client->handles--;
+    rlock__leave(client);
+}
+
+/* A hold that is wanted once more: the count goes up, a longer lease is asked for. */
+static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
+    rlock__claim *claim = lock->claim;
+    bool longer = lease_ms > claim->lease_ms;
+    rlock__op *op;
+    if (longer && lock->renewal) {
+        return RLOCK_ERR_STATE;
+    }
+    op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
+    if (!op) {
+        return RLOCK_ERR_NOMEM;
+    }
+    if (!longer) {
+        rlock__op_event(op, RLOCK_OK, NULL);
+        return RLOCK_OK;
+    }
+    op->lease_ms = claim->lease_ms = lease_ms;
+    lock->renewal = op;
+    if (!claim->request.place) {
+        rlock__holding_submit(claim, lease_ms, true);
+    }
+    return RLOCK_OK;
+}
+
+static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
+                                rlock_callback *done, void *user) {
+    rlock__gate *gate = lock->gate;
+    rlock_client *client = gate->client;
+    bool first = rlock__list_empty(&gate->waiting);
+    rlock__claim *claim = rlock__claim_new(lock);
+    if (!claim) {
+        return RLOCK_ERR_NOMEM;
+    }
+    lock->claim = claim;
+    lock->state = RLOCK__WAITING_STATE;
+    claim->done = done;
+    claim->user = user;
+    claim->once = wait_ms == 0;
+    claim->left_ms = -1;
+    claim->lease_ms = lease_ms ? lease_ms : client->watchdog_lease_ms;
+    claim->watchdog = lock->watchdog == RLOCK_WATCHDOG_ON ||
+                      (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
+    claim->wait_until_us = RLOCK__NEVER;
+    if (wait_ms != RLOCK_FOREVER) {
+        claim->wait_until_us =
+            rlock__add_ms(client->now_us, claim->once ? client->command_timeout_ms : wait_ms);
+        rlock_timer_set(client, &claim->timer, claim->wait_until_us);
+    }
+    rlock__list_append(&gate->waiting, &claim->link);
+    if (claim->once && (gate->held || (!first && client->up))) { /* no need to ask the server */
+        if (gate->held) {
+            int64_t end_us = rlock__add_ms(gate->held->since_us, gate->held->lease_ms);
+            claim->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
+        }
+        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+        return RLOCK_OK;
+    }
+    if (first) { /* else the head is asking, or sleeps for a reason */
+        rlock__gate_try(gate);
+    }
+    return RLOCK_OK;
+}
+
+int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
+                  void *user) {
+    rlock_client *client;
+    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
+    bool nested = status == RLOCK_ERR_STATE && lock->reentrant &&
+                  !rlock__forked(lock->gate->client) && rlock__state_of(lock) == RLOCK__HELD_STATE;
+    if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
+        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (status != RLOCK_OK && !nested) {
+        return status;
+    }
+    client = lock->gate->client;
+    if (client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    rlock__enter(client);
+    status = nested ? rlock__acquire_nested(lock, lease_ms, done, user)
+                    : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
+    rlock__leave(client);
+    return status;
+}
+
+int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_RENEW);
+    rlock_client *client;
+    rlock__claim *claim;
+    rlock__op *op;
+    if (status == RLOCK_ERR_ARG ||
+        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (status != RLOCK_OK || lock->renewal) {
+        return status != RLOCK_OK ? status : RLOCK_ERR_STATE;
+    }
+    op = rlock__op_new(lock, RLOCK_RENEWED, done, user);
+    if (!op) {
+        return RLOCK_ERR_NOMEM;
+    }
+    client = lock->gate->client;
+    claim = lock->claim;
+    rlock__enter(client);
+    op->lease_ms = lease_ms ? lease_ms : claim->lease_ms;
+    claim->lease_ms = op->lease_ms;
+    claim->until_us =
+        rlock__min(claim->until_us, rlock__deadline(client, client->now_us, op->lease_ms));
+    lock->renewal = op;
+    rlock__holding_arm(claim);
+    if (!claim->request.place) {
+        rlock__holding_submit(claim, op->lease_ms, true);
+    }
+    rlock__leave(client);
+    return RLOCK_OK;
+}
+
+static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
+    rlock__claim *claim = lock->claim;
+    if (lock->state == RLOCK__HELD_STATE && claim->until_us <= lock->gate->client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+    }
+    claim->done = done;
+    claim->user = user;
+    if (lock->state == RLOCK__LOST_STATE) { /* on_lost is not called: this end tells it */
+        lock->state = RLOCK__RELEASING_STATE;
+        claim->event = RLOCK_RELEASED;
+        return;
+    }
+    if (lock->renewal) {
+        rlock__op_event(lock->renewal, RLOCK_ERR_CANCELED, NULL);
+    }
+    lock->state = RLOCK__RELEASING_STATE;
+    claim->status = RLOCK_OK;
+    rlock__claim_let_go(claim);
+}
+
+int rlock_release(rlock *lock, rlock_callback *done, void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    if (status != RLOCK_OK) {
+        return status;
+    }
+    rlock__enter(lock->gate->client);
+    if (lock->hold_count > 1 && rlock__state_of(lock) == RLOCK__HELD_STATE) {
+        lock->hold_count--;
+        rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
+    } else {
+        rlock__release_last(lock, done, user);
+    }
+    rlock__leave(lock->gate->client);
+    return RLOCK_OK;
+}
+
+int rlock_cancel(rlock *lock) {
+    int status = rlock__call(lock, RLOCK__CALL_CANCEL);
+    rlock__claim *claim;
+    if (status != RLOCK_OK) {
+        return status;
+    }
+    claim = lock->claim;
+    rlock__enter(lock->gate->client);
+    if (claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING) {
+        rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
+    } else {
+        claim->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
+    }
+    rlock__leave(lock->gate->client);
+    return RLOCK_OK;
+}
+
+bool rlock_is_held(const rlock *lock) {
+    return lock && !rlock__forked(lock->gate->client) && rlock__state_of(lock) == RLOCK__HELD_STATE;
+}
+
+int64_t rlock_remaining_ms(const rlock *lock) {
+    return rlock_is_held(lock) ? rlock__left_ms(lock) : 0;
+}
+
+uint64_t rlock_fence(const rlock *lock) {
+    return rlock_is_held(lock) ? lock->claim->fence : 0;
+}
+
+int rlock_hold_count(const rlock *lock) {
+    return rlock_is_held(lock) ? lock->hold_count : 0;
+}
+
+const char *rlock_key(const rlock *lock, size_t *len) {
+    if (!lock || rlock__forked(lock->gate->client)) {
+        return NULL;
+    }
+    if (len) {
+        *len = lock->gate->node.key_len;
+    }
+    return lock->gate->node.key;
+}
+
+#endif /* RLOCK_IMPLEMENTED */
+#endif /* RLOCK_IMPLEMENTATION */
