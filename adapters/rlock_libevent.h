@@ -1,0 +1,138 @@
+/* rlock_libevent.h - rlock.h on libevent 2.1 - MIT licence
+ *
+ *     config.loop = rlock_libevent_loop(base);
+ *
+ * Everything here is static inline: include it in any file, link with -levent_core. There is no
+ * `resolve`: libevent's resolver is in another library and wants a base of its own. A base counts
+ * time in ticks of a coarse clock of some milliseconds, unless it was made with
+ * EVENT_BASE_FLAG_PRECISE_TIMER.
+ */
+
+#ifndef RLOCK_LIBEVENT_H
+#define RLOCK_LIBEVENT_H
+
+#include <event2/event.h>
+#include <stdlib.h>
+
+#include "rlock.h"
+
+/* One client on one base. */
+typedef struct rlock__libevent {
+    struct event_base *base;
+    struct event *timer;
+    rlock_client *client;
+    bool zero; /* the timer is armed with no delay */
+} rlock__libevent;
+
+static inline void rlock__libevent_on_io(evutil_socket_t fd, short what, void *arg) {
+    unsigned events = 0;
+    (void)fd;
+    /* libevent's back ends report error and hang-up as everything watched */
+    if (what & EV_READ) {
+        events |= RLOCK_IO_READ;
+    }
+    if (what & EV_WRITE) {
+        events |= RLOCK_IO_WRITE;
+    }
+    rlock_on_io((rlock_io *)arg, events);
+}
+
+static inline void rlock__libevent_on_timer(evutil_socket_t fd, short what, void *arg) {
+    rlock__libevent *s = (rlock__libevent *)arg;
+    (void)fd;
+    (void)what;
+    s->zero = false;
+    rlock_on_timer(s->client);
+}
+
+static inline void *rlock__libevent_open(void *ctx, rlock_client *client) {
+    rlock__libevent *s = (rlock__libevent *)calloc(1, sizeof *s);
+    if (s == NULL) {
+        return NULL;
+    }
+    s->base = (struct event_base *)ctx;
+    s->client = client;
+    s->timer = event_new(s->base, -1, 0, rlock__libevent_on_timer, s);
+    if (s->timer == NULL) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static inline int rlock__libevent_watch(void *state, rlock_io *io, int fd, unsigned events) {
+    rlock__libevent *s = (rlock__libevent *)state;
+    struct event *watcher = (struct event *)io->data;
+    short wanted = (short)(EV_PERSIST | ((events & RLOCK_IO_READ) ? EV_READ : 0) |
+                           ((events & RLOCK_IO_WRITE) ? EV_WRITE : 0));
+
+    if (events == 0) {
+        if (watcher != NULL) {
+            event_free(watcher); /* takes back an event that is active and not yet delivered */
+            io->data = NULL;
+        }
+        return 0;
+    }
+    if (watcher == NULL) {
+        watcher = event_new(s->base, fd, wanted, rlock__libevent_on_io, io);
+        if (watcher == NULL) {
+            return -1;
+        }
+    } else {
+        event_del(watcher); /* assigning to an event that is added is not allowed */
+        event_assign(watcher, s->base, fd, wanted, rlock__libevent_on_io, io);
+    }
+    if (event_add(watcher, NULL) != 0) {
+        event_free(watcher);
+        io->data = NULL;
+        return -1;
+    }
+    io->data = watcher;
+    return 0;
+}
+
+static inline void rlock__libevent_set_timer(void *state, int64_t delay_us) {
+    rlock__libevent *s = (rlock__libevent *)state;
+    struct timeval delay;
+    if (delay_us == 0 && s->zero) {
+        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+    }
+    event_del(s->timer);
+    s->zero = delay_us == 0;
+    if (delay_us < 0) {
+        return;
+    }
+    if (delay_us > 0) {
+        event_base_update_cache_time(s->base); /* a delay would be short by the age of that time */
+    }
+    /* A delay of 0 is due in the next turn, where sockets are looked at before timers. */
+    delay.tv_sec = (time_t)(delay_us / 1000000);
+    delay.tv_usec = (suseconds_t)(delay_us % 1000000);
+    if (event_add(s->timer, &delay) != 0) {
+        /* libevent got no memory for its heap. A timer may be early but not lost: it comes after
+         * one more look, and the library asks for the rest of the delay. */
+        event_active(s->timer, EV_TIMEOUT, 0);
+        event_base_loopcontinue(s->base);
+    }
+}
+
+static inline void rlock__libevent_close(void *state) {
+    rlock__libevent *s = (rlock__libevent *)state;
+    event_free(s->timer);
+    free(s);
+}
+
+/* The loop to put into rlock_config. It must outlive the clients on it. */
+static inline rlock_loop rlock_libevent_loop(struct event_base *base) {
+    rlock_loop hooks;
+    hooks.ctx = base;
+    hooks.open = rlock__libevent_open;
+    hooks.watch = rlock__libevent_watch;
+    hooks.set_timer = rlock__libevent_set_timer;
+    hooks.close = rlock__libevent_close;
+    hooks.now_us = NULL;
+    hooks.resolve = NULL;
+    return hooks;
+}
+
+#endif /* RLOCK_LIBEVENT_H */
