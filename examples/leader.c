@@ -1,0 +1,131 @@
+/* How do I let one of several processes lead, and another take over when it dies?
+ * Four gateways want one lock with a lease of one second; three times the leader is killed. */
+#include <ev.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+#include "rlock_libev.h"
+
+#define GATEWAYS 4
+#define LEASE_MS 1000
+
+static rlock *lead;
+static rlock_client *client;
+static int to_parent;
+static char me;
+
+static void run_for_leader(void);
+
+static void on_lost(rlock *lock, const rlock_event *event, void *user) {
+    (void)lock;
+    (void)user;
+    if (event->reason != RLOCK_REASON_CLOSED) { /* not by a shutdown of its own */
+        printf("  gateway %d: no longer leader: %s\n", me, rlock_strerror(event->status));
+        run_for_leader();
+    }
+}
+
+static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
+    (void)lock;
+    (void)user;
+    if (event->status != RLOCK_OK) {
+        fprintf(stderr, "gateway %d: %s\n", me, rlock_strerror(event->status));
+        exit(1);
+    }
+    if (write(to_parent, &me, 1) != 1) {
+        exit(1);
+    }
+}
+
+static void run_for_leader(void) {
+    rlock_acquire(lead, 20000, 0, on_acquired, NULL);
+}
+
+static void on_shutdown(rlock_client *c, int status, void *user) {
+    (void)c;
+    (void)user;
+    ev_break(EV_DEFAULT, EVBREAK_ALL);
+    if (status != RLOCK_OK) {
+        fprintf(stderr, "gateway %d: shutdown: %s\n", me, rlock_strerror(status));
+    }
+}
+
+/* A clean end gives the lead away at once; nobody has to wait for the lease. */
+static void on_term(struct ev_loop *loop, ev_signal *watcher, int revents) {
+    (void)loop;
+    (void)watcher;
+    (void)revents;
+    rlock_client_shutdown(client, 0, on_shutdown, NULL);
+}
+
+static int gateway(void) {
+    rlock_config config = {0};
+    rlock_options options = {0};
+    ev_signal term;
+
+    signal(SIGPIPE, SIG_IGN);
+    ev_signal_init(&term, on_term, SIGTERM);
+    ev_signal_start(EV_DEFAULT, &term);
+    config.loop = rlock_libev_loop(EV_DEFAULT);
+    config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    config.watchdog_lease_ms = LEASE_MS;
+    options.key = "leader";
+    options.on_lost = on_lost;
+    if (rlock_client_new(&client, &config) != RLOCK_OK ||
+        rlock_new(&lead, client, &options) != RLOCK_OK) {
+        return 1;
+    }
+    run_for_leader();
+    ev_run(EV_DEFAULT, 0);
+    rlock_free(lead);
+    rlock_client_free(client);
+    return 0;
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int main(void) {
+    const struct timespec reign = {0, 500000000};
+    pid_t pids[GATEWAYS + 1];
+    int ends[2], round, failed = 0;
+    double killed = now();
+    char leader;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (pipe(ends) != 0) {
+        return 1;
+    }
+    to_parent = ends[1];
+    for (me = 1; me <= GATEWAYS; me++) {
+        pids[(int)me] = fork();
+        if (pids[(int)me] == 0) {
+            close(ends[0]);
+            alarm(30); /* should the parent be gone */
+            exit(gateway());
+        }
+    }
+    close(ends[1]);
+    for (round = 1; round <= GATEWAYS; round++) {
+        if (read(ends[0], &leader, 1) != 1) {
+            return 1;
+        }
+        printf("gateway %d leads after %.2f s\n", leader, now() - killed);
+        nanosleep(&reign, NULL);
+        killed = now();
+        printf("  %s\n",
+               round < GATEWAYS ? "it is killed" : "it is the last, and gives the lead away");
+        kill(pids[(int)leader], round < GATEWAYS ? SIGKILL : SIGTERM);
+        waitpid(pids[(int)leader], &failed, 0);
+    }
+    return failed != 0;
+}
