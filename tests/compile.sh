@@ -1,0 +1,256 @@
+#!/bin/sh
+# The compile matrix: gcc and clang x c99, c11, c17, c++11, c++20, every warning an error. Prints TAP.
+# A compiler that is not there makes its tests fail.
+cd "$(dirname "$0")/.." || exit 1
+work=${BUILD:-build}/compile
+rm -rf "$work"
+mkdir -p "$work"
+
+warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
+hiredis_cflags=$(pkg-config --cflags hiredis 2>/dev/null)
+hiredis_libs=$(pkg-config --libs hiredis 2>/dev/null || echo -lhiredis)
+count=0 failed=0
+
+# check NAME COMMAND...: one test; what a failing command said follows as comments.
+check() {
+    count=$((count + 1))
+    name=$1
+    shift
+    if "$@" >"$work/output" 2>&1; then
+        echo "ok $count - $name"
+    else
+        echo "not ok $count - $name"
+        sed 's/^/# /' "$work/output" | head -n 30
+        failed=$((failed + 1))
+    fi
+}
+
+# refuses TEXT COMMAND...: the command fails and says TEXT.
+refuses() {
+    text=$1
+    shift
+    if "$@" 2>"$work/refusal"; then
+        echo "it compiled"
+        return 1
+    fi
+    grep -F "$text" "$work/refusal" || { cat "$work/refusal"; return 1; }
+}
+
+# compile FLAGS... SOURCE, with the compiler, standard and warnings at hand
+compile() {
+    # shellcheck disable=SC2086  # lists of words
+    $compiler $language -std=$standard $warnings $hiredis_cflags -I. -Iadapters "$@"
+}
+
+# link PROGRAM OBJECTS AND LIBRARIES..., then run it
+link() {
+    program=$1
+    shift
+    $compiler -o "$program" "$@" && "$program"
+}
+
+exports() {
+    nm --defined-only --extern-only "$1" | awk 'NF == 3 { print $3 }' | sort
+}
+
+# Every exported symbol of an object is a function that the header declares, and every one of those is there.
+exports_are_public() {
+    exports "$1" >"$work/exported"
+    sed -n 's/^RLOCK_API .*[ *]\(rlock_[a-z0-9_]*\)(.*/\1/p' rlock.h | sort -u >"$work/declared"
+    [ -s "$work/declared" ] && diff "$work/declared" "$work/exported" &&
+        ! grep -v '^rlock_' "$work/exported"
+}
+
+knows_no_hiredis() {
+    nm --undefined-only "$1" >"$work/undefined" && [ -s "$work/undefined" ] && ! grep -i redis "$work/undefined"
+}
+
+cat >"$work/declarations.c" <<'C'
+#include "rlock.h"
+#include "rlock.h"
+typedef int rlock_is_an_owner[sizeof(rlock_event) > 0 ? 1 : -1];
+C
+
+cat >"$work/implementation.c" <<'C'
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+#include "rlock.h"
+C
+
+cat >"$work/main.c" <<'C'
+#include "rlock.h"
+#include <string.h>
+int main(void) {
+    rlock_client *client = NULL;
+    rlock_config config;
+    memset(&config, 0, sizeof config);
+    rlock_free(NULL);
+    return rlock_client_new(&client, &config) == RLOCK_ERR_ARG && strcmp(rlock_strerror(RLOCK_OK), "ok") == 0 ? 0 : 1;
+}
+C
+
+# Every macro overridden; the program says which of them was never used.
+cat >"$work/macros.c" <<'C'
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int allocated, freed, asked_time, asked_random;
+
+static void *my_malloc(size_t size) {
+    allocated++;
+    return malloc(size);
+}
+
+static void my_free(void *memory) {
+    freed++;
+    free(memory);
+}
+
+static int64_t my_now_us(void) {
+    asked_time++;
+    return 1000000;
+}
+
+static int my_random(void *bytes, size_t size) {
+    asked_random++;
+    memset(bytes, 7, size);
+    return 1;
+}
+
+#define RLOCK_API extern __attribute__((visibility("hidden")))
+#define RLOCK_ASSERT(x) ((x) ? (void)0 : abort())
+#define RLOCK_MALLOC(n) my_malloc(n)
+#define RLOCK_FREE(p) my_free(p)
+#define RLOCK_NOW_US() my_now_us()
+#define RLOCK_RANDOM(p, n) my_random((p), (n))
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+static void *open_loop(void *ctx, rlock_client *client) {
+    (void)client;
+    return ctx;
+}
+
+static int watch(void *state, rlock_io *io, int fd, unsigned events) {
+    (void)state, (void)io, (void)fd, (void)events;
+    return -1;
+}
+
+static void set_timer(void *state, int64_t delay_us) {
+    (void)state, (void)delay_us;
+}
+
+static void close_loop(void *state) {
+    (void)state;
+}
+
+int main(void) {
+    rlock_client *client = NULL;
+    rlock_store *store = NULL;
+    rlock_config config;
+    int status = rlock_memory_new(&store);
+
+    memset(&config, 0, sizeof config);
+    config.loop.ctx = &config;
+    config.loop.open = open_loop;
+    config.loop.watch = watch;
+    config.loop.set_timer = set_timer;
+    config.loop.close = close_loop;
+    config.store = store;
+    if (status == RLOCK_OK) {
+        status = rlock_client_new(&client, &config);
+    }
+    rlock_client_free(client);
+    rlock_memory_free(store);
+    printf("status %d, malloc %d, free %d, now %d, random %d\n", status, allocated, freed, asked_time, asked_random);
+    return status == RLOCK_OK && allocated > 0 && allocated == freed && asked_time > 0 && asked_random > 0 ? 0 : 1;
+}
+C
+
+cat >"$work/half.c" <<'C'
+#include <stdlib.h>
+#define RLOCK_MALLOC(n) malloc(n)
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+C
+
+adapters='libev libuv libevent poll'
+for adapter in $adapters; do
+    for file in one two; do
+        cat >"$work/$adapter-$file.c" <<C
+#include "rlock_$adapter.h"
+#include "rlock_$adapter.h"
+rlock_loop loop_of_file_$file(void);
+rlock_loop loop_of_file_$file(void) {
+    return rlock_${adapter}_loop(NULL);
+}
+C
+    done
+done
+
+for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang:c17 clang++:c++11 clang++:c++20; do
+    compiler=${row%:*} standard=${row#*:}
+    posix=-D_POSIX_C_SOURCE=200809L
+    language='-x c'
+    case $standard in c++*) language='-x c++' ;; esac
+    me="$compiler $standard"
+    at=$work/$compiler-$standard
+    mkdir -p "$at"
+
+    check "$me: the declarations, twice" compile -fsyntax-only "$work/declarations.c"
+    check "$me: the implementation" compile $posix -c -o "$at/implementation.o" "$work/implementation.c"
+    check "$me: it exports the public functions and nothing else" exports_are_public "$at/implementation.o"
+    check "$me: a file that only uses it" compile $posix -c -o "$at/main.o" "$work/main.c"
+    # shellcheck disable=SC2086
+    check "$me: the two as one program" link "$at/program" "$at/main.o" "$at/implementation.o" $hiredis_libs
+
+    check "$me: without Redis" compile $posix -DRLOCK_NO_REDIS -c -o "$at/no_redis.o" "$work/implementation.c"
+    check "$me: without Redis it asks nothing of hiredis" knows_no_hiredis "$at/no_redis.o"
+    check "$me: without Redis it links alone" link "$at/no_redis" "$at/main.o" "$at/no_redis.o"
+    check "$me: every macro overridden" compile $posix -DRLOCK_NO_REDIS -c -o "$at/macros.o" "$work/macros.c"
+    check "$me: every macro is used" link "$at/macros" "$at/macros.o"
+    check "$me: with the Redis store too" compile $posix -fsyntax-only "$work/macros.c"
+    check "$me: assertions compiled out" compile $posix -DNDEBUG -fsyntax-only "$work/implementation.c"
+    check "$me: RLOCK_MALLOC without RLOCK_FREE is refused" \
+        refuses RLOCK_FREE compile $posix -fsyntax-only "$work/half.c"
+    for adapter in $adapters; do
+        check "$me: the adapter of $adapter alone" compile $posix -fsyntax-only "$work/$adapter-one.c"
+    done
+
+    case $standard in
+        c99 | c11 | c17)
+            check "$me: without _POSIX_C_SOURCE it says what to define" \
+                refuses _POSIX_C_SOURCE=200809L compile -fsyntax-only "$work/implementation.c" ;;
+    esac
+    case $standard in
+        c99 | c++11)
+            check "$me: optimised" compile $posix -O2 -c -o "$at/optimised.o" "$work/implementation.c"
+            echo 'int main(void) { return 0; }' >"$work/empty.c"
+            for adapter in $adapters; do
+                check "$me: the adapter of $adapter in one file" \
+                    compile $posix -c -o "$at/one.o" "$work/$adapter-one.c"
+                check "$me: the adapter of $adapter in another" \
+                    compile $posix -c -o "$at/two.o" "$work/$adapter-two.c"
+                compile -c -o "$at/empty.o" "$work/empty.c"
+                # shellcheck disable=SC2086
+                check "$me: the two files with the adapter of $adapter as one program" link "$at/two_files" \
+                    "$at/empty.o" "$at/one.o" "$at/two.o" "$at/implementation.o" -lev -luv -levent_core $hiredis_libs
+            done ;;
+    esac
+done
+
+compiler=g++
+# shellcheck disable=SC2086
+{
+    check "a C program on the C++ implementation" \
+        link "$work/mixed" "$work/gcc-c99/main.o" "$work/g++-c++11/implementation.o" $hiredis_libs
+    check "a C++ program on the C implementation" \
+        link "$work/mixed" "$work/g++-c++11/main.o" "$work/gcc-c99/implementation.o" $hiredis_libs
+    check "a clang program on the gcc implementation" \
+        link "$work/mixed" "$work/clang-c11/main.o" "$work/gcc-c11/implementation.o" $hiredis_libs
+}
+
+echo "1..$count"
+[ $failed = 0 ]

@@ -1,0 +1,96 @@
+#!/bin/sh
+# Runs every example against a private server and checks what it says. Prints lines `ok N - ...` or `not ok N - ...`.
+# RLOCK_EXAMPLES is the folder of the programs.
+cd "$(dirname "$0")/.." || exit 1
+if [ -z "${RLOCK_SOCKET:-}" ] || [ "${1:-}" != --inside ]; then
+    exec tools/with-server sh tests/examples.sh --inside
+fi
+bin=${RLOCK_EXAMPLES:-build/examples}
+cli=${RLOCK_REDIS_CLI:-redis-cli}
+out=$(mktemp "${TMPDIR:-/tmp}/rlock-example-XXXXXX") || exit 1
+trap 'rm -f "$out"' EXIT
+number=0
+failed=0
+
+# check NAME COMMAND...: the command must succeed
+check() {
+    name=$1
+    shift
+    number=$((number + 1))
+    if "$@"; then
+        echo "ok $number - $name"
+    else
+        echo "not ok $number - $name"
+        sed 's/^/# /' "$out"
+        failed=1
+    fi
+}
+
+# run COMMAND...: its words are kept for `says`
+run() {
+    timeout 40 "$@" >"$out" 2>&1
+}
+
+# says LINE...: these lines, as patterns, in this order, the words of the last run begin with
+says() {
+    for line in "$@"; do
+        printf '%s\n' "$line"
+    done | awk -v out="$out" '
+        { if ((getline said <out) <= 0 || said !~ ("^" $0 "$")) { exit 1 } }'
+}
+
+gone() {
+    [ "$("$cli" -s "$RLOCK_SOCKET" exists "$1")" = 0 ]
+}
+
+check "hello: acquires, works and releases" run "$bin/hello"
+check "hello: says so" says 'acquired stock:42: ok' 'released stock:42: ok'
+check "hello: leaves no key behind" gone stock:42
+
+no_socket() {
+    RLOCK_SOCKET=$out.nowhere run "$bin/hello"
+    says 'acquired stock:42: no connection to the server'
+}
+check "hello: without a server it says so and ends" no_socket
+
+held_by_other() {
+    "$cli" -s "$RLOCK_SOCKET" set stock:42 another px 60000 >/dev/null
+    run "$bin/hello"
+    says 'acquired stock:42: held by another for the whole wait' && ! gone stock:42
+}
+check "hello: another's lock is waited for, and left alone" held_by_other
+"$cli" -s "$RLOCK_SOCKET" del stock:42 >/dev/null
+
+check "own_loop: a select loop of one's own is enough" run "$bin/own_loop"
+check "own_loop: says so" says 'acquired own-loop: ok' 'released own-loop: ok'
+check "own_loop: leaves no key behind" gone own-loop
+
+check "no_server: runs" run "$bin/no_server"
+check "no_server: two handles contend, the lease ends, the other gets it" says \
+    'alice: acquired: ok.*' 'bob:   tried once: held by another for at most 500 ms' \
+    'alice: lost before it was released.*' "bob:   acquired: ok, fence higher than alice's" 'bob:   released: ok'
+
+check "watchdog: runs" run "$bin/watchdog"
+check "watchdog: outlives the lease, and is told when it was frozen and another took over" says \
+    'A: acquired: ok' 'A: worked for three leases; held now: yes' 'A is frozen, B waits' 'B: acquired: ok'
+check "watchdog: the frozen one is told that it lost" \
+    grep -q '^A: told: lost before it was released; held now: no$' "$out"
+check "watchdog: leaves no key behind" gone watchdog
+
+check "leader: runs" run "$bin/leader"
+four_leaders() {
+    [ "$(grep -c 'leads after' "$out")" = 4 ] && [ "$(grep 'leads after' "$out" | cut -c1-9 | sort -u | wc -l)" = 4 ]
+}
+check "leader: four gateways lead, one after the other is killed" four_leaders
+check "leader: leaves no key behind" gone leader
+
+check "stock: ends without the lock" run "$bin/stock" --no-lock
+check "stock: is oversold without the lock, and says by how much" grep -q 'OVERSOLD BY [1-9]' "$out"
+check "stock: ends well with the lock" run "$bin/stock" --lock
+check "stock: is exact with the lock" grep -q '^with the lock .*: 300 sold of 300 .*: exact$' "$out"
+check "stock: leaves no lock behind" gone sale:lock
+check "stock: ends without the lock in memory" run "$bin/stock" --memory --no-lock
+check "stock: is oversold without the lock in memory" grep -q 'OVERSOLD BY [1-9]' "$out"
+check "stock: ends well with the lock in memory" run "$bin/stock" --memory --lock
+check "stock: is exact with the lock in memory" grep -q '^with the lock .*: 300 sold of 300 .*: exact$' "$out"
+exit "$failed"

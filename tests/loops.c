@@ -1,0 +1,1254 @@
+/* One suite, four loops: the same tests on libev, libuv, libevent and rlock_poll.h.
+ *
+ * libev brings functions with the names of libevent's own: link -levent_core before -lev.
+ * The first half speaks to the adapters alone, as the library would: each promise of the loop contract. The second half
+ * runs the library on them, with the store inside the process and with a private server. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+/* The adapters call these instead of the library: they pass the call on, unless a test plays the library. */
+static void heard_io(rlock_io *io, unsigned events);
+static void heard_timer(rlock_client *client);
+static void heard_resolved(rlock_name *name, const struct sockaddr *address);
+#define rlock_on_io heard_io
+#define rlock_on_timer heard_timer
+#define rlock_on_resolved heard_resolved
+#include "rlock_libev.h"
+enum { LIBEV_READ = EV_READ }; /* libevent has macros of the same names, with other values */
+#include "rlock_libevent.h"
+#include "rlock_libuv.h"
+#include "rlock_poll.h"
+#undef rlock_on_io
+#undef rlock_on_timer
+#undef rlock_on_resolved
+
+#include "server.h"
+
+#ifndef PATIENCE_US
+#define PATIENCE_US 20000000 /* what has not happened by then does not happen */
+#endif
+
+static int64_t clock_us(void) {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The four loops, seen alike
+ */
+
+typedef struct kind {
+    const char *name;
+    void *(*make)(void);
+    rlock_loop (*hooks)(void *loop);
+    void (*turn)(void *loop); /* one turn, of at most some 50 ms */
+    void (*listen)(void *loop, int fd,
+                   void (*ready)(void)); /* a descriptor of the program's own; -1 = no more */
+    bool (*runs_out)(void *loop);        /* its own run function finds nothing left */
+    void (*free)(void *loop);
+} kind;
+
+static void (*foreign_ready)(void);
+
+static ev_timer ev_guard;
+static ev_io ev_foreign;
+static bool ev_guarded;
+
+static void ev_on_guard(struct ev_loop *loop, ev_timer *timer, int revents) {
+    (void)timer, (void)revents;
+    ev_guarded = true;
+    ev_break(loop, EVBREAK_ALL);
+}
+
+static void ev_on_foreign(struct ev_loop *loop, ev_io *io, int revents) {
+    (void)loop, (void)io, (void)revents;
+    foreign_ready();
+}
+
+static void *ev_make(void) {
+    ev_init(&ev_foreign, ev_on_foreign);
+    return ev_loop_new(EVFLAG_AUTO);
+}
+
+static rlock_loop ev_hooks(void *loop) {
+    return rlock_libev_loop(loop);
+}
+
+static void ev_guarded_run(void *loop, double seconds, bool once) {
+    ev_guarded = false;
+    ev_timer_init(&ev_guard, ev_on_guard, seconds, 0.);
+    ev_now_update(loop);
+    ev_timer_start(loop, &ev_guard);
+    if (!once) {
+        ev_unref(loop);
+    }
+    ev_run(loop, once ? EVRUN_ONCE : 0);
+    if (!once) {
+        ev_ref(loop);
+    }
+    ev_timer_stop(loop, &ev_guard);
+}
+
+static void ev_turn(void *loop) {
+    ev_guarded_run(loop, 0.05, true);
+}
+
+static void ev_listen(void *loop, int fd, void (*ready)(void)) {
+    ev_io_stop(loop, &ev_foreign);
+    foreign_ready = ready;
+    if (fd >= 0) {
+        ev_io_set(&ev_foreign, fd, LIBEV_READ);
+        ev_io_start(loop, &ev_foreign);
+    }
+}
+
+static bool ev_runs_out(void *loop) {
+    ev_guarded_run(loop, PATIENCE_US / 1e6, false);
+    return !ev_guarded;
+}
+
+static void ev_free_loop(void *loop) {
+    ev_loop_destroy(loop);
+}
+
+static uv_timer_t uv_guard;
+static uv_poll_t *uv_foreign;
+static bool uv_guarded;
+
+static void uv_on_guard(uv_timer_t *timer) {
+    uv_guarded = true;
+    uv_stop(timer->loop);
+}
+
+static void uv_on_foreign(uv_poll_t *poll, int status, int events) {
+    (void)poll, (void)status, (void)events;
+    foreign_ready();
+}
+
+static void *uv_make(void) {
+    uv_loop_t *loop = malloc(sizeof *loop);
+
+    uv_loop_init(loop);
+    uv_timer_init(loop, &uv_guard);
+    return loop;
+}
+
+static rlock_loop uv_hooks(void *loop) {
+    return rlock_libuv_loop(loop);
+}
+
+static void uv_turn(void *loop) {
+    uv_timer_start(&uv_guard, uv_on_guard, 50, 0);
+    uv_run(loop, UV_RUN_ONCE);
+    uv_timer_stop(&uv_guard);
+}
+
+static void uv_free_handle(uv_handle_t *handle) {
+    free(handle);
+}
+
+static void uv_listen_to(void *loop, int fd, void (*ready)(void)) {
+    if (uv_foreign != NULL) {
+        uv_close((uv_handle_t *)uv_foreign, uv_free_handle);
+        uv_foreign = NULL;
+    }
+    foreign_ready = ready;
+    if (fd >= 0) {
+        uv_foreign = malloc(sizeof *uv_foreign);
+        uv_poll_init(loop, uv_foreign, fd);
+        uv_poll_start(uv_foreign, UV_READABLE, uv_on_foreign);
+    }
+}
+
+static bool uv_runs_out(void *loop) {
+    uv_guarded = false;
+    uv_update_time(loop);
+    uv_timer_start(&uv_guard, uv_on_guard, PATIENCE_US / 1000, 0);
+    uv_unref((uv_handle_t *)&uv_guard);
+    uv_run(loop, UV_RUN_DEFAULT);
+    uv_ref((uv_handle_t *)&uv_guard);
+    uv_timer_stop(&uv_guard);
+    return !uv_guarded;
+}
+
+static void uv_free_loop(void *loop) {
+    uv_close((uv_handle_t *)&uv_guard, NULL);
+    uv_run(loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(loop), 0); /* it refuses while a handle or a request is left */
+    free(loop);
+}
+
+static struct event *le_foreign;
+
+static void le_on_foreign(evutil_socket_t fd, short what, void *arg) {
+    (void)fd, (void)what, (void)arg;
+    foreign_ready();
+}
+
+static void *le_make(void) {
+    struct event_config *config = event_config_new();
+    struct event_base *base;
+
+    event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
+    base = event_base_new_with_config(config);
+    event_config_free(config);
+    return base;
+}
+
+static rlock_loop le_hooks(void *loop) {
+    return rlock_libevent_loop(loop);
+}
+
+static void le_turn(void *loop) {
+    const struct timeval guard = {0, 50000};
+
+    event_base_loopexit(loop, &guard);
+    event_base_loop(loop, EVLOOP_ONCE);
+}
+
+static void le_listen(void *loop, int fd, void (*ready)(void)) {
+    if (le_foreign != NULL) {
+        event_free(le_foreign);
+        le_foreign = NULL;
+    }
+    foreign_ready = ready;
+    if (fd >= 0) {
+        le_foreign = event_new(loop, fd, EV_READ | EV_PERSIST, le_on_foreign, NULL);
+        event_add(le_foreign, NULL);
+    }
+}
+
+static bool le_runs_out(void *loop) {
+    int64_t limit_us = clock_us() + PATIENCE_US;
+
+    while (clock_us() < limit_us) {
+        if (event_base_loop(loop, EVLOOP_NONBLOCK) == 1) { /* no events are left */
+            return true;
+        }
+    }
+    return false;
+}
+
+static void le_free_loop(void *loop) {
+    event_base_free(loop);
+}
+
+static rlock_io poll_foreign;
+
+static void poll_on_foreign(rlock_io *io, unsigned events) {
+    (void)io, (void)events;
+    foreign_ready();
+}
+
+static void *poll_make(void) {
+    memset(&poll_foreign, 0, sizeof poll_foreign);
+    poll_foreign.ready = poll_on_foreign;
+    return rlock_poll_new();
+}
+
+static rlock_loop poll_hooks(void *loop) {
+    return rlock_poll_loop(loop);
+}
+
+static void poll_turn(void *loop) {
+    rlock_poll_once(loop, 50);
+}
+
+static void poll_listen(void *loop, int fd, void (*ready)(void)) {
+    foreign_ready = ready;
+    rlock_poll_watch(loop, &poll_foreign, fd, fd >= 0 ? RLOCK_IO_READ : 0);
+}
+
+static bool poll_runs_out(void *loop) {
+    int64_t limit_us = clock_us() + PATIENCE_US;
+
+    while (clock_us() < limit_us) {
+        if (!rlock_poll_once(loop, 10)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void poll_free_loop(void *loop) {
+    rlock_poll_free(loop);
+}
+
+static const kind kinds[] = {
+    {"libev", ev_make, ev_hooks, ev_turn, ev_listen, ev_runs_out, ev_free_loop},
+    {"libuv", uv_make, uv_hooks, uv_turn, uv_listen_to, uv_runs_out, uv_free_loop},
+    {"libevent", le_make, le_hooks, le_turn, le_listen, le_runs_out, le_free_loop},
+    {"poll", poll_make, poll_hooks, poll_turn, poll_listen, poll_runs_out, poll_free_loop},
+};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+/* The loop under test. */
+static const kind *now_on;
+static void *loop;
+static rlock_loop hooks;
+
+static bool pass(bool done, int64_t *limit_us) {
+    if (done) {
+        return false;
+    }
+    *limit_us = *limit_us != 0 ? *limit_us : clock_us() + PATIENCE_US;
+    assert_true(clock_us() < *limit_us);
+    now_on->turn(loop);
+    return true;
+}
+
+/* Turns until the condition holds; fails if it never does. */
+#define UNTIL(condition)                        \
+    do {                                        \
+        int64_t limit_us_ = 0;                  \
+        while (pass((condition), &limit_us_)) { \
+        }                                       \
+    } while (0)
+
+static void some_turns(int n) {
+    while (n-- > 0) {
+        now_on->turn(loop);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The adapters alone. A test plays the library: it calls the hooks and hears what the loop calls.
+ */
+
+static bool playing;              /* a test plays the library */
+static char trail[64];            /* who was called: t = timer, a and b = descriptors */
+static unsigned trail_events[64]; /* and for a descriptor, with what */
+static size_t trail_len;
+static void (*then)(char who); /* what the library would do in the call */
+static void *hooked;           /* the state of the hooks */
+static rlock_io io_a, io_b;
+static int pipe_a[2], pipe_b[2];
+static int a_client; /* stands for a client: the adapters only pass it on */
+static int names_heard;
+static int name_family;
+
+static void heard(char who, unsigned events) {
+    if (trail_len < sizeof trail - 1) {
+        trail_events[trail_len] = events;
+        trail[trail_len++] = who;
+    }
+    if (then != NULL) {
+        then(who);
+    }
+}
+
+static void heard_io(rlock_io *io, unsigned events) {
+    if (!playing) {
+        rlock_on_io(io, events);
+    } else {
+        assert_true(io == &io_a || io == &io_b);
+        heard(io == &io_a ? 'a' : 'b', events);
+    }
+}
+
+static void heard_timer(rlock_client *client) {
+    if (!playing) {
+        rlock_on_timer(client);
+    } else {
+        assert_ptr_equal(client, &a_client);
+        heard('t', 0);
+    }
+}
+
+static void heard_resolved(rlock_name *name, const struct sockaddr *address) {
+    if (!playing) {
+        rlock_on_resolved(name, address);
+    } else {
+        names_heard++;
+        name_family = address != NULL ? address->sa_family : -1;
+    }
+}
+
+static int setup(void **state) {
+    now_on = *state;
+    loop = now_on->make();
+    hooks = now_on->hooks(loop);
+    return loop == NULL || pipe(pipe_a) != 0 || pipe(pipe_b) != 0;
+}
+
+/* Every test ends here: whatever was done, the loop has nothing left and its run function returns. */
+static int teardown(void **state) {
+    bool out;
+    int i;
+
+    (void)state;
+    now_on->listen(loop, -1, NULL);
+    out = now_on->runs_out(loop);
+    now_on->free(loop);
+    for (i = 0; i < 2; i++) {
+        close(pipe_a[i]);
+        close(pipe_b[i]);
+    }
+    if (!out) {
+        fprintf(stderr, "%s: something is left in the loop\n", now_on->name);
+    }
+    return !out;
+}
+
+static int setup_alone(void **state) {
+    memset(&io_a, 0, sizeof io_a);
+    memset(&io_b, 0, sizeof io_b);
+    io_a.client = io_b.client = (rlock_client *)(void *)&a_client;
+    memset(trail, 0, sizeof trail);
+    trail_len = 0;
+    names_heard = 0;
+    then = NULL;
+    playing = true;
+    if (setup(state) != 0) {
+        return -1;
+    }
+    hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+    return hooked == NULL;
+}
+
+static int teardown_alone(void **state) {
+    size_t before = trail_len;
+    int failed;
+
+    then = NULL;
+    hooks.watch(hooked, &io_a, pipe_a[0], 0);
+    hooks.watch(hooked, &io_b, pipe_b[0], 0);
+    hooks.close(hooked);
+    failed = teardown(state);
+    playing = false;
+    return failed != 0 || trail_len != before; /* after close() nothing is called */
+}
+
+static void fill(const int *ends) {
+    assert_int_equal(write(ends[1], "x", 1), 1);
+}
+
+static void drain(const int *ends) {
+    char byte;
+
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+}
+
+static void zero_timer_in_its_own_callback(char who) {
+    if (who == 't') {
+        hooks.set_timer(hooked, 0);
+    }
+}
+
+static void test_zero_timer_comes_after_a_look(void **state) {
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    fill(pipe_a);
+    hooks.set_timer(hooked, 0);
+    UNTIL(strchr(trail, 't') != NULL);
+    assert_int_equal(trail[0], 'a');
+    assert_int_equal(trail[1], 't');
+}
+
+static void test_zero_timer_in_its_own_callback_lets_others_in(void **state) {
+    const char *at;
+
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    fill(pipe_a);
+    then = zero_timer_in_its_own_callback;
+    hooks.set_timer(hooked, 0);
+    UNTIL(trail_len > 20);
+    for (at = trail; at[1] != '\0'; at++) {
+        assert_false(at[0] == 't' && at[1] == 't'); /* between two timers there was a look */
+    }
+    hooks.set_timer(hooked, -1);
+}
+
+static void zero_timer_and_a_byte(char who) {
+    if (who == 'a') {
+        drain(pipe_a);
+        fill(pipe_b);
+        hooks.set_timer(hooked, 0);
+    }
+}
+
+static void test_zero_timer_set_after_a_look_waits_for_the_next(void **state) {
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[0], RLOCK_IO_READ), 0);
+    then = zero_timer_and_a_byte;
+    fill(pipe_a);
+    UNTIL(strchr(trail, 't') != NULL);
+    assert_string_equal(trail, "abt");
+}
+
+static void zero_timer_from_io(char who) {
+    if (who == 'a') {
+        hooks.set_timer(hooked, 0);
+    }
+}
+
+static void test_zero_timer_asked_for_in_every_turn_still_comes(void **state) {
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    fill(pipe_a);
+    then = zero_timer_from_io;
+    UNTIL(strchr(trail, 't') != NULL);
+    hooks.set_timer(hooked, -1);
+}
+
+static int ticks;
+
+static void count_ticks(char who) {
+    ticks += who == 't';
+}
+
+static void test_timer_is_not_early_and_not_twice(void **state) {
+    int64_t since_us;
+
+    (void)state;
+    now_on->turn(loop); /* the loop has a cached time now, and it grows old */
+    server_sleep_ms(60);
+    since_us = clock_us();
+    hooks.set_timer(hooked, 1); /* replaced */
+    hooks.set_timer(hooked, 40001);
+    UNTIL(trail_len > 0);
+    assert_true(clock_us() - since_us >= 40001);
+    some_turns(3);
+    assert_int_equal(trail_len, 1);
+    then = count_ticks;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    fill(pipe_a); /* now the loop never sleeps, and looks at its clock all the time */
+    for (ticks = 0; ticks < 40;) {
+        int before = ticks;
+
+        since_us = clock_us();
+        hooks.set_timer(hooked, 1000);
+        UNTIL(ticks > before);
+        assert_true(clock_us() - since_us >= 1000);
+    }
+}
+
+static void age_and_set(char who) {
+    if (who == 'a') {
+        drain(pipe_a);
+        server_sleep_ms(
+            60); /* the program computes: what the loop believes to be now is long past */
+        hooks.set_timer(hooked, 40001);
+        fill(pipe_b);
+        then = NULL;
+    }
+}
+
+static void test_timer_is_not_early_after_a_long_callback(void **state) {
+    int64_t since_us;
+
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    then = age_and_set;
+    fill(pipe_a);
+    since_us = clock_us();
+    UNTIL(strchr(trail, 't') != NULL);
+    assert_true(clock_us() - since_us >= 60000 + 40001);
+}
+
+static void test_timer_can_be_stopped(void **state) {
+    (void)state;
+    hooks.set_timer(hooked, 0);
+    hooks.set_timer(hooked, -1);
+    some_turns(3);
+    hooks.set_timer(hooked, 1000);
+    hooks.set_timer(hooked, -1);
+    some_turns(3);
+    assert_int_equal(trail_len, 0);
+}
+
+static void test_descriptor_is_level_triggered(void **state) {
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    fill(pipe_a);
+    UNTIL(trail_len >= 3); /* nobody reads, so it is told again */
+    assert_int_equal(trail_events[0], RLOCK_IO_READ);
+    drain(pipe_a);
+    now_on->turn(loop);
+    trail_len = 0;
+    some_turns(2);
+    assert_int_equal(trail_len, 0);
+}
+
+static void test_what_is_watched_can_change(void **state) {
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(hooks.watch(hooked, &io_a, pair[0], RLOCK_IO_READ), 0);
+    some_turns(2);
+    assert_int_equal(trail_len, 0);
+    assert_int_equal(hooks.watch(hooked, &io_a, pair[0], RLOCK_IO_READ | RLOCK_IO_WRITE), 0);
+    UNTIL(trail_len > 0);
+    assert_int_equal(trail_events[0], RLOCK_IO_WRITE);
+    assert_int_equal(hooks.watch(hooked, &io_a, pair[0], RLOCK_IO_READ), 0);
+    trail_len = 0;
+    some_turns(2);
+    assert_int_equal(trail_len, 0);
+    fill((int[]){-1, pair[1]});
+    UNTIL(trail_len > 0);
+    assert_int_equal(trail_events[0], RLOCK_IO_READ);
+    hooks.watch(hooked, &io_a, pair[0], 0);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* libuv needs the descriptor to be taken out of the kernel's set before it is closed, and the number to be free again. */
+static void test_forgotten_descriptor_number_can_be_watched_again(void **state) {
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    some_turns(1);
+    hooks.watch(hooked, &io_a, pipe_a[0], 0);
+    assert_int_equal(dup2(pipe_b[0], pipe_a[0]), pipe_a[0]);
+    assert_int_equal(hooks.watch(hooked, &io_b, pipe_a[0], RLOCK_IO_READ), 0);
+    fill(pipe_b);
+    UNTIL(trail_len > 0);
+    assert_int_equal(trail[0], 'b');
+    hooks.watch(hooked, &io_b, pipe_a[0], 0);
+}
+
+static void forget_both(char who) {
+    (void)who;
+    hooks.watch(hooked, &io_a, pipe_a[0], 0);
+    hooks.watch(hooked, &io_b, pipe_b[0], 0);
+}
+
+static void test_forgotten_descriptor_is_silent_even_if_fetched(void **state) {
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[0], RLOCK_IO_READ), 0);
+    fill(pipe_a);
+    fill(pipe_b);
+    then =
+        forget_both; /* whichever comes first forgets the other, whose event was fetched with it */
+    UNTIL(trail_len > 0);
+    some_turns(3);
+    assert_int_equal(trail_len, 1);
+}
+
+static void test_hangup_and_error_are_everything_watched(void **state) {
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    close(pair[1]);
+    assert_int_equal(hooks.watch(hooked, &io_a, pair[0], RLOCK_IO_READ | RLOCK_IO_WRITE), 0);
+    UNTIL(trail_len >= 2); /* and again: it stays so until it is forgotten */
+    assert_int_equal(trail_events[0], RLOCK_IO_READ | RLOCK_IO_WRITE);
+    assert_int_equal(trail_events[1], RLOCK_IO_READ | RLOCK_IO_WRITE);
+    hooks.watch(hooked, &io_a, pair[0], 0);
+    close(pair[0]);
+    trail_len = 0;
+
+    close(pipe_b[0]); /* a pipe without a reader is in error */
+    assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[1], RLOCK_IO_READ | RLOCK_IO_WRITE), 0);
+    UNTIL(trail_len >= 2);
+    assert_int_equal(trail_events[0], RLOCK_IO_READ | RLOCK_IO_WRITE);
+    assert_int_equal(trail_events[1], RLOCK_IO_READ | RLOCK_IO_WRITE);
+    hooks.watch(hooked, &io_b, pipe_b[1], 0);
+    pipe_b[0] = dup(pipe_b[1]);
+}
+
+static void close_and_open(char who) {
+    (void)who;
+    hooks.watch(hooked, &io_a, pipe_a[0], 0);
+    hooks.watch(hooked, &io_b, pipe_b[0], 0);
+    hooks.close(hooked);
+    hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+}
+
+static void test_close_from_its_own_callbacks(void **state) {
+    (void)state;
+    then = close_and_open;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[0], RLOCK_IO_READ), 0);
+    fill(pipe_a);
+    fill(pipe_b);
+    hooks.set_timer(hooked, 0);
+    UNTIL(trail_len > 0);
+    some_turns(3);
+    assert_int_equal(trail_len, 1); /* neither the other descriptor nor the timer */
+    hooks.set_timer(hooked, 1000);
+    UNTIL(trail_len == 2);
+    hooks.set_timer(hooked, 0);
+    UNTIL(trail_len == 3);
+    some_turns(3);
+    assert_int_equal(trail_len, 3);
+}
+
+static void *second; /* the state of another client */
+
+static void close_both(char who) {
+    (void)who;
+    hooks.close(hooked);
+    hooks.close(second);
+    hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+}
+
+static void test_close_of_others_from_a_callback(void **state) {
+    (void)state;
+    second = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+    assert_non_null(second);
+    then = close_both;
+    hooks.set_timer(hooked, 0);
+    hooks.set_timer(second, 0); /* due in the same turn */
+    UNTIL(trail_len > 0);
+    then = NULL;
+    some_turns(3);
+    assert_int_equal(trail_len, 1);
+}
+
+static void test_names_are_resolved_but_not_after_close(void **state) {
+    char too_long[80] = "";
+    rlock_name name;
+
+    (void)state;
+    memset(too_long, 'x', 70);
+    if (hooks.resolve == NULL) { /* this loop has no resolver, and says so in its header */
+        assert_string_not_equal(now_on->name, "libuv");
+        return;
+    }
+    memset(&name, 0, sizeof name);
+    assert_int_equal(hooks.resolve(hooked, &name, "localhost"), 0);
+    assert_int_equal(names_heard, 0);
+    UNTIL(names_heard == 1);
+    assert_true(name_family == AF_INET || name_family == AF_INET6);
+    assert_int_equal(hooks.resolve(hooked, &name, too_long),
+                     0); /* refused before anybody is asked */
+    UNTIL(names_heard == 2);
+    assert_int_equal(name_family, -1);
+    assert_int_equal(hooks.resolve(hooked, &name, "localhost"), 0);
+    hooks.close(hooked);
+    assert_true(now_on->runs_out(loop));
+    assert_int_equal(names_heard, 2);
+    hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The library on each loop
+ */
+
+static struct server server;
+static rlock_store *memory;
+
+typedef struct note { /* what an owner was told */
+    int count, kind, status, reason;
+} note;
+
+static void take_note(rlock *lock, const rlock_event *event, void *user) {
+    note *n = user;
+
+    (void)lock;
+    n->count++;
+    n->kind = (int)event->kind;
+    n->status = event->status;
+    n->reason = (int)event->reason;
+}
+
+static void note_shutdown(rlock_client *client, int status, void *user) {
+    (void)client;
+    ((note *)user)->count++;
+    ((note *)user)->status = status;
+}
+
+static rlock_client *new_client(const rlock_store *store, int64_t watchdog_ms) {
+    rlock_config config;
+    rlock_client *client = NULL;
+
+    memset(&config, 0, sizeof config);
+    config.loop = hooks;
+    config.unix_path = server.socket;
+    config.store = store;
+    config.watchdog_lease_ms = watchdog_ms;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    return client;
+}
+
+static rlock *new_lock(rlock_client *client, const char *key, note *lost) {
+    rlock_options options;
+    rlock *lock = NULL;
+
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.on_lost = lost != NULL ? take_note : NULL;
+    options.user = lost;
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
+    return lock;
+}
+
+static int setup_library(void **state) {
+    char reply[16];
+
+    server_cli(&server, reply, sizeof reply, "FLUSHALL");
+    return setup(state) != 0 || rlock_memory_new(&memory) != RLOCK_OK;
+}
+
+static int teardown_library(void **state) {
+    int failed = teardown(state);
+
+    rlock_memory_free(memory);
+    return failed;
+}
+
+static void round_trip(const rlock_store *store) {
+    rlock_client *client = new_client(store, 0);
+    rlock_client *other = new_client(store, 0);
+    note got = {0}, renewed = {0}, released = {0}, lost = {0}, refused = {0};
+    rlock *lock = new_lock(client, "round", &lost);
+    rlock *rival = new_lock(other, "round", NULL);
+
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    assert_int_equal(got.count, 0); /* never inside a call */
+    UNTIL(got.count > 0);
+    assert_int_equal(got.status, RLOCK_OK);
+    assert_true(rlock_is_held(lock));
+    assert_int_equal(rlock_renew(lock, 0, take_note, &renewed), RLOCK_OK);
+    UNTIL(renewed.count > 0);
+    assert_int_equal(renewed.status, RLOCK_OK);
+    assert_int_equal(rlock_acquire(rival, 0, 0, take_note, &refused), RLOCK_OK);
+    UNTIL(refused.count > 0);
+    assert_int_equal(refused.status, RLOCK_ERR_BUSY);
+    assert_int_equal(rlock_release(lock, take_note, &released), RLOCK_OK);
+    assert_false(rlock_is_held(lock));
+    UNTIL(released.count > 0);
+    assert_int_equal(released.status, RLOCK_OK);
+    refused.count = 0;
+    assert_int_equal(rlock_acquire(rival, 0, 0, take_note, &refused), RLOCK_OK);
+    UNTIL(refused.count > 0);
+    assert_int_equal(refused.status, RLOCK_OK);
+    assert_int_equal(got.count + renewed.count + released.count + refused.count, 4);
+    assert_int_equal(lost.count, 0);
+    rlock_free(lock);
+    rlock_free(rival);
+    rlock_client_free(client);
+    rlock_client_free(other);
+}
+
+static void test_round_trip_in_memory(void **state) {
+    (void)state;
+    round_trip(memory);
+}
+
+static void test_round_trip_on_redis(void **state) {
+    (void)state;
+    round_trip(NULL);
+}
+
+#define CROWD 8
+
+static rlock *inside[CROWD];
+static int insiders;
+
+static void enter(rlock *lock, const rlock_event *event, void *user) {
+    (void)user;
+    assert_int_equal(event->status, RLOCK_OK);
+    inside[insiders++] = lock;
+}
+
+static void test_several_clients_take_turns(void **state) {
+    rlock_client *clients[CROWD];
+    rlock *locks[CROWD];
+    note released = {0};
+    int i;
+
+    (void)state;
+    insiders = 0;
+    for (i = 0; i < CROWD; i++) {
+        clients[i] =
+            new_client(i < 2 ? memory : NULL, 0); /* two of them keep their locks elsewhere */
+        locks[i] = new_lock(clients[i], i < 2 ? "apart" : "together", NULL);
+    }
+    assert_int_equal(rlock_acquire(locks[0], RLOCK_FOREVER, 0, enter, NULL), RLOCK_OK);
+    UNTIL(insiders == 1);
+    insiders = 0;
+    for (i = 2; i < CROWD; i++) {
+        assert_int_equal(rlock_acquire(locks[i], RLOCK_FOREVER, 0, enter, NULL), RLOCK_OK);
+    }
+    for (i = 2; i < CROWD; i++) {
+        UNTIL(insiders > 0);
+        some_turns(3);
+        assert_int_equal(insiders, 1);
+        insiders = 0;
+        assert_int_equal(rlock_release(inside[0], take_note, &released), RLOCK_OK);
+    }
+    UNTIL(released.count == CROWD - 2);
+    assert_true(rlock_is_held(locks[0]));
+    for (i = 0; i < CROWD; i++) {
+        rlock_client_free(clients[i]);
+        rlock_free(locks[i]);
+    }
+}
+
+static void test_watchdog_outlives_the_lease(void **state) {
+    rlock_client *client = new_client(NULL, 300);
+    note got = {0}, lost = {0};
+    rlock *lock = new_lock(client, "alive", &lost);
+    rlock_stats stats;
+    char reply[128];
+
+    (void)state;
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    UNTIL((rlock_client_stats(client, &stats), stats.renewed >= 7)); /* more than two leases */
+    assert_true(rlock_is_held(lock));
+    assert_int_equal(lost.count, 0);
+    server_cli(&server, reply, sizeof reply, "EXISTS alive");
+    assert_non_null(strchr(reply, '1'));
+    rlock_free(lock);
+    rlock_client_free(client);
+}
+
+static void test_deleted_key_is_told_before_the_deadline(void **state) {
+    rlock_client *client = new_client(NULL, 3000);
+    note got = {0}, lost = {0};
+    rlock *lock = new_lock(client, "deleted", &lost);
+    int64_t since_us = clock_us();
+    char reply[128];
+
+    (void)state;
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0);
+    assert_int_equal(got.status, RLOCK_OK);
+    server_cli(&server, reply, sizeof reply, "DEL deleted");
+    UNTIL(lost.count > 0);
+    assert_true(clock_us() - since_us < 3000000);
+    assert_int_equal(lost.status, RLOCK_ERR_LOST);
+    assert_int_equal(lost.reason, RLOCK_REASON_DELETED);
+    assert_false(rlock_is_held(lock));
+    rlock_free(lock);
+    rlock_client_free(client);
+}
+
+static void test_deadline_is_told_with_a_frozen_server(void **state) {
+    rlock_client *client = new_client(NULL, 300);
+    note got = {0}, lost = {0};
+    rlock *lock = new_lock(client, "frozen", &lost);
+
+    (void)state;
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0);
+    assert_int_equal(got.status, RLOCK_OK);
+    server_pause(&server);
+    UNTIL(lost.count > 0);
+    server_resume(&server);
+    assert_int_equal(lost.reason, RLOCK_REASON_EXPIRED);
+    rlock_free(lock);
+    rlock_client_free(client);
+}
+
+static void try_with(const rlock_config *config, int status) {
+    rlock_client *client = NULL;
+    note got = {0};
+    rlock *lock;
+
+    assert_int_equal(rlock_client_new(&client, config), RLOCK_OK);
+    lock = new_lock(client, "try", NULL);
+    assert_int_equal(rlock_acquire(lock, 0, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0);
+    assert_int_equal(got.status, status);
+    rlock_free(lock);
+    rlock_client_free(client);
+}
+
+static void test_refused_connection_is_told(void **state) {
+    rlock_config config;
+
+    (void)state;
+    memset(&config, 0, sizeof config);
+    config.loop = hooks;
+    config.port = server_free_port();
+    try_with(&config, RLOCK_ERR_CONN);
+    config.port = server.port; /* the same way, with somebody at the other end */
+    try_with(&config, RLOCK_OK);
+    config.unix_path = "/nonexistent/socket";
+    try_with(&config, RLOCK_ERR_CONN);
+}
+
+/* Each kind of callback frees the client, or the lock, while another lock of the client waits for the same key. */
+enum { IN_SHUTDOWN = RLOCK_LOST + 1 };
+
+static rlock_client *doomed_client;
+static rlock *doomed_lock;
+static bool free_client;
+static int told;
+
+static void free_something(void) {
+    told++;
+    if (free_client) {
+        rlock_client_free(doomed_client);
+        doomed_client = NULL;
+    } else {
+        rlock_free(doomed_lock);
+        doomed_lock = NULL;
+    }
+}
+
+static void free_on_event(rlock *lock, const rlock_event *event, void *user) {
+    (void)event;
+    assert_ptr_equal(lock, doomed_lock);
+    assert_ptr_equal(user, &told);
+    free_something();
+}
+
+static void free_on_shutdown(rlock_client *client, int status, void *user) {
+    (void)status, (void)user;
+    assert_ptr_equal(client, doomed_client);
+    free_something();
+}
+
+static void provoke(int callback, note *got) {
+    bool on_acquired = callback == RLOCK_ACQUIRED;
+
+    assert_int_equal(rlock_acquire(doomed_lock, RLOCK_FOREVER, callback == RLOCK_LOST ? 50 : 0,
+                                   on_acquired ? free_on_event : take_note,
+                                   on_acquired ? (void *)&told : (void *)got),
+                     RLOCK_OK);
+    if (callback == RLOCK_RENEWED || callback == RLOCK_RELEASED || callback == IN_SHUTDOWN) {
+        UNTIL(got->count > 0);
+    }
+    if (callback == RLOCK_RENEWED) {
+        assert_int_equal(rlock_renew(doomed_lock, 0, free_on_event, &told), RLOCK_OK);
+    } else if (callback == RLOCK_RELEASED) {
+        assert_int_equal(rlock_release(doomed_lock, free_on_event, &told), RLOCK_OK);
+    } else if (callback == IN_SHUTDOWN) {
+        assert_int_equal(rlock_client_shutdown(doomed_client, 0, free_on_shutdown, NULL), RLOCK_OK);
+    }
+}
+
+static void free_in_callback(const rlock_store *store, int callback, bool client_too) {
+    rlock_options options;
+    note got = {0}, waiting = {0};
+    rlock *bystander;
+
+    doomed_client = new_client(store, 0);
+    memset(&options, 0, sizeof options);
+    options.key = "doomed";
+    options.on_lost = callback == RLOCK_LOST ? free_on_event : NULL;
+    options.user = &told;
+    assert_int_equal(rlock_new(&doomed_lock, doomed_client, &options), RLOCK_OK);
+    bystander = new_lock(doomed_client, "doomed", NULL);
+    free_client = client_too;
+    told = 0;
+    provoke(callback, &got);
+    if (callback != IN_SHUTDOWN) { /* behind the first in the queue */
+        assert_int_equal(rlock_acquire(bystander, RLOCK_FOREVER, 0, take_note, &waiting), RLOCK_OK);
+    }
+    UNTIL(told > 0);
+    if (!client_too && callback != IN_SHUTDOWN) {
+        UNTIL(waiting.count > 0); /* life goes on, and what was held was given back */
+        assert_int_equal(waiting.status, RLOCK_OK);
+    }
+    some_turns(3);
+    assert_int_equal(told, 1);
+    assert_int_equal(waiting.count, client_too || callback == IN_SHUTDOWN ? 0 : 1);
+    rlock_free(doomed_lock);
+    rlock_free(bystander);
+    rlock_client_free(doomed_client);
+    assert_true(now_on->runs_out(loop));
+}
+
+static void free_in_every_callback(const rlock_store *store) {
+    int callback;
+
+    for (callback = RLOCK_ACQUIRED; callback <= IN_SHUTDOWN; callback++) {
+        free_in_callback(store, callback, true);
+        free_in_callback(store, callback, false);
+    }
+}
+
+static void test_frees_in_every_callback_in_memory(void **state) {
+    (void)state;
+    free_in_every_callback(memory);
+}
+
+static void test_frees_in_every_callback_on_redis(void **state) {
+    (void)state;
+    free_in_every_callback(NULL);
+}
+
+static void test_shutdown_ends(void **state) {
+    rlock_client *client = new_client(NULL, 0);
+    note got = {0}, lost = {0}, done = {0};
+    rlock *lock = new_lock(client, "shutdown", &lost);
+    char reply[128];
+
+    (void)state;
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0);
+    assert_int_equal(rlock_client_shutdown(client, 0, note_shutdown, &done), RLOCK_OK);
+    UNTIL(done.count > 0);
+    assert_int_equal(done.status, RLOCK_OK);
+    assert_int_equal(lost.reason, RLOCK_REASON_CLOSED);
+    server_cli(&server, reply, sizeof reply, "EXISTS shutdown");
+    assert_non_null(strchr(reply, '0'));
+    rlock_client_free(client);
+    rlock_free(lock);
+}
+
+/* A program that never rests. */
+static int rounds;
+static bool resting;
+static int foreign_at;
+
+static void busy_acquired(rlock *lock, const rlock_event *event, void *user);
+
+static void busy_released(rlock *lock, const rlock_event *event, void *user) {
+    assert_int_equal(event->status, RLOCK_OK);
+    if (!resting) {
+        assert_int_equal(rlock_acquire(lock, 0, 0, busy_acquired, user), RLOCK_OK);
+    }
+}
+
+static void busy_acquired(rlock *lock, const rlock_event *event, void *user) {
+    assert_int_equal(event->status, RLOCK_OK);
+    rounds++;
+    assert_int_equal(rlock_release(lock, busy_released, user), RLOCK_OK);
+}
+
+static void serve_foreign(void) {
+    drain(pipe_a);
+    foreign_at = rounds;
+}
+
+static void be_busy(const rlock_store *store) {
+    rlock_client *client = new_client(store, 0);
+    rlock *lock = new_lock(client, "busy", NULL);
+    int before;
+
+    rounds = 0;
+    resting = false;
+    foreign_at = -1;
+    assert_int_equal(rlock_acquire(lock, 0, 0, busy_acquired, NULL), RLOCK_OK);
+    UNTIL(rounds >= 10);
+    now_on->listen(loop, pipe_a[0], serve_foreign);
+    fill(pipe_a);
+    before = rounds;
+    UNTIL(foreign_at >= 0);
+    assert_true(foreign_at - before <= 20);
+    before = rounds;
+    UNTIL(rounds >= before + 10); /* and the busy one goes on */
+    resting = true;
+    rlock_free(lock);
+    rlock_client_free(client);
+}
+
+static void test_busy_program_lets_a_descriptor_in_memory(void **state) {
+    (void)state;
+    be_busy(memory);
+}
+
+static void test_busy_program_lets_a_descriptor_on_redis(void **state) {
+    (void)state;
+    be_busy(NULL);
+}
+
+/* The other way round: a descriptor that is always ready, whose owner asks the library for something in every turn. */
+static rlock *asked;
+static note answered;
+
+static void ask_again(void) {
+    if (rlock_acquire(asked, 0, 0, take_note, &answered) == RLOCK_OK) {
+        assert_int_equal(rlock_cancel(asked), RLOCK_OK);
+    }
+}
+
+static void test_busy_descriptor_lets_the_library_in(void **state) {
+    rlock_client *client = new_client(memory, 0);
+    rlock *lock = new_lock(client, "wanted", NULL);
+    note got = {0};
+
+    (void)state;
+    asked = new_lock(client, "asked", NULL);
+    memset(&answered, 0, sizeof answered);
+    now_on->listen(loop, pipe_a[0], ask_again);
+    fill(pipe_a); /* and never read */
+    assert_int_equal(rlock_acquire(lock, 0, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0 && answered.count >= 10);
+    assert_int_equal(got.status, RLOCK_OK);
+    assert_int_equal(answered.status, RLOCK_ERR_CANCELED);
+    rlock_free(lock);
+    rlock_free(asked);
+    rlock_client_free(client);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Every test on every loop
+ */
+
+#define ALONE(name) \
+    { #name, test_##name, setup_alone, teardown_alone, NULL }
+#define LIBRARY(name) \
+    { #name, test_##name, setup_library, teardown_library, NULL }
+
+static const struct CMUnitTest each[] = {
+    ALONE(zero_timer_comes_after_a_look),
+    ALONE(zero_timer_set_after_a_look_waits_for_the_next),
+    ALONE(zero_timer_in_its_own_callback_lets_others_in),
+    ALONE(zero_timer_asked_for_in_every_turn_still_comes),
+    ALONE(timer_is_not_early_and_not_twice),
+    ALONE(timer_is_not_early_after_a_long_callback),
+    ALONE(timer_can_be_stopped),
+    ALONE(descriptor_is_level_triggered),
+    ALONE(what_is_watched_can_change),
+    ALONE(forgotten_descriptor_number_can_be_watched_again),
+    ALONE(forgotten_descriptor_is_silent_even_if_fetched),
+    ALONE(hangup_and_error_are_everything_watched),
+    ALONE(close_from_its_own_callbacks),
+    ALONE(close_of_others_from_a_callback),
+    ALONE(names_are_resolved_but_not_after_close),
+    LIBRARY(round_trip_in_memory),
+    LIBRARY(round_trip_on_redis),
+    LIBRARY(several_clients_take_turns),
+    LIBRARY(watchdog_outlives_the_lease),
+    LIBRARY(deleted_key_is_told_before_the_deadline),
+    LIBRARY(deadline_is_told_with_a_frozen_server),
+    LIBRARY(refused_connection_is_told),
+    LIBRARY(frees_in_every_callback_in_memory),
+    LIBRARY(frees_in_every_callback_on_redis),
+    LIBRARY(shutdown_ends),
+    LIBRARY(busy_program_lets_a_descriptor_in_memory),
+    LIBRARY(busy_program_lets_a_descriptor_on_redis),
+    LIBRARY(busy_descriptor_lets_the_library_in),
+};
+#define EACH (sizeof each / sizeof each[0])
+
+static int start_server(void **state) {
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    server.port = server_free_port();
+    return server_start(&server, NULL);
+}
+
+static int stop_server(void **state) {
+    (void)state;
+    server_stop(&server);
+    return 0;
+}
+
+/* loops [PATTERN]: all, or the tests whose names match, as in 'libuv: *timer*'. */
+int main(int argc, char **argv) {
+    static struct CMUnitTest tests[KINDS * EACH];
+    static char names[KINDS * EACH][96];
+    size_t i;
+
+    for (i = 0; i < KINDS * EACH; i++) {
+        tests[i] = each[i % EACH];
+        tests[i].initial_state = (void *)(uintptr_t)&kinds[i / EACH];
+        snprintf(names[i], sizeof names[i], "%s: %s", kinds[i / EACH].name, each[i % EACH].name);
+        tests[i].name = names[i];
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests_name("loops", tests, start_server, stop_server);
+}

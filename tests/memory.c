@@ -1,0 +1,794 @@
+/* memory.c - the store inside the process, through the public functions alone, on a virtual clock
+ *
+ * Three clients with a loop of their own each stand for three processes. What is proved here of
+ * leases, waiting, waking and fencing is what the Redis store is held to against a real server.
+ */
+
+#define RLOCK_IMPLEMENTATION
+#define RLOCK_NO_REDIS
+#include "virtual.h"
+
+#define CLIENTS 3
+#define WATCHDOG_MS 3000
+
+static struct {
+    struct virtual_loop loop;
+    rlock_store *store;
+    rlock_config config;
+    rlock_client *clients[CLIENTS];
+    int done_count, done_status;
+} g;
+
+static int setup_stopped(void **state) {
+    (void)state;
+    memset(&g, 0, sizeof g);
+    virtual_begin(&g.loop);
+    g.config.loop = virtual_hooks(&g.loop);
+    g.config.watchdog_lease_ms = WATCHDOG_MS;
+    return 0;
+}
+
+static int setup(void **state) {
+    int i;
+    setup_stopped(state);
+    SAME(rlock_memory_new(&g.store), RLOCK_OK);
+    g.config.store = g.store;
+    for (i = 0; i < CLIENTS; i++) {
+        SAME(rlock_client_new(&g.clients[i], &g.config), RLOCK_OK);
+    }
+    return 0;
+}
+
+static void free_client(int i) {
+    rlock_client *client = g.clients[i];
+    g.clients[i] = NULL;
+    virtual_client_free(&g.loop, client);
+}
+
+static int teardown(void **state) {
+    int i;
+    (void)state;
+    if (!virtual_torn(&g.loop)) {
+        virtual_free_owners(&g.loop);
+        virtual_idle(&g.loop);
+        for (i = 0; i < CLIENTS; i++) {
+            if (g.clients[i] != NULL) {
+                free_client(i);
+            }
+        }
+        if (g.store != NULL) {
+            rlock_memory_free(g.store);
+        }
+        virtual_end(&g.loop);
+    }
+    return 0;
+}
+
+static void run_ms(int64_t ms) {
+    virtual_run_ms(&g.loop, ms);
+}
+static int64_t now_us(void) {
+    return g.loop.now_us;
+}
+static void freeze(int i, bool on) {
+    virtual_state_of(&g.loop, g.clients[i])->frozen = on;
+}
+
+static struct owner *handle(int client, const char *key) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.fencing = true;
+    return owner_new(&g.loop, g.clients[client], &options);
+}
+
+static struct owner *holder(int client, const char *key, int64_t lease_ms) {
+    struct owner *owner = handle(client, key);
+    SAME(owner_acquire(owner, 0, lease_ms), RLOCK_OK);
+    run_ms(1);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    return owner;
+}
+
+static struct owner *waiter(int client, const char *key, int64_t wait_ms) {
+    struct owner *owner = handle(client, key);
+    SAME(owner_acquire(owner, wait_ms, 10000), RLOCK_OK);
+    run_ms(1);
+    SAME(owner->events, 0);
+    return owner;
+}
+
+static void release(struct owner *owner) {
+    SAME(owner_release(owner), RLOCK_OK);
+    run_ms(1);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+}
+
+static bool granted(const struct owner *owner) {
+    return owner->seen[RLOCK_ACQUIRED].count > 0 && owner->seen[RLOCK_ACQUIRED].status == RLOCK_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Exclusion and waking.
+ */
+
+static void test_one_holder_at_a_time_within_a_client_and_across_clients(void **state) {
+    struct owner *first = holder(0, "key", 10000);
+    int i;
+    (void)state;
+    for (i = 0; i < CLIENTS; i++) {
+        struct owner *other = handle(i, "key");
+        SAME(owner_acquire(other, 0, 0), RLOCK_OK);
+        run_ms(1);
+        SAME(other->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+        BETWEEN(other->seen[RLOCK_ACQUIRED].remaining_ms, 9800, 10000);
+        assert_false(rlock_is_held(other->lock));
+    }
+    release(first);
+    (void)holder(1, "key", 0);
+}
+
+static void test_release_wakes_the_waiter_of_another_client_at_once(void **state) {
+    struct owner *first = holder(0, "key", 60000), *next = waiter(1, "key", RLOCK_FOREVER);
+    (void)state;
+    run_ms(5000);
+    assert_false(granted(next));
+    SAME(owner_release(first), RLOCK_OK);
+    run_ms(20);
+    assert_true(granted(next));
+    assert_true(rlock_is_held(next->lock));
+}
+
+static void test_release_wakes_the_waiter_of_the_same_client_at_once(void **state) {
+    struct owner *first = holder(0, "key", 60000), *next = waiter(0, "key", RLOCK_FOREVER);
+    (void)state;
+    run_ms(5000);
+    SAME(owner_release(first), RLOCK_OK);
+    run_ms(20);
+    assert_true(granted(next));
+}
+
+static void test_waiters_of_a_client_are_served_in_order(void **state) {
+    struct owner *owners[10];
+    int i;
+    (void)state;
+    owners[0] = holder(0, "key", 60000);
+    for (i = 1; i < 10; i++) {
+        owners[i] = waiter(0, "key", RLOCK_FOREVER);
+    }
+    for (i = 0; i < 9; i++) {
+        assert_false(granted(owners[i + 1]));
+        release(owners[i]);
+        run_ms(20);
+        assert_true(granted(owners[i + 1]));
+    }
+}
+
+static void test_every_waiter_of_every_client_is_served(void **state) {
+    struct owner *owners[30];
+    int i, turn, served;
+    (void)state;
+    for (i = 0; i < 30; i++) {
+        owners[i] = handle(i % CLIENTS, "key");
+        SAME(owner_acquire(owners[i], RLOCK_FOREVER, 10000), RLOCK_OK);
+    }
+    for (turn = 0; turn < 30; turn++) {
+        struct owner *held = NULL;
+        run_ms(50);
+        for (i = 0; i < 30; i++) {
+            if (rlock_is_held(owners[i]->lock)) {
+                assert_null(held);
+                held = owners[i];
+            }
+        }
+        assert_non_null(held);
+        release(held);
+    }
+    for (i = 0, served = 0; i < 30; i++) {
+        served += owners[i]->seen[RLOCK_RELEASED].count;
+    }
+    SAME(served, 30);
+}
+
+static void test_keys_are_independent_and_binary(void **state) {
+    static const char *const keys[] = {"a\0b", "a\0c", "a"};
+    static const size_t lengths[] = {3, 3, 1};
+    rlock_options options;
+    int i;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    for (i = 0; i < 6; i++) {
+        struct owner *owner;
+        options.key = keys[i % 3];
+        options.key_len = lengths[i % 3];
+        owner = owner_new(&g.loop, g.clients[i % 2], &options);
+        SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
+        run_ms(1);
+        SAME(owner->seen[RLOCK_ACQUIRED].status, i < 3 ? RLOCK_OK : RLOCK_ERR_BUSY);
+    }
+}
+
+static void test_stores_are_independent(void **state) {
+    rlock_client *client = NULL;
+    rlock_store *other = NULL;
+    rlock_config config = g.config;
+    rlock_options options;
+    struct owner *owner;
+    (void)state;
+    (void)holder(0, "key", 60000);
+    SAME(rlock_memory_new(&other), RLOCK_OK);
+    config.store = other;
+    SAME(rlock_client_new(&client, &config), RLOCK_OK);
+    memset(&options, 0, sizeof options);
+    options.key = "key";
+    owner = owner_new(&g.loop, client, &options);
+    SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
+    run_ms(1);
+    assert_true(granted(owner));
+    virtual_client_free(&g.loop, client);
+    rlock_memory_free(other);
+}
+
+static void test_wait_ends_as_timeout_and_the_queue_goes_on(void **state) {
+    struct owner *first = holder(0, "key", 60000), *gives_up = waiter(1, "key", 500);
+    struct owner *stays = waiter(1, "key", RLOCK_FOREVER);
+    int64_t start_us = now_us() - 2000;
+    (void)state;
+    run_ms(1000);
+    SAME(gives_up->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+    SAME(gives_up->seen[RLOCK_ACQUIRED].at_us, start_us + 500 * 1000);
+    BETWEEN(gives_up->seen[RLOCK_ACQUIRED].remaining_ms, 59000, 60000);
+    release(first);
+    run_ms(20);
+    assert_true(granted(stays));
+}
+
+static void test_canceled_waiter_gets_nothing_and_the_next_one_does(void **state) {
+    struct owner *first = holder(0, "key", 60000), *head = waiter(1, "key", RLOCK_FOREVER);
+    struct owner *next = waiter(1, "key", RLOCK_FOREVER);
+    (void)state;
+    SAME(owner_cancel(head), RLOCK_OK);
+    release(first);
+    run_ms(20);
+    SAME(head->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    assert_true(granted(next));
+}
+
+static void test_cancel_before_the_answer_leaves_no_lock_behind(void **state) {
+    struct owner *owner = handle(0, "key");
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 60000), RLOCK_OK);
+    SAME(owner_cancel(owner), RLOCK_OK);
+    run_ms(20);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    (void)holder(1, "key", 0);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Leases.
+ */
+
+static void test_lease_that_runs_out_is_lost_before_another_gets_the_key(void **state) {
+    struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
+    int64_t start_us = first->seen[RLOCK_ACQUIRED].at_us;
+    (void)state;
+    run_ms(2000);
+    SAME(first->seen[RLOCK_LOST].count, 1);
+    SAME(first->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+    assert_true(granted(next));
+    assert_true(first->seen[RLOCK_LOST].order < next->seen[RLOCK_ACQUIRED].order);
+    BETWEEN(next->seen[RLOCK_ACQUIRED].at_us - start_us, 988 * 1000,
+            1100 * 1000); /* from the local deadline on */
+}
+
+static void test_watchdog_keeps_a_hold_beyond_its_lease(void **state) {
+    struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
+    (void)state;
+    run_ms(20 * WATCHDOG_MS);
+    assert_true(rlock_is_held(first->lock));
+    assert_false(granted(next));
+    SAME(first->events, 1);
+    release(first);
+    run_ms(20);
+    assert_true(granted(next));
+}
+
+static void test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws(void **state) {
+    struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
+    (void)state;
+    freeze(0, true);
+    run_ms(2 * WATCHDOG_MS);
+    assert_true(granted(next));
+    assert_false(rlock_is_held(first->lock)); /* right at once, before the loop comes round */
+    SAME(first->seen[RLOCK_LOST].count, 0);
+    freeze(0, false);
+    run_ms(1);
+    SAME(first->seen[RLOCK_LOST].count, 1);
+    SAME(first->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+    assert_true(rlock_is_held(next->lock));
+    assert_true(next->seen[RLOCK_ACQUIRED].fence > first->seen[RLOCK_ACQUIRED].fence);
+}
+
+static void test_late_release_does_not_take_the_key_from_its_next_holder(void **state) {
+    struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
+    (void)state;
+    freeze(0, true);
+    run_ms(2000);
+    assert_true(granted(next));
+    SAME(owner_release(first), RLOCK_OK);
+    freeze(0, false);
+    run_ms(1000);
+    SAME(first->seen[RLOCK_RELEASED].status, RLOCK_ERR_LOST);
+    SAME(first->seen[RLOCK_LOST].count, 0);
+    assert_true(rlock_is_held(next->lock));
+    {
+        struct owner *third = handle(2, "key");
+        SAME(owner_acquire(third, 0, 0), RLOCK_OK);
+        run_ms(1);
+        SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    }
+}
+
+static void test_renewal_by_hand_keeps_the_key(void **state) {
+    struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
+    (void)state;
+    run_ms(500);
+    SAME(owner_renew(first, 5000), RLOCK_OK);
+    run_ms(1);
+    SAME(first->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    run_ms(4000);
+    assert_true(rlock_is_held(first->lock));
+    assert_false(granted(next));
+    run_ms(2000);
+    SAME(first->seen[RLOCK_LOST].count, 1);
+    assert_true(granted(next));
+}
+
+static bool is_taken(int client, const char *key) {
+    struct owner *owner = handle(client, key);
+    SAME(owner_acquire(owner, 0, 10000), RLOCK_OK);
+    run_ms(1);
+    return owner->seen[RLOCK_ACQUIRED].status == RLOCK_ERR_BUSY;
+}
+
+/* The holder freezes, so that it cannot let go by itself at its own deadline. */
+static void test_shorter_renewal_lowers_the_deadline_and_not_the_servers_lease(void **state) {
+    struct owner *first = holder(0, "key", 5000);
+    int64_t start_us = first->seen[RLOCK_ACQUIRED].at_us;
+    (void)state;
+    SAME(owner_renew(first, 1000), RLOCK_OK);
+    run_ms(1);
+    SAME(first->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    BETWEEN(rlock_remaining_ms(first->lock), 900, 1000);
+    freeze(0, true);
+    run_ms(2000);
+    assert_false(rlock_is_held(first->lock));
+    assert_true(is_taken(1, "key"));
+    virtual_run_until(&g.loop, start_us + 4900 * 1000);
+    assert_true(is_taken(1, "key"));
+    virtual_run_until(&g.loop, start_us + 5100 * 1000);
+    assert_false(is_taken(1, "key"));
+    freeze(0, false);
+    run_ms(1);
+    SAME(first->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+}
+
+static void test_single_tries_find_an_expired_key_free(void **state) {
+    (void)state;
+    (void)holder(0, "key", 50);
+    run_ms(60);
+    (void)holder(1, "key", 50);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Fencing and re-entrance.
+ */
+
+static void test_fences_rise_over_releases_expiries_and_clients(void **state) {
+    struct owner *owners[CLIENTS];
+    uint64_t last = 0;
+    int i, turn;
+    (void)state;
+    for (i = 0; i < CLIENTS; i++) {
+        owners[i] = handle(i, "key");
+    }
+    for (turn = 0; turn < 60; turn++) {
+        struct owner *owner = owners[turn * 7 % CLIENTS];
+        SAME(owner_acquire(owner, 0, 100), RLOCK_OK);
+        run_ms(1);
+        SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+        assert_true(owner->seen[RLOCK_ACQUIRED].fence > last);
+        last = owner->seen[RLOCK_ACQUIRED].fence;
+        assert_true(rlock_fence(owner->lock) == last);
+        if (turn % 2 == 0) {
+            release(owner);
+        } else {
+            run_ms(200);
+        }
+        assert_true(rlock_fence(owner->lock) == 0);
+    }
+}
+
+static void test_reentrant_hold_excludes_others_until_its_last_release(void **state) {
+    rlock_options options;
+    struct owner *owner, *next;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "key";
+    options.reentrant = true;
+    owner = owner_new(&g.loop, g.clients[0], &options);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    run_ms(1);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    run_ms(1);
+    SAME(rlock_hold_count(owner->lock), 2);
+    next = waiter(1, "key", RLOCK_FOREVER);
+    release(owner);
+    run_ms(2 * WATCHDOG_MS);
+    assert_false(granted(next));
+    release(owner);
+    run_ms(20);
+    assert_true(granted(next));
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Ends.
+ */
+
+static void on_done(rlock_client *client, int status, void *user) {
+    (void)client;
+    assert_ptr_equal(user, &g);
+    g.done_count++;
+    g.done_status = status;
+}
+
+static void test_shutdown_gives_everything_to_the_waiters_of_others(void **state) {
+    struct owner *a = holder(0, "a", 60000), *b = holder(0, "b", 0);
+    struct owner *next_a = waiter(1, "a", RLOCK_FOREVER), *next_b = waiter(2, "b", RLOCK_FOREVER);
+    struct owner *waits = waiter(0, "a", RLOCK_FOREVER);
+    (void)state;
+    SAME(rlock_client_shutdown(g.clients[0], 1000, on_done, &g), RLOCK_OK);
+    run_ms(20);
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
+    SAME(a->seen[RLOCK_LOST].reason, RLOCK_REASON_CLOSED);
+    SAME(b->seen[RLOCK_LOST].reason, RLOCK_REASON_CLOSED);
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CLOSED);
+    assert_true(granted(next_a));
+    assert_true(granted(next_b));
+}
+
+static void test_client_free_gives_what_it_held_to_others_at_once(void **state) {
+    struct owner *first = holder(0, "key", 60000), *next = waiter(1, "key", RLOCK_FOREVER);
+    (void)state;
+    free_client(0);
+    run_ms(20);
+    assert_true(granted(next));
+    SAME(owner_release(first), RLOCK_ERR_CLOSED);
+    SAME(first->events, 1);
+}
+
+static void test_client_free_of_a_waiting_client_disturbs_nobody(void **state) {
+    struct owner *first = holder(0, "key", 60000), *waits = waiter(1, "key", RLOCK_FOREVER);
+    struct owner *next = waiter(2, "key", RLOCK_FOREVER);
+    (void)state;
+    free_client(1);
+    run_ms(100);
+    release(first);
+    run_ms(20);
+    assert_true(granted(next));
+    SAME(waits->events, 0);
+}
+
+static void test_handle_free_in_every_state_leaves_the_key_to_others(void **state) {
+    int row;
+    (void)state;
+    for (row = 0; row < 5; row++) { /* idle, asked, waiting, held, releasing */
+        struct owner *first = row == 2 ? holder(0, "key", 60000) : NULL;
+        struct owner *owner = row >= 3 ? holder(1, "key", 60000) : handle(1, "key");
+        if (row == 1 || row == 2) {
+            SAME(owner_acquire(owner, RLOCK_FOREVER, 60000), RLOCK_OK);
+        }
+        if (row == 2) {
+            run_ms(10);
+        }
+        if (row == 4) {
+            SAME(owner_release(owner), RLOCK_OK);
+        }
+        owner_free(owner);
+        run_ms(20);
+        if (first != NULL) {
+            release(first);
+        }
+        owner = holder(2, "key", 60000);
+        release(owner);
+    }
+}
+
+static void test_clients_come_and_go_and_the_store_keeps_their_keys(void **state) {
+    struct owner *first = holder(0, "key", 60000);
+    (void)state;
+    free_client(1);
+    free_client(2);
+    SAME(rlock_client_new(&g.clients[1], &g.config), RLOCK_OK);
+    {
+        struct owner *other = handle(1, "key");
+        SAME(owner_acquire(other, 0, 0), RLOCK_OK);
+        run_ms(1);
+        SAME(other->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    }
+    release(first);
+}
+
+static void test_bad_arguments_and_no_memory(void **state) {
+    rlock_store *store = NULL;
+    uint64_t n;
+    (void)state;
+    SAME(rlock_memory_new(NULL), RLOCK_ERR_ARG);
+    for (n = 1; n < 100; n++) {
+        int status;
+        virtual_memory.fail_at = n;
+        virtual_memory.failed = false;
+        status = rlock_memory_new(&store);
+        virtual_memory.fail_at = 0;
+        if (!virtual_memory.failed) {
+            SAME(status, RLOCK_OK);
+            rlock_memory_free(store);
+            break;
+        }
+        SAME(status, RLOCK_ERR_NOMEM);
+        assert_null(store);
+        SAME(virtual_memory.live, 0);
+    }
+    BETWEEN(n, 2, 99);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Memory.
+ */
+
+static void round_of_locking(struct owner *first, struct owner *second) {
+    SAME(owner_acquire(first, RLOCK_FOREVER, 0), RLOCK_OK);
+    run_ms(1);
+    SAME(owner_acquire(second, RLOCK_FOREVER, 0), RLOCK_OK);
+    run_ms(WATCHDOG_MS);
+    SAME(owner_release(first), RLOCK_OK);
+    run_ms(WATCHDOG_MS);
+    SAME(owner_release(second), RLOCK_OK);
+    run_ms(20);
+    SAME(second->seen[RLOCK_RELEASED].status, RLOCK_OK);
+}
+
+static void test_nothing_is_allocated_between_acquire_and_release_once_warm(void **state) {
+    struct owner *first = handle(0, "key"), *same = handle(0, "key"), *other = handle(1, "key");
+    uint64_t total;
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        round_of_locking(first, same);
+        round_of_locking(first, other);
+    }
+    total = virtual_memory.total;
+    for (i = 0; i < 50; i++) {
+        round_of_locking(first, same);
+        round_of_locking(first, other);
+    }
+    SAME(virtual_memory.total - total, 0);
+}
+
+static void ok_or_nomem(int status) {
+    if (status != RLOCK_OK) {
+        SAME(status, RLOCK_ERR_NOMEM);
+        assert_true(virtual_memory.failed);
+    }
+}
+
+static void contend(struct owner *owners[2]) {
+    int i;
+    for (i = 0; i < 2; i++) {
+        ok_or_nomem(owner_acquire(owners[i], 10000, 0));
+        run_ms(WATCHDOG_MS);
+    }
+    for (i = 0; i < 4; i++) {
+        struct owner *owner = owners[i % 2];
+        if (rlock_is_held(owner->lock)) {
+            SAME(owner_release(owner), RLOCK_OK);
+        }
+        run_ms(WATCHDOG_MS);
+    }
+    run_ms(20000);
+    for (i = 0; i < 2; i++) {
+        SAME(owner_pending(owners[i]), 0);
+        if (owners[i]->seen[RLOCK_ACQUIRED].count > 0) {
+            ok_or_nomem(owners[i]->seen[RLOCK_ACQUIRED].status);
+        }
+        SAME(owners[i]->seen[RLOCK_LOST].count, 0);
+    }
+}
+
+/* Two clients fight for a key. Whatever allocation fails, nobody crashes, leaks or hangs. */
+static void scenario(void) {
+    struct owner *owners[2] = {NULL, NULL};
+    int i, status = rlock_memory_new(&g.store);
+    ok_or_nomem(status);
+    if (status != RLOCK_OK) {
+        return;
+    }
+    g.config.store = g.store;
+    for (i = 0; i < 2; i++) {
+        status = rlock_client_new(&g.clients[i], &g.config);
+        ok_or_nomem(status);
+        if (status == RLOCK_OK) {
+            rlock_options options;
+            memset(&options, 0, sizeof options);
+            options.key = "key";
+            options.fencing = true;
+            owners[i] = owner_try(&g.loop, g.clients[i], &options, &status);
+            ok_or_nomem(status);
+        }
+    }
+    if (owners[0] != NULL && owners[1] != NULL) {
+        contend(owners);
+    }
+    virtual_free_owners(&g.loop);
+    for (i = 0; i < 2; i++) {
+        if (g.clients[i] != NULL) {
+            free_client(i);
+        }
+    }
+    rlock_memory_free(g.store);
+    g.store = NULL;
+}
+
+static void test_every_failing_allocation_is_survived_and_leaks_nothing(void **state) {
+    uint64_t n;
+    (void)state;
+    for (n = 1; n < 1000; n++) {
+        setup_stopped(NULL);
+        virtual_memory.fail_at = n;
+        scenario();
+        virtual_end(&g.loop);
+        if (!virtual_memory.failed) {
+            break;
+        }
+    }
+    BETWEEN(n, 6, 999); /* a store, two clients and two handles are five allocations at least */
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * A storm: random calls of many handles, with processes that freeze.
+ */
+
+#define STORM_HANDLES 18
+#define STORM_STEPS 20000
+#define STORM_KEYS 2
+
+struct storm_key {
+    uint64_t fence; /* of the latest grant */
+    int grants;
+};
+
+static void on_storm(struct owner *owner, const rlock_event *event) {
+    struct storm_key *key = (struct storm_key *)owner->context;
+    if (event->kind == RLOCK_ACQUIRED && event->status == RLOCK_OK) {
+        assert_true(event->fence > key->fence); /* fences rise in the order of the grants */
+        key->fence = event->fence;
+        key->grants++;
+    }
+}
+
+static void storm_call(struct owner *owner, uint64_t *seed) {
+    static const int64_t leases[] = {0, 50, 300, 2000}, waits[] = {0, 30, 500, RLOCK_FOREVER};
+    uint32_t dice = virtual_random(seed);
+    switch (dice % 8) {
+    case 0:
+    case 1:
+    case 2: (void)owner_acquire(owner, waits[dice / 8 % 4], leases[dice / 32 % 4]); break;
+    case 3:
+    case 4:
+    case 5: (void)owner_release(owner); break;
+    case 6: (void)owner_renew(owner, leases[dice / 8 % 4]); break;
+    default: (void)owner_cancel(owner); break;
+    }
+}
+
+static void storm_check(struct owner *owners[STORM_HANDLES]) {
+    int i, held[STORM_KEYS] = {0, 0};
+    for (i = 0; i < STORM_HANDLES; i++) {
+        held[i % STORM_KEYS] += rlock_is_held(owners[i]->lock) ? 1 : 0;
+    }
+    for (i = 0; i < STORM_KEYS; i++) {
+        BETWEEN(held[i], 0, 1);
+    }
+}
+
+static void storm_calms(struct owner *owners[STORM_HANDLES]) {
+    int i, turn;
+    for (i = 0; i < CLIENTS; i++) {
+        freeze(i, false);
+    }
+    for (turn = 0; turn < 10 * STORM_HANDLES; turn++) {
+        run_ms(100);
+        for (i = 0; i < STORM_HANDLES; i++) {
+            if (rlock_is_held(owners[i]->lock)) {
+                (void)owner_release(owners[i]);
+            }
+        }
+    }
+    for (i = 0; i < STORM_HANDLES; i++) {
+        SAME(owner_pending(owners[i]), 0); /* every waiter was served */
+        assert_false(owners[i]->holding);
+    }
+}
+
+static void storm(uint64_t seed) {
+    struct owner *owners[STORM_HANDLES];
+    struct storm_key keys[STORM_KEYS];
+    int i, step;
+    setup(NULL);
+    memset(keys, 0, sizeof keys);
+    for (i = 0; i < STORM_HANDLES; i++) {
+        owners[i] = handle(i % CLIENTS, i % STORM_KEYS == 0 ? "even" : "odd");
+        owners[i]->react = on_storm;
+        owners[i]->context = &keys[i % STORM_KEYS];
+    }
+    for (step = 0; step < STORM_STEPS; step++) {
+        storm_call(owners[virtual_random(&seed) % STORM_HANDLES], &seed);
+        if (virtual_random(&seed) % 50 == 0) {
+            freeze((int)(virtual_random(&seed) % CLIENTS), virtual_random(&seed) % 3 == 0);
+        }
+        if (virtual_random(&seed) % 3 == 0) {
+            virtual_run_until(&g.loop, now_us() + virtual_random(&seed) % 40000);
+        }
+        storm_check(owners);
+    }
+    storm_calms(owners);
+    BETWEEN(keys[0].grants, 100, STORM_STEPS);
+    BETWEEN(keys[1].grants, 100, STORM_STEPS);
+    teardown(NULL);
+}
+
+static void test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter(void **state) {
+    uint64_t seed;
+    (void)state;
+    for (seed = 1; seed <= 5; seed++) {
+        storm(seed);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        CASE(test_one_holder_at_a_time_within_a_client_and_across_clients),
+        CASE(test_release_wakes_the_waiter_of_another_client_at_once),
+        CASE(test_release_wakes_the_waiter_of_the_same_client_at_once),
+        CASE(test_waiters_of_a_client_are_served_in_order),
+        CASE(test_every_waiter_of_every_client_is_served),
+        CASE(test_keys_are_independent_and_binary),
+        CASE(test_stores_are_independent),
+        CASE(test_wait_ends_as_timeout_and_the_queue_goes_on),
+        CASE(test_canceled_waiter_gets_nothing_and_the_next_one_does),
+        CASE(test_cancel_before_the_answer_leaves_no_lock_behind),
+        CASE(test_lease_that_runs_out_is_lost_before_another_gets_the_key),
+        CASE(test_watchdog_keeps_a_hold_beyond_its_lease),
+        CASE(test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
+        CASE(test_late_release_does_not_take_the_key_from_its_next_holder),
+        CASE(test_renewal_by_hand_keeps_the_key),
+        CASE(test_shorter_renewal_lowers_the_deadline_and_not_the_servers_lease),
+        CASE(test_single_tries_find_an_expired_key_free),
+        CASE(test_fences_rise_over_releases_expiries_and_clients),
+        CASE(test_reentrant_hold_excludes_others_until_its_last_release),
+        CASE(test_shutdown_gives_everything_to_the_waiters_of_others),
+        CASE(test_client_free_gives_what_it_held_to_others_at_once),
+        CASE(test_client_free_of_a_waiting_client_disturbs_nobody),
+        CASE(test_handle_free_in_every_state_leaves_the_key_to_others),
+        CASE(test_clients_come_and_go_and_the_store_keeps_their_keys),
+        STOPPED(test_bad_arguments_and_no_memory),
+        CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
+        STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
+        cmocka_unit_test(test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter),
+    };
+    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+}

@@ -1,0 +1,1082 @@
+/* The Redis store against a real private server: what stands on the wire, who is woken and how soon, what it costs. */
+#include <stdlib.h>
+
+static unsigned long allocations;
+
+static void *count_malloc(size_t size) {
+    allocations++;
+    return malloc(size);
+}
+
+#define RLOCK_MALLOC(n) count_malloc(n)
+#define RLOCK_FREE(p) free(p)
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kit.h"
+
+#include <hiredis/async.h>
+
+#define FENCE_LIFE_MS 86400000LL /* a counter outlives its last use by a day at least */
+
+static struct server server;
+static const rlock_wire wires[] = {RLOCK_WIRE_STRING, RLOCK_WIRE_REDISSON};
+
+static rlock_client *client_on(rlock_wire wire) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+
+    config.wire = wire;
+    client = kit_client(&config);
+    assert_non_null(client);
+    return client;
+}
+
+/* A lock of another program, as that wire has it. */
+static void foreign_takes(rlock_wire wire, const char *key, int lease_ms) {
+    if (wire == RLOCK_WIRE_STRING) {
+        tell(ask(&server, "SET %s foreign PX %d", key, lease_ms));
+    } else {
+        tell(ask(&server, "HSET %s foreign:1 1", key));
+        tell(ask(&server, "PEXPIRE %s %d", key, lease_ms));
+    }
+}
+
+/* Its release, or a forced unlock: the string wire needs no word beside the DEL. */
+static void foreign_deletes(rlock_wire wire, const char *key) {
+    tell(ask(&server, "DEL %s", key));
+    if (wire == RLOCK_WIRE_REDISSON) {
+        tell(ask(&server, "PUBLISH redisson_lock__channel:{%s} 0", key));
+    }
+}
+
+/* Starts an acquire for ever and waits until the waiter has asked and sleeps. */
+static void starts_waiting(rlock_client *client, struct owner *o) {
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(150);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+}
+
+/* ---- on the wire ---- */
+
+static void string_wire_sets_the_token_with_its_lease(void **state) {
+    struct owner *o = owner_new(client_on(RLOCK_WIRE_STRING), "k");
+    long long left;
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    assert_string_equal(str(ask(&server, "TYPE k")), "string");
+    assert_true(is_token(str(ask(&server, "GET k"))));
+    left = num(ask(&server, "PTTL k"));
+    assert_in_range(left, 4000, 5000);
+    assert_true(rlock_remaining_ms(o->lock) <= left + 1);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+}
+
+static void redisson_wire_sets_a_hash_with_one_field(void **state) {
+    struct owner *o = owner_new(client_on(RLOCK_WIRE_REDISSON), "k");
+    redisReply *reply;
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    reply = ask(&server, "HGETALL k");
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->elements, 2);
+    assert_true(is_token(reply->element[0]->str));
+    assert_string_equal(reply->element[1]->str, "1");
+    freeReplyObject(reply);
+    assert_in_range(num(ask(&server, "PTTL k")), 4000, 5000);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+}
+
+static void every_acquire_has_a_new_token(void **state) {
+    struct owner *o = owner_new(client_on(RLOCK_WIRE_STRING), "k");
+    char first[64];
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    memcpy(first, str(ask(&server, "GET k")), sizeof first); /* it is in a larger buffer */
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    assert_string_not_equal(str(ask(&server, "GET k")), first);
+    assert_int_equal(strncmp(str(ask(&server, "GET k")), first, 36), 0);
+}
+
+static void held_by_another_is_busy_and_tells_its_time_left(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client_on(wires[i]), "k");
+
+        foreign_takes(wires[i], "k", 5000);
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_BUSY);
+        assert_int_equal(owner_acquire(o, 200, 1000), RLOCK_ERR_TIMEOUT);
+        assert_in_range(o->remaining_ms[RLOCK_ACQUIRED], 3000, 5000);
+        tell(ask(&server, "DEL k"));
+    }
+}
+
+static void release_deletes_only_its_own_token(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client_on(wires[i]), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        tell(ask(&server, "DEL k"));
+        foreign_takes(wires[i], "k", 60000);
+        assert_int_equal(owner_release(o), RLOCK_ERR_NOT_HELD);
+        kit_run(100);
+        assert_true(num(ask(&server, "PTTL k")) > 50000);
+        tell(ask(&server, "DEL k"));
+    }
+}
+
+static void renew_extends_and_never_shortens(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client_on(wires[i]), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 2000), RLOCK_OK);
+        assert_int_equal(owner_renew(o, 60000), RLOCK_OK);
+        assert_true(num(ask(&server, "PTTL k")) > 50000);
+        assert_true(rlock_remaining_ms(o->lock) > 50000);
+        assert_int_equal(owner_renew(o, 1000), RLOCK_OK);
+        assert_true(num(ask(&server, "PTTL k")) > 50000);
+        assert_true(rlock_remaining_ms(o->lock) <= 1000);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+}
+
+static void renew_of_a_deleted_key_does_not_make_it_again(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client_on(wires[i]), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        tell(ask(&server, "DEL k"));
+        assert_int_equal(owner_renew(o, 0), RLOCK_ERR_LOST);
+        assert_int_equal(owner_wait(o, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
+        assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    }
+}
+
+static void watchdog_keeps_the_key_alive_beyond_its_lease(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_config config = kit_config(&server);
+        rlock_client *client;
+        struct owner *o;
+        int turn;
+
+        config.wire = wires[i];
+        config.watchdog_lease_ms = 600;
+        client = kit_client(&config);
+        o = owner_new(client, "k");
+        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+        for (turn = 0; turn < 20; turn++) {
+            kit_run(100);
+            assert_true(num(ask(&server, "PTTL k")) > 0);
+            assert_true(rlock_is_held(o->lock));
+        }
+        assert_true(kit_stats(client).renewed >= 5);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        kit_run(400);
+        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    }
+}
+
+/* ---- what it costs ---- */
+
+static void uncontended_pair_is_one_command_each(void **state) {
+    struct owner *o = owner_new(client_on(RLOCK_WIRE_STRING), "k");
+    struct owner *r = owner_new(client_on(RLOCK_WIRE_REDISSON), "r");
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(owner_acquire(r, 0, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(r), RLOCK_OK);
+    tell(ask(&server, "CONFIG RESETSTAT"));
+    for (i = 0; i < 10; i++) {
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+    assert_int_equal(info(&server, "commandstats", "cmdstat_set:calls"), 10);
+    assert_int_equal(info(&server, "commandstats", "cmdstat_evalsha:calls"), 10);
+    assert_int_equal(info(&server, "commandstats", "cmdstat_pttl:calls"), 0);
+    for (i = 0; i < 10; i++) {
+        assert_int_equal(owner_acquire(r, 0, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(r), RLOCK_OK);
+    }
+    assert_int_equal(info(&server, "commandstats", "cmdstat_evalsha:calls"), 30);
+    assert_int_equal(info(&server, "commandstats", "cmdstat_eval:calls"), 0);
+}
+
+static void commands_of_one_turn_leave_together(void **state) {
+    rlock_client *client = client_on(RLOCK_WIRE_STRING);
+    struct owner *first = owner_new(client, "first");
+    struct owner *o[64];
+    long long reads, commands;
+    char key[32];
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(first, 0, 5000), RLOCK_OK);
+    for (i = 0; i < 64; i++) {
+        snprintf(key, sizeof key, "k:%d", i);
+        o[i] = owner_new(client, key);
+    }
+    reads = info(&server, "stats", "total_reads_processed");
+    commands = info(&server, "stats", "total_commands_processed");
+    for (i = 0; i < 64; i++) {
+        assert_int_equal(rlock_acquire(o[i]->lock, 0, 5000, owner_told, o[i]), RLOCK_OK);
+    }
+    for (i = 0; i < 64; i++) {
+        assert_int_equal(owner_wait(o[i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    }
+    assert_true(info(&server, "stats", "total_commands_processed") - commands >= 64);
+    assert_true(info(&server, "stats", "total_reads_processed") - reads <= 10);
+}
+
+static void warm_handle_allocates_nothing(void **state) {
+    size_t w;
+
+    (void)state;
+    for (w = 0; w < 2; w++) {
+        struct owner *o = owner_new(client_on(wires[w]), "k");
+        unsigned long before = 0;
+        int i;
+
+        for (i = 0; i < 200; i++) {
+            if (i == 100) {
+                before = allocations;
+            }
+            assert_int_equal(owner_acquire(o, i % 2 ? RLOCK_FOREVER : 0, 5000), RLOCK_OK);
+            assert_int_equal(owner_renew(o, 6000), RLOCK_OK);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+        assert_true(before > 0);
+        assert_int_equal(allocations, before);
+    }
+}
+
+static void waiting_costs_no_polling(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k");
+        uint64_t before;
+
+        foreign_takes(wires[i], "k", 60000);
+        starts_waiting(client, o);
+        before = kit_stats(client).commands;
+        kit_run(1000);
+        assert_true(kit_stats(client).commands - before <= 5);
+        rlock_cancel(o->lock);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+        tell(ask(&server, "DEL k"));
+    }
+}
+
+static int served, in_order;
+
+static void serves_and_lets_go(rlock *lock, const rlock_event *event, void *user) {
+    struct owner *o = (struct owner *)user;
+
+    owner_told(lock, event, user);
+    if (event->status == RLOCK_OK) {
+        in_order += o == &kit_owners[served + 1]; /* the first owner was the holder */
+        served++;
+        rlock_release(lock, owner_told, o);
+    }
+}
+
+static int all_served(void *arg) {
+    return served == *(int *)arg;
+}
+
+static void thousand_waiters_are_served_in_turn_for_few_commands(void **state) {
+    int n = 1000, i;
+    size_t w;
+
+    (void)state;
+    for (w = 0; w < 2; w++) {
+        rlock_client *client = client_on(wires[w]);
+        struct owner *holder = owner_new(client, "k");
+        uint64_t before;
+
+        served = in_order = 0;
+        assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+        for (i = 0; i < n; i++) {
+            struct owner *o = owner_new(client, "k");
+
+            assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, serves_and_lets_go, o),
+                             RLOCK_OK);
+        }
+        kit_run(200);
+        assert_int_equal(kit_stats(client).waiting, n);
+        before = kit_stats(client).commands;
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        assert_true(kit_until(all_served, &n, 20000));
+        assert_int_equal(in_order, n);
+        print_message("%.2f commands a hand-over\n",
+                      (double)(kit_stats(client).commands - before) / n);
+        assert_true(kit_stats(client).commands - before <= (uint64_t)n * 4);
+        kit_reset();
+    }
+}
+
+/* ---- scripts, keys, fences ---- */
+
+static void scripts_lost_between_any_two_commands_are_sent_again(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_fenced(client_on(wires[i]), "k");
+        int round;
+
+        for (round = 0; round < 3; round++) {
+            tell(ask(&server, "SCRIPT FLUSH"));
+            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+            tell(ask(&server, "SCRIPT FLUSH"));
+            assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+            tell(ask(&server, "SCRIPT FLUSH"));
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    }
+    assert_true(info(&server, "commandstats", "cmdstat_eval:calls") > 0);
+}
+
+static void binary_keys_are_taken_whole(void **state) {
+    static const char key[] = "a\0b\r\nc";
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_options options;
+        struct owner *o;
+        size_t len;
+
+        memset(&options, 0, sizeof options);
+        options.key = key;
+        options.key_len = sizeof key - 1;
+        options.fencing = true;
+        o = owner_with(client_on(wires[i]), &options);
+        assert_non_null(o);
+        assert_memory_equal(rlock_key(o->lock, &len), key, sizeof key);
+        assert_int_equal(len, sizeof key - 1);
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "EXISTS %b", key, sizeof key - 1)), 1);
+        assert_int_equal(num(ask(&server, "EXISTS a")), 0);
+        assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "EXISTS %b", key, sizeof key - 1)), 0);
+    }
+}
+
+static void longest_key_works_and_a_longer_one_is_refused(void **state) {
+    static char key[RLOCK_KEY_MAX + 1];
+    size_t i;
+
+    (void)state;
+    memset(key, 'x', sizeof key);
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        rlock_options options;
+        struct owner *o;
+        rlock *refused = NULL;
+
+        memset(&options, 0, sizeof options);
+        options.key = key;
+        options.key_len = RLOCK_KEY_MAX;
+        options.fencing = true;
+        o = owner_with(client, &options);
+        assert_non_null(o);
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "EXISTS %b", key, (size_t)RLOCK_KEY_MAX)), 1);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        options.key_len = RLOCK_KEY_MAX + 1;
+        assert_int_equal(rlock_new(&refused, client, &options), RLOCK_ERR_ARG);
+    }
+}
+
+static void fence_counter_stands_beside_its_key_and_expires(void **state) {
+    static const char *const names[][2] = {
+        {"stock", "rlock:{stock}:fence"},
+        {"stock:{42}", "stock:{42}:fence"},
+        {"{42}", "{42}:fence"},
+        {"open{brace", "rlock:{open{brace}:fence"},
+    };
+    size_t w, i;
+
+    (void)state;
+    for (w = 0; w < 2; w++) {
+        rlock_client *client = client_on(wires[w]);
+        rlock_options options;
+        rlock *refused = NULL;
+
+        for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+            struct owner *o = owner_fenced(client, names[i][0]);
+            long long left;
+
+            tell(ask(&server, "FLUSHALL"));
+            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+            assert_true(o->fence[RLOCK_ACQUIRED] > 0);
+            assert_true(rlock_fence(o->lock) == o->fence[RLOCK_ACQUIRED]);
+            assert_int_equal(num(ask(&server, "DBSIZE")), 2);
+            left = num(ask(&server, "PTTL %s", names[i][1]));
+            assert_true(left >= FENCE_LIFE_MS - 1000);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+        memset(&options, 0, sizeof options);
+        options.key = "no}tag";
+        options.fencing = true;
+        assert_int_equal(rlock_new(&refused, client, &options), RLOCK_ERR_ARG);
+    }
+}
+
+static void fence_rises_even_when_its_counter_is_deleted(void **state) {
+    uint64_t last = 0;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_fenced(client_on(wires[i]), "k");
+        int round;
+
+        for (round = 0; round < 20; round++) {
+            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+            assert_true(o->fence[RLOCK_ACQUIRED] > last);
+            last = o->fence[RLOCK_ACQUIRED];
+            assert_int_equal(owner_release(o), RLOCK_OK);
+            if (round % 5 == 4) {
+                assert_int_equal(num(ask(&server, "DEL rlock:{k}:fence")), 1);
+            }
+        }
+    }
+}
+
+static void prefix_names_the_keys_of_the_library(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *o;
+
+    (void)state;
+    config.prefix = "app:";
+    o = owner_fenced(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS app:{k}:fence")), 1);
+}
+
+/* ---- connecting ---- */
+
+static void database_name_user_and_password_are_used(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *o;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER carol on >secret ~* &* +@all"));
+    config.username = "carol";
+    config.password = "secret";
+    config.client_name = "the-test";
+    config.database = 3;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    tell(ask(&server, "SELECT 3"));
+    assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+    tell(ask(&server, "SELECT 0"));
+    assert_non_null(strstr(str(ask(&server, "CLIENT LIST")), "name=the-test"));
+    assert_non_null(strstr(str(ask(&server, "CLIENT LIST")), "user=carol"));
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    tell(ask(&server, "ACL DELUSER carol"));
+}
+
+static void tcp_address_and_localhost_need_no_resolver(void **state) {
+    static const char *const hosts[] = {NULL, "127.0.0.1", "localhost"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        rlock_config config = kit_config(&server);
+        struct owner *o;
+
+        config.unix_path = NULL;
+        config.host = hosts[i];
+        config.port = server.port;
+        config.loop.resolve = NULL;
+        o = owner_new(kit_client(&config), "k");
+        assert_int_equal(owner_acquire(o, 2000, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+}
+
+static void name_without_a_resolver_is_refused_with_a_word(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client = NULL;
+
+    (void)state;
+    config.unix_path = NULL;
+    config.host = "redis.invalid";
+    config.port = server.port;
+    config.loop.resolve = NULL;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+    assert_null(client);
+    assert_non_null(strstr(kit_log_text, "resolve"));
+}
+
+static int hook_calls;
+
+static redisAsyncContext *hook(void *user) {
+    (void)user;
+    return ++hook_calls <= 2 ? NULL : redisAsyncConnectUnix(server.socket);
+}
+
+static void connect_hook_is_asked_until_it_gives_a_context(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *o;
+
+    (void)state;
+    hook_calls = 0;
+    config.unix_path = NULL;
+    config.port = 1; /* must not be used */
+    config.connect = hook;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 10000, 5000), RLOCK_OK);
+    assert_true(hook_calls >= 3);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+/* ---- waking ---- */
+
+/* The bound: a waiter is woken, and a holder told, within 20 ms; the median of nine is held to it. */
+#define ROUNDS 9
+#define BOUND_US 20000
+
+static void deletion_by_hand_wakes_a_waiter_within_20_ms(void **state) {
+    int64_t took[ROUNDS];
+    size_t w;
+    int i;
+
+    (void)state;
+    for (w = 0; w < 2; w++) {
+        rlock_client *client = client_on(wires[w]);
+
+        for (i = 0; i < ROUNDS; i++) {
+            struct owner *o = owner_new(client, "k");
+            int64_t start;
+
+            foreign_takes(wires[w], "k", 60000);
+            starts_waiting(client, o);
+            start = kit_now_us();
+            foreign_deletes(wires[w], "k");
+            assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+            took[i] = o->at_us[RLOCK_ACQUIRED] - start;
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+        assert_true(kit_median(took, ROUNDS) <= BOUND_US);
+    }
+}
+
+static void old_holder_is_told_of_its_loss_within_20_ms(void **state) {
+    int64_t took[ROUNDS], start;
+    size_t w;
+    int i;
+
+    (void)state;
+    for (w = 0; w < 2; w++) {
+        rlock_client *client = client_on(wires[w]);
+        struct owner *o[ROUNDS];
+        char key[32];
+
+        for (i = 0; i < ROUNDS; i++) {
+            snprintf(key, sizeof key, "k:%d", i);
+            o[i] = owner_new(client, key);
+            assert_int_equal(owner_acquire(o[i], 0, i % 2 ? 0 : 60000), RLOCK_OK);
+        }
+        kit_run(1200);
+        for (i = 0; i < ROUNDS; i++) {
+            snprintf(key, sizeof key, "k:%d", i);
+            start = kit_now_us();
+            foreign_deletes(wires[w], key);
+            assert_int_equal(owner_wait(o[i], RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+            assert_int_equal(o[i]->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+            assert_false(rlock_is_held(o[i]->lock));
+            took[i] = o[i]->at_us[RLOCK_LOST] - start;
+        }
+        assert_true(kit_median(took, ROUNDS) <= BOUND_US);
+    }
+}
+
+static void old_holder_is_told_that_its_key_was_stolen(void **state) {
+    rlock_client *client = client_on(RLOCK_WIRE_STRING);
+    struct owner *o = owner_new(client, "k");
+    int64_t start;
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    kit_run(1200);
+    start = kit_now_us();
+    foreign_takes(RLOCK_WIRE_STRING, "k", 60000);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_STOLEN);
+    assert_true(o->at_us[RLOCK_LOST] - start <= 10 * BOUND_US);
+    kit_run(100);
+    assert_string_equal(str(ask(&server, "GET k")), "foreign");
+}
+
+static void expiry_of_a_foreign_lock_wakes_a_waiter(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client_on(wires[i]), "k");
+        int64_t start = kit_now_us();
+
+        foreign_takes(wires[i], "k", 500);
+        assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 5000), RLOCK_OK);
+        assert_in_range(o->at_us[RLOCK_ACQUIRED] - start, 490000, 700000);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+}
+
+static void flushall_wakes_waiters_and_tells_holders(void **state) {
+    rlock_client *client = client_on(RLOCK_WIRE_STRING);
+    struct owner *holder = owner_new(client, "held"), *waiter = owner_new(client, "k");
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+    foreign_takes(RLOCK_WIRE_STRING, "k", 60000);
+    starts_waiting(client, waiter);
+    tell(ask(&server, "FLUSHALL"));
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+    assert_int_equal(owner_wait(holder, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
+    assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+}
+
+static void release_of_another_client_wakes_a_waiter(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *here = client_on(wires[i]), *there = client_on(wires[i]);
+        struct owner *holder = owner_new(there, "k"), *waiter = owner_new(here, "k");
+        int64_t start;
+
+        assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+        starts_waiting(here, waiter);
+        start = kit_now_us();
+        assert_int_equal(rlock_release(holder->lock, NULL, NULL), RLOCK_OK);
+        assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_true(waiter->at_us[RLOCK_ACQUIRED] - start <= 10 * BOUND_US);
+        kit_reset();
+        assert_true(key_goes(&server, "k", 2000));
+    }
+}
+
+/* Everything that was published while two clients fought, on every channel. */
+static redisReply *heard_of_a_fight(rlock_wire wire, redisContext *ear) {
+    rlock_client *here = client_on(wire), *there = client_on(wire);
+    struct owner *a = owner_fenced(here, "k"), *b = owner_fenced(there, "k");
+    redisReply *reply = NULL;
+
+    freeReplyObject(redisCommand(ear, "PSUBSCRIBE *"));
+    assert_int_equal(owner_acquire(a, 0, 60000), RLOCK_OK);
+    starts_waiting(there, b);
+    assert_int_equal(owner_renew(a, 0), RLOCK_OK);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    tell(ask(&server, "PUBLISH the-end 1"));
+    assert_int_equal(redisGetReply(ear, (void **)&reply), REDIS_OK);
+    return reply; /* pmessage, pattern, channel, payload */
+}
+
+static void string_wire_publishes_nothing(void **state) {
+    redisContext *ear = kit_connect(&server);
+    redisReply *reply = heard_of_a_fight(RLOCK_WIRE_STRING, ear);
+
+    (void)state;
+    assert_string_equal(reply->element[2]->str, "the-end");
+    freeReplyObject(reply);
+    redisFree(ear);
+}
+
+static void redisson_wire_publishes_0_on_its_channel(void **state) {
+    redisContext *ear = kit_connect(&server);
+    redisReply *reply = heard_of_a_fight(RLOCK_WIRE_REDISSON, ear);
+
+    (void)state;
+    assert_string_equal(reply->element[2]->str, "redisson_lock__channel:{k}");
+    assert_string_equal(reply->element[3]->str, "0");
+    freeReplyObject(reply);
+    redisFree(ear);
+}
+
+/* A user who may do everything but that. */
+static rlock_client *client_without(rlock_wire wire, const char *rule, const char *rule2) {
+    rlock_config config = kit_config(&server);
+
+    tell(ask(&server, "ACL SETUSER poor reset on nopass ~* &* +@all %s %s", rule, rule2));
+    config.username = "poor";
+    config.password = "any";
+    config.wire = wire;
+    config.poll_ms = 100;
+    return kit_client(&config);
+}
+
+static void waiter_is_served_by_polling(rlock_client *client, rlock_wire wire) {
+    struct owner *o = owner_new(client, "k");
+
+    foreign_takes(wire, "k", 60000);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 5000, owner_told, o), RLOCK_OK);
+    kit_run(500);
+    assert_false(kit_stats(client).pushing);
+    foreign_deletes(wire, "k");
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+static void waiter_polls_where_tracking_is_refused(void **state) {
+    (void)state;
+    waiter_is_served_by_polling(client_without(RLOCK_WIRE_STRING, "-client|tracking", "-monitor"),
+                                RLOCK_WIRE_STRING);
+}
+
+static void waiter_polls_where_subscribing_is_refused(void **state) {
+    (void)state;
+    waiter_is_served_by_polling(client_without(RLOCK_WIRE_STRING, "-subscribe", "-psubscribe"),
+                                RLOCK_WIRE_STRING);
+    waiter_is_served_by_polling(client_without(RLOCK_WIRE_REDISSON, "-subscribe", "-psubscribe"),
+                                RLOCK_WIRE_REDISSON);
+}
+
+static void redisson_wire_is_pushed_without_tracking(void **state) {
+    rlock_client *client = client_without(RLOCK_WIRE_REDISSON, "-client|tracking", "-monitor");
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    foreign_takes(RLOCK_WIRE_REDISSON, "k", 60000);
+    starts_waiting(client, o);
+    foreign_deletes(RLOCK_WIRE_REDISSON, "k");
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+}
+
+static int pushing_again(void *arg) {
+    return num(ask(&server, "PUBSUB NUMPAT")) >= 0 && kit_stats((rlock_client *)arg).pushing;
+}
+
+static void waiter_is_woken_after_its_watching_connection_was_killed(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k");
+
+        foreign_takes(wires[i], "k", 60000);
+        starts_waiting(client, o);
+        assert_true(num(ask(&server, "CLIENT KILL TYPE pubsub")) >= 1);
+        kit_run(50);
+        assert_true(kit_until(pushing_again, client, 5000));
+        kit_run(150);
+        foreign_deletes(wires[i], "k");
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+}
+
+static void deletion_while_nobody_watched_is_found_on_return(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *waiter = owner_new(client, "k"), *holder = owner_new(client, "held");
+
+        assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+        foreign_takes(wires[i], "k", 60000);
+        starts_waiting(client, waiter);
+        tell(ask(&server, "CLIENT KILL TYPE pubsub"));
+        tell(ask(&server, "DEL k held"));
+        assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+        assert_int_equal(owner_wait(holder, RLOCK_LOST, 3000), RLOCK_ERR_LOST);
+        assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+        assert_int_equal(owner_release(waiter), RLOCK_OK);
+    }
+}
+
+/* ---- cancelled, orphaned, forked, shut down ---- */
+
+static void again_when_canceled(rlock *lock, const rlock_event *event, void *user) {
+    owner_told(lock, event, user);
+    if (event->status == RLOCK_ERR_CANCELED) {
+        rlock_acquire(lock, RLOCK_FOREVER, 60000, owner_told, user);
+    }
+}
+
+static void cancel_then_acquire_again_keeps_the_order(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k");
+
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        server_pause(&server);
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, again_when_canceled, o),
+                         RLOCK_OK);
+        kit_run(20);
+        assert_int_equal(rlock_cancel(o->lock), RLOCK_OK);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+        kit_run(20);
+        server_resume(&server);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_true(kit_until(kit_is_clean, client, 5000));
+        kit_run(200);
+        assert_true(rlock_is_held(o->lock));
+        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    }
+}
+
+static void cancelled_acquire_that_was_sent_leaves_no_key(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k");
+
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        server_pause(&server);
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        kit_run(20);
+        assert_int_equal(rlock_cancel(o->lock), RLOCK_OK);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+        server_resume(&server);
+        assert_true(kit_until(kit_is_clean, client, 5000));
+        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    }
+}
+
+static void freed_handle_lets_go_in_the_background(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        rlock_free(o->lock);
+        o->lock = NULL;
+        assert_true(key_goes(&server, "k", 2000));
+        assert_int_equal(o->seen[RLOCK_RELEASED] + o->seen[RLOCK_LOST], 0);
+    }
+}
+
+static void freed_client_lets_go_of_everything(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client_on(wires[i]), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        rlock_client_free(kit_clients[--kit_client_count]);
+        assert_true(key_goes(&server, "k", 2000));
+        assert_int_equal(rlock_release(o->lock, NULL, NULL), RLOCK_ERR_CLOSED);
+    }
+}
+
+static int shut_status;
+
+static void shut(rlock_client *client, int status, void *user) {
+    (void)client, (void)user;
+    shut_status = status;
+}
+
+static int is_shut(void *arg) {
+    (void)arg;
+    return shut_status != KIT_NOTHING;
+}
+
+static void shutdown_tells_everybody_and_leaves_no_key(void **state) {
+    rlock_client *client = client_on(RLOCK_WIRE_STRING);
+    struct owner *holder = owner_new(client, "held"), *waiter = owner_new(client, "k");
+
+    (void)state;
+    shut_status = KIT_NOTHING;
+    assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+    foreign_takes(RLOCK_WIRE_STRING, "k", 60000);
+    starts_waiting(client, waiter);
+    assert_int_equal(rlock_client_shutdown(client, 2000, shut, NULL), RLOCK_OK);
+    assert_true(kit_until(is_shut, NULL, 3000));
+    assert_int_equal(shut_status, RLOCK_OK);
+    assert_int_equal(waiter->status[RLOCK_ACQUIRED], RLOCK_ERR_CLOSED);
+    assert_int_equal(holder->seen[RLOCK_LOST], 1);
+    assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_CLOSED);
+    assert_int_equal(num(ask(&server, "EXISTS held")), 0);
+    assert_int_equal(rlock_acquire(holder->lock, 0, 0, owner_told, holder), RLOCK_ERR_CLOSED);
+}
+
+/* In the forked child: the number of calls that were not refused. */
+static int child_was_not_refused(rlock_client *client, struct owner *held, struct owner *idle) {
+    rlock_options options;
+    rlock *made = NULL;
+    int wrong = 0;
+
+    memset(&options, 0, sizeof options);
+    options.key = "new";
+    wrong += rlock_acquire(idle->lock, 0, 0, owner_told, idle) != RLOCK_ERR_STATE;
+    wrong += rlock_renew(held->lock, 0, NULL, NULL) != RLOCK_ERR_STATE;
+    wrong += rlock_cancel(held->lock) != RLOCK_ERR_STATE;
+    wrong += rlock_is_held(held->lock);
+    wrong += rlock_remaining_ms(held->lock) != 0;
+    wrong += rlock_fence(held->lock) != 0;
+    wrong += rlock_hold_count(held->lock) != 0;
+    wrong += rlock_key(held->lock, NULL) != NULL;
+    wrong += rlock_new(&made, client, &options) != RLOCK_ERR_STATE;
+    wrong += rlock_client_shutdown(client, 0, NULL, NULL) != RLOCK_ERR_STATE;
+    wrong += rlock_release(held->lock, NULL, NULL) != RLOCK_ERR_STATE;
+    rlock_free(held->lock);
+    rlock_client_free(client);
+    return wrong;
+}
+
+static void forked_child_is_refused_and_the_parent_goes_on(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *held = owner_fenced(client, "k"), *idle = owner_new(client, "idle");
+        int code = -1;
+        pid_t pid;
+
+        assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
+        pid = fork();
+        if (pid == 0) {
+            _exit(child_was_not_refused(client, held, idle));
+        }
+        assert_int_equal(waitpid(pid, &code, 0), pid);
+        assert_true(WIFEXITED(code));
+        assert_int_equal(WEXITSTATUS(code), 0);
+        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+        assert_int_equal(owner_renew(held, 0), RLOCK_OK);
+        assert_int_equal(owner_acquire(idle, 0, 1000), RLOCK_OK);
+        assert_int_equal(owner_release(held), RLOCK_OK);
+        assert_int_equal(kit_stats(client).connects, kit_stats(client).pushing ? 2 : 1);
+        kit_reset();
+        kit_run(50);
+    }
+}
+
+/* ---- the group ---- */
+
+static int group_begins(void **state) {
+    (void)state;
+    server.port = server_free_port();
+    return server_start(&server, NULL) == 0 ? kit_open() : -1;
+}
+
+static int group_ends(void **state) {
+    (void)state;
+    kit_close();
+    kit_hand_drop();
+    server_stop(&server);
+    return 0;
+}
+
+static int test_begins(void **state) {
+    (void)state;
+    tell(ask(&server, "FLUSHALL"));
+    return 0;
+}
+
+static int test_ends(void **state) {
+    (void)state;
+    server_resume(&server);
+    kit_reset();
+    return 0;
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_begins, test_ends)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(string_wire_sets_the_token_with_its_lease),
+        TEST(redisson_wire_sets_a_hash_with_one_field),
+        TEST(every_acquire_has_a_new_token),
+        TEST(held_by_another_is_busy_and_tells_its_time_left),
+        TEST(release_deletes_only_its_own_token),
+        TEST(renew_extends_and_never_shortens),
+        TEST(renew_of_a_deleted_key_does_not_make_it_again),
+        TEST(watchdog_keeps_the_key_alive_beyond_its_lease),
+        TEST(uncontended_pair_is_one_command_each),
+        TEST(commands_of_one_turn_leave_together),
+        TEST(warm_handle_allocates_nothing),
+        TEST(waiting_costs_no_polling),
+        TEST(thousand_waiters_are_served_in_turn_for_few_commands),
+        TEST(scripts_lost_between_any_two_commands_are_sent_again),
+        TEST(binary_keys_are_taken_whole),
+        TEST(longest_key_works_and_a_longer_one_is_refused),
+        TEST(fence_counter_stands_beside_its_key_and_expires),
+        TEST(fence_rises_even_when_its_counter_is_deleted),
+        TEST(prefix_names_the_keys_of_the_library),
+        TEST(database_name_user_and_password_are_used),
+        TEST(tcp_address_and_localhost_need_no_resolver),
+        TEST(name_without_a_resolver_is_refused_with_a_word),
+        TEST(connect_hook_is_asked_until_it_gives_a_context),
+        TEST(deletion_by_hand_wakes_a_waiter_within_20_ms),
+        TEST(old_holder_is_told_of_its_loss_within_20_ms),
+        TEST(old_holder_is_told_that_its_key_was_stolen),
+        TEST(expiry_of_a_foreign_lock_wakes_a_waiter),
+        TEST(flushall_wakes_waiters_and_tells_holders),
+        TEST(release_of_another_client_wakes_a_waiter),
+        TEST(string_wire_publishes_nothing),
+        TEST(redisson_wire_publishes_0_on_its_channel),
+        TEST(waiter_polls_where_tracking_is_refused),
+        TEST(waiter_polls_where_subscribing_is_refused),
+        TEST(redisson_wire_is_pushed_without_tracking),
+        TEST(waiter_is_woken_after_its_watching_connection_was_killed),
+        TEST(deletion_while_nobody_watched_is_found_on_return),
+        TEST(cancel_then_acquire_again_keeps_the_order),
+        TEST(cancelled_acquire_that_was_sent_leaves_no_key),
+        TEST(freed_handle_lets_go_in_the_background),
+        TEST(freed_client_lets_go_of_everything),
+        TEST(shutdown_tells_everybody_and_leaves_no_key),
+        TEST(forked_child_is_refused_and_the_parent_goes_on),
+    };
+
+    return cmocka_run_group_tests_name("redis", tests, group_begins, group_ends);
+}

@@ -1,0 +1,2652 @@
+/* unit.c - the core of rlock.h on a virtual clock and a scripted store
+ *
+ * Nothing here waits for a real clock or a socket. The two tables of the header, STATE x CALL and
+ * FAULT x OPERATION, are written out again below, one test for each cell.
+ */
+
+#define RLOCK_IMPLEMENTATION
+#define RLOCK_NO_REDIS
+#include "scripted.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------------------------------
+ * The fixture: one client, connected, told by push, with a watchdog lease of 3 s.
+ */
+
+#define WATCHDOG_MS 3000
+#define DRIFT 10
+#define TESTS_MAX 400
+
+static struct {
+    struct virtual_loop loop;
+    struct scripted store;
+    rlock_config config;
+    rlock_client *client;
+    int done_count, done_status; /* of a shutdown */
+    int64_t done_at_us;
+    uint64_t done_order;
+    int log_lines;
+} g;
+
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    BETWEEN(level, RLOCK_LOG_ERROR, RLOCK_LOG_INFO);
+    assert_non_null(line);
+    g.log_lines++;
+}
+
+static void start(void) {
+    SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
+    scripted_up(&g.store);
+    scripted_pushing(&g.store, true);
+}
+
+static int setup_stopped(void **state) {
+    (void)state;
+    memset(&g, 0, sizeof g);
+    virtual_begin(&g.loop);
+    scripted_begin(&g.store, &g.loop);
+    g.config.loop = virtual_hooks(&g.loop);
+    g.config.store = &g.store.store;
+    g.config.watchdog_lease_ms = WATCHDOG_MS;
+    g.config.log = on_log;
+    return 0;
+}
+
+static int setup(void **state) {
+    setup_stopped(state);
+    start();
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    if (!virtual_torn(&g.loop)) {
+        virtual_free_owners(&g.loop);
+        virtual_idle(&g.loop);
+        virtual_client_free(&g.loop, g.client);
+        virtual_run_ms(&g.loop, 100000);
+        SAME(g.store.opens, g.store.closes);
+        virtual_end(&g.loop);
+    }
+    return 0;
+}
+
+static void idle(void) {
+    virtual_idle(&g.loop);
+}
+static void run_ms(int64_t ms) {
+    virtual_run_ms(&g.loop, ms);
+}
+static void stall_ms(int64_t ms) {
+    virtual_stall(&g.loop, ms * 1000);
+}
+static int64_t now_us(void) {
+    return g.loop.now_us;
+}
+static void reply(rlock_op op, rlock_answer answer) {
+    scripted_reply(&g.store, op, answer);
+}
+static void always(rlock_op op, rlock_answer answer) {
+    scripted_always(&g.store, op, answer);
+}
+static struct scripted_request *out(rlock_op op) {
+    return scripted_out(&g.store, op);
+}
+static struct scripted_request *need(rlock_op op) {
+    return scripted_need(&g.store, op);
+}
+static int asked(rlock_op op) {
+    return scripted_asked(&g.store, op);
+}
+
+static rlock_stats stats(void) {
+    rlock_stats now;
+    rlock_client_stats(g.client, &now);
+    return now;
+}
+
+static rlock_options options_for(const char *key) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    return options;
+}
+
+static struct owner *handle_with(const rlock_options *options) {
+    return owner_new(&g.loop, g.client, options);
+}
+
+static struct owner *handle(const char *key) {
+    rlock_options options = options_for(key);
+    return handle_with(&options);
+}
+
+static void grant(struct owner *owner, int64_t lease_ms) {
+    SAME(owner_acquire(owner, 0, lease_ms), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    assert_true(rlock_is_held(owner->lock));
+}
+
+static struct owner *holder(const char *key, int64_t lease_ms) {
+    struct owner *owner = handle(key);
+    grant(owner, lease_ms);
+    return owner;
+}
+
+/* until = sent + lease - lease x drift - 2 ms */
+static int64_t until_us(int64_t sent_us, int64_t lease_ms) {
+    return sent_us + lease_ms * 1000 - lease_ms * DRIFT - 2000;
+}
+
+/* Waits for a request of this kind; a store that was down is up again if it takes long. */
+static struct scripted_request *retried(rlock_op op) {
+    int i;
+    for (i = 0; i < 100 && out(op) == NULL; i++) {
+        run_ms(10);
+    }
+    if (out(op) == NULL) {
+        scripted_up(&g.store);
+    }
+    return need(op);
+}
+
+static void on_done(rlock_client *client, int status, void *user) {
+    assert_ptr_equal(client, g.client);
+    assert_ptr_equal(user, &g);
+    SAME(virtual_depth, 0);
+    assert_true(g.loop.entered);
+    g.done_count++;
+    g.done_status = status;
+    g.done_at_us = now_us();
+    g.done_order = ++g.loop.callbacks;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * STATE x CALL, cell by cell: what the call returns, and the one callback that follows (0: none).
+ */
+
+enum { IDLE, WAITING, HELD, LOST, RELEASING, CLOSED, STATES };
+enum { ACQUIRE, RENEW, RELEASE, CANCEL, CALLS };
+
+struct cell {
+    int row, column;
+};
+
+struct outcome {
+    int returns, kind, status;
+};
+
+static const char *const state_names[STATES] = {"IDLE", "WAITING",   "HELD",
+                                                "LOST", "RELEASING", "CLOSED"};
+static const char *const call_names[CALLS] = {"acquire", "renew", "release", "cancel"};
+
+static const struct outcome state_call[STATES][CALLS] = {
+    {{RLOCK_OK, RLOCK_ACQUIRED, RLOCK_OK},
+     {RLOCK_ERR_NOT_HELD, 0, 0},
+     {RLOCK_ERR_NOT_HELD, 0, 0},
+     {RLOCK_ERR_STATE, 0, 0}},
+    {{RLOCK_ERR_STATE, RLOCK_ACQUIRED, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_ACQUIRED, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_ACQUIRED, RLOCK_OK},
+     {RLOCK_OK, RLOCK_ACQUIRED, RLOCK_ERR_CANCELED}},
+    {{RLOCK_ERR_STATE, 0, 0},
+     {RLOCK_OK, RLOCK_RENEWED, RLOCK_OK},
+     {RLOCK_OK, RLOCK_RELEASED, RLOCK_OK},
+     {RLOCK_ERR_STATE, 0, 0}},
+    {{RLOCK_ERR_STATE, RLOCK_LOST, RLOCK_ERR_LOST},
+     {RLOCK_ERR_LOST, RLOCK_LOST, RLOCK_ERR_LOST},
+     {RLOCK_OK, RLOCK_RELEASED, RLOCK_ERR_LOST},
+     {RLOCK_ERR_STATE, RLOCK_LOST, RLOCK_ERR_LOST}},
+    {{RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK}},
+    {{RLOCK_ERR_CLOSED, 0, 0},
+     {RLOCK_ERR_CLOSED, 0, 0},
+     {RLOCK_ERR_CLOSED, 0, 0},
+     {RLOCK_ERR_CLOSED, 0, 0}},
+};
+
+static void free_client(void) {
+    rlock_client *client = g.client;
+    g.client = NULL;
+    virtual_client_free(&g.loop, client);
+}
+
+/* A handle in the state. LOST: its deadline has passed, and the loop has not come round yet. */
+static struct owner *bring_to(int state) {
+    struct owner *owner = handle("key");
+    switch (state) {
+    case WAITING:
+        SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
+        idle();
+        break;
+    case HELD: grant(owner, 10000); break;
+    case LOST:
+        grant(owner, 1000);
+        stall_ms(1000);
+        break;
+    case RELEASING:
+        grant(owner, 10000);
+        SAME(owner_release(owner), RLOCK_OK);
+        idle();
+        break;
+    case CLOSED: free_client(); break;
+    }
+    return owner;
+}
+
+static int make_call(struct owner *owner, int call) {
+    switch (call) {
+    case ACQUIRE: return owner_acquire(owner, RLOCK_FOREVER, 10000);
+    case RENEW: return owner_renew(owner, 10000);
+    case RELEASE: return owner_release(owner);
+    default: return owner_cancel(owner);
+    }
+}
+
+static void test_state_call(void **state) {
+    const struct cell *cell = (const struct cell *)*state;
+    const struct outcome *expected = &state_call[cell->row][cell->column];
+    struct owner *owner = bring_to(cell->row);
+    size_t requests = g.store.count;
+    int events = owner->events, status;
+    status = make_call(owner, cell->column);
+    SAME(status, expected->returns);
+    if (status != RLOCK_OK) {
+        SAME(g.store.count, requests);
+    }
+    if (g.client != NULL) {
+        scripted_settle(&g.store);
+    }
+    idle();
+    SAME(owner->events - events, expected->kind != 0 ? 1 : 0);
+    if (expected->kind != 0) {
+        SAME(owner->seen[expected->kind].status, expected->status);
+    }
+    SAME(owner_pending(owner), 0);
+    SAME(rlock_is_held(owner->lock),
+         (cell->row == HELD && cell->column != RELEASE) ||
+             (expected->kind == RLOCK_ACQUIRED && expected->status == RLOCK_OK));
+}
+
+static void test_second_renewal_is_refused(void **state) {
+    struct owner *owner = bring_to(HELD);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    SAME(owner_renew(owner, 0), RLOCK_ERR_STATE);
+    idle();
+    SAME(owner_renew(owner, 0), RLOCK_ERR_STATE);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_RENEWED].count, 1);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+}
+
+static void test_release_cancels_renewal_by_hand(void **state) {
+    struct owner *owner = bring_to(HELD);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    idle();
+    SAME(owner_release(owner), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_CANCELED);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token,
+         scripted_last(&g.store, RLOCK_OP_RENEW)->token);
+    assert_true(scripted_last(&g.store, RLOCK_OP_RELEASE) >
+                scripted_last(&g.store, RLOCK_OP_RENEW));
+}
+
+static void release_other(struct owner *owner, const rlock_event *event) {
+    struct owner *other = (struct owner *)owner->context;
+    (void)event;
+    if (other->events == 1) { /* granted, and not told of its loss */
+        SAME(owner_release(other), RLOCK_OK);
+    }
+}
+
+/* Both answers come in one entry; the handle told first lets go of the other, lost by then. */
+static void test_release_when_the_server_said_lost_and_on_lost_was_not_called(void **state) {
+    struct owner *pair[2];
+    int i, first;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        pair[i] = holder(i == 0 ? "a" : "b", 0);
+    }
+    for (i = 0; i < 2; i++) {
+        pair[i]->react = release_other;
+        pair[i]->context = pair[1 - i];
+    }
+    run_ms(1001);
+    SAME(scripted_pending(&g.store, RLOCK_OP_RENEW), 2);
+    always(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
+    scripted_answer(&g.store, need(RLOCK_OP_RENEW), scripted_plain(RLOCK_OUTCOME_GONE));
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_RENEW),
+                    scripted_plain(RLOCK_OUTCOME_GONE));
+    run_ms(10000);
+    first = pair[0]->seen[RLOCK_LOST].count == 1 ? 0 : 1;
+    SAME(pair[first]->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+    SAME(pair[1 - first]->seen[RLOCK_LOST].count, 0);
+    SAME(pair[1 - first]->seen[RLOCK_RELEASED].status, RLOCK_ERR_LOST);
+    SAME(pair[1 - first]->seen[RLOCK_RELEASED].reason, RLOCK_REASON_DELETED);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * FAULT x OPERATION, cell by cell: RETRY, or the status that the operation ends with.
+ */
+
+#define RETRY 1
+
+enum { WAIT, TRY, BY_HAND, WATCHDOG, LET_GO, OPERATIONS };
+
+#define FAULTS (RLOCK_FAULT_OTHER + 1)
+
+static const char *const fault_names[FAULTS] = {"DOWN", "UNKNOWN", "BUSY", "AUTH",
+                                                "TYPE", "NOMEM",   "OTHER"};
+static const char *const operation_names[OPERATIONS] = {
+    "an acquire that waits", "an acquire that tries once", "a renewal by hand", "the watchdog",
+    "a release"};
+
+static const int fault_operation[FAULTS][OPERATIONS] = {
+    {RETRY, RLOCK_ERR_CONN, RLOCK_ERR_CONN, RETRY, RETRY},
+    {RETRY, RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, RETRY, RETRY},
+    {RETRY, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RETRY, RETRY},
+    {RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RETRY, RETRY},
+    {RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_LOST, RLOCK_ERR_LOST,
+     RLOCK_ERR_NOT_HELD},
+    {RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RETRY, RETRY},
+    {RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RETRY, RETRY},
+};
+
+/* How a release that is retried until the hold's deadline ends. */
+static const int release_ends[FAULTS] = {
+    RLOCK_ERR_CONN,  RLOCK_ERR_UNKNOWN, RLOCK_ERR_SERVER, RLOCK_ERR_AUTH, 0,
+    RLOCK_ERR_NOMEM, RLOCK_ERR_SERVER};
+
+static rlock_op op_of(int operation) {
+    return operation <= TRY      ? RLOCK_OP_ACQUIRE
+           : operation == LET_GO ? RLOCK_OP_RELEASE
+                                 : RLOCK_OP_RENEW;
+}
+
+static rlock_event_kind kind_of(int operation) {
+    return operation <= TRY        ? RLOCK_ACQUIRED
+           : operation == BY_HAND  ? RLOCK_RENEWED
+           : operation == WATCHDOG ? RLOCK_LOST
+                                   : RLOCK_RELEASED;
+}
+
+/* The operation, up to where its request is with the store. */
+static struct owner *begin_operation(int operation, int64_t wait_ms) {
+    struct owner *owner;
+    if (operation <= TRY) {
+        owner = handle("key");
+        SAME(owner_acquire(owner, operation == TRY ? 0 : wait_ms, WATCHDOG_MS), RLOCK_OK);
+    } else {
+        owner = holder("key", operation == WATCHDOG ? 0 : WATCHDOG_MS);
+        if (operation == BY_HAND) {
+            SAME(owner_renew(owner, 0), RLOCK_OK);
+        } else if (operation == LET_GO) {
+            SAME(owner_release(owner), RLOCK_OK);
+        } else {
+            run_ms(WATCHDOG_MS / 3 + 1);
+        }
+    }
+    idle();
+    need(op_of(operation));
+    return owner;
+}
+
+static void check_retry(struct owner *owner, int fault, int operation, uint64_t token) {
+    const struct scripted_request *again = retried(op_of(operation));
+    SAME(owner->seen[kind_of(operation)].count, 0);
+    if (operation != WAIT || fault == RLOCK_FAULT_UNKNOWN) {
+        SAME(again->token, token); /* it may be there: ask with the same token */
+    }
+    if (operation == WAIT && fault == RLOCK_FAULT_UNKNOWN) {
+        assert_true(again->flags & RLOCK_REQUEST_RETRY);
+    }
+    reply(op_of(operation), scripted_done());
+    if (operation == WATCHDOG) {
+        SAME(owner->seen[RLOCK_LOST].count, 0);
+        assert_true(rlock_is_held(owner->lock));
+    } else {
+        SAME(owner->seen[kind_of(operation)].count, 1);
+        SAME(owner->seen[kind_of(operation)].status, RLOCK_OK);
+    }
+}
+
+static void check_end(struct owner *owner, int fault, int operation, int64_t remaining_ms) {
+    const struct seen *seen = &owner->seen[kind_of(operation)];
+    int expected = fault_operation[fault][operation];
+    SAME(seen->count, 1);
+    SAME(seen->status, expected);
+    SAME(owner_pending(owner), 0);
+    if (expected == RLOCK_ERR_SERVER) {
+        assert_string_equal(seen->text, "words of the server");
+    }
+    if (expected == RLOCK_ERR_LOST) {
+        SAME(owner->seen[RLOCK_LOST].count, 1);
+        SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
+        assert_false(rlock_is_held(owner->lock));
+    } else if (operation == BY_HAND) {
+        SAME(owner->seen[RLOCK_LOST].count, 0);
+        SAME(rlock_remaining_ms(owner->lock), remaining_ms);
+    } else {
+        SAME(owner->seen[RLOCK_LOST].count, 0);
+        assert_false(rlock_is_held(owner->lock));
+    }
+}
+
+static void test_fault_operation(void **state) {
+    const struct cell *cell = (const struct cell *)*state;
+    struct owner *owner = begin_operation(cell->column, 5000);
+    rlock_op op = op_of(cell->column);
+    uint64_t token = need(op)->token;
+    int64_t remaining_ms = rlock_remaining_ms(owner->lock);
+    reply(op, scripted_fault((rlock_fault)cell->row, "words of the server"));
+    if (fault_operation[cell->row][cell->column] == RETRY) {
+        check_retry(owner, cell->row, cell->column, token);
+    } else {
+        check_end(owner, cell->row, cell->column, remaining_ms);
+    }
+}
+
+/* A fault that goes on: a wait ends at its end, a hold and its release at the local deadline. */
+static void test_fault_that_lasts(void **state) {
+    const struct cell *cell = (const struct cell *)*state;
+    rlock_answer answer = scripted_fault((rlock_fault)cell->row, "words of the server");
+    int64_t deadline_us = now_us() + 500 * 1000;
+    struct owner *owner = begin_operation(cell->column, 500);
+    const struct seen *seen = &owner->seen[kind_of(cell->column)];
+    rlock_op op = op_of(cell->column);
+    int before;
+    if (cell->column != WAIT) {
+        deadline_us = until_us(owner->seen[RLOCK_ACQUIRED].at_us, WATCHDOG_MS);
+    }
+    g.store.latency_us =
+        20000; /* a store answers UNKNOWN when a connection ends, and the next one takes time */
+    scripted_answer(&g.store, need(op), answer);
+    always(op, answer);
+    virtual_run_until(&g.loop, deadline_us - 1);
+    SAME(seen->count, 0);
+    /* It tried again, and did not storm; while the store is down it may wait for it to come up. */
+    BETWEEN(asked(op), cell->row == RLOCK_FAULT_DOWN ? 1 : 2, 1000);
+    before = asked(RLOCK_OP_RELEASE);
+    run_ms(2);
+    SAME(seen->count, 1);
+    BETWEEN(seen->at_us, deadline_us, deadline_us + 1000);
+    if (cell->column == WAIT) {
+        SAME(seen->status, fault_operation[cell->row][TRY]);
+    } else if (cell->column == WATCHDOG) {
+        SAME(seen->reason, RLOCK_REASON_EXPIRED);
+    } else {
+        SAME(seen->status, release_ends[cell->row]);
+        run_ms(WATCHDOG_MS);
+        assert_true(asked(RLOCK_OP_RELEASE) > before); /* the token is cleaned up behind it */
+        SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, g.store.log[0].token);
+    }
+    SAME(owner_pending(owner), 0);
+}
+
+static void test_down_before_the_first_connect(void **state) {
+    struct owner *waits, *tries;
+    (void)state;
+    SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
+    waits = handle("a");
+    tries = handle("b");
+    SAME(owner_acquire(waits, RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(tries, 0, 1000), RLOCK_OK);
+    always(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_DOWN, "Connection refused"));
+    idle();
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "Connection refused");
+    run_ms(100);
+    SAME(tries->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    SAME(waits->events, 0);
+    assert_false(stats().up);
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    scripted_up(&g.store);
+    run_ms(2000);
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    assert_true(stats().up);
+}
+
+static void test_wait_that_was_last_told_held_ends_as_timeout_after_faults(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 500, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    always(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    run_ms(501);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Validity.
+ */
+
+static void test_until_is_sent_plus_lease_minus_drift_minus_two_ms(void **state) {
+    static const int64_t leases[] = {10, 11, 100, 3000, 30000, 86400000};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof leases / sizeof leases[0]; i++) {
+        struct owner *owner = handle("key");
+        int64_t sent_us = now_us(), deadline_us = until_us(sent_us, leases[i]);
+        grant(owner, leases[i]);
+        SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, (deadline_us - sent_us) / 1000);
+        virtual_stall(&g.loop, deadline_us - now_us() - 1);
+        assert_true(rlock_is_held(owner->lock));
+        SAME(rlock_remaining_ms(owner->lock), 0);
+        virtual_stall(&g.loop, 1);
+        assert_false(rlock_is_held(owner->lock));
+        owner_free(owner);
+        scripted_settle(&g.store);
+        g.store.automatic[RLOCK_OP_ACQUIRE] = false;
+    }
+}
+
+static void test_drift_of_the_configuration_shortens_validity(void **state) {
+    struct owner *owner;
+    (void)state;
+    free_client();
+    g.config.drift_permille = 500;
+    start();
+    owner = holder("key", 1000);
+    SAME(rlock_remaining_ms(owner->lock), 1000 - 500 - 2);
+}
+
+static void test_validity_counts_from_the_send_not_from_the_call_or_the_answer(void **state) {
+    struct owner *owner = handle("key");
+    int64_t sent_us;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    run_ms(300); /* it was queued behind a connect */
+    sent_us = now_us();
+    need(RLOCK_OP_ACQUIRE)->request->sent_us = sent_us;
+    run_ms(200);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 1000) - now_us()) / 1000);
+}
+
+static void test_retry_counts_from_its_own_send(void **state) {
+    struct owner *owner = handle("key");
+    int64_t sent_us;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    run_ms(100);
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "closed"));
+    sent_us = retried(RLOCK_OP_ACQUIRE)->at_us;
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 1000) - now_us()) / 1000);
+}
+
+static void test_renewal_counts_from_its_send(void **state) {
+    struct owner *owner = holder("key", 1000);
+    int64_t sent_us;
+    (void)state;
+    run_ms(500);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    sent_us = now_us();
+    idle();
+    run_ms(100);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    SAME(owner->seen[RLOCK_RENEWED].remaining_ms, rlock_remaining_ms(owner->lock));
+    SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 1000) - now_us()) / 1000);
+}
+
+static void test_remaining_is_read_from_a_fresh_clock(void **state) {
+    struct owner *owner = holder("key", 1000);
+    (void)state;
+    stall_ms(400);
+    SAME(rlock_remaining_ms(owner->lock), 588);
+    assert_true(rlock_is_held(owner->lock));
+    SAME(rlock_hold_count(owner->lock), 1);
+    stall_ms(588);
+    assert_false(rlock_is_held(owner->lock));
+    SAME(rlock_remaining_ms(owner->lock), 0);
+    SAME(rlock_hold_count(owner->lock), 0);
+    SAME(rlock_fence(owner->lock), 0);
+}
+
+static void test_late_grant_is_refused_and_asked_for_again(void **state) {
+    struct owner *owner = handle("key");
+    uint64_t token;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 100), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    stall_ms(100); /* past its deadline, before the end of the lease */
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_done());
+    idle();
+    SAME(owner->events, 0);
+    run_ms(50);
+    if (asked(RLOCK_OP_RELEASE) == 0) {
+        SAME(scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token, token);
+        assert_true(scripted_last(&g.store, RLOCK_OP_ACQUIRE)->flags & RLOCK_REQUEST_RETRY);
+    } else {
+        SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
+    }
+    scripted_settle(&g.store);
+    run_ms(50);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 1);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
+static void test_late_grant_of_a_single_try_is_refused_and_given_back(void **state) {
+    struct owner *owner = handle("key");
+    uint64_t token;
+    (void)state;
+    SAME(owner_acquire(owner, 0, 100), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    stall_ms(100);
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_done());
+    run_ms(20);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 1);
+    assert_true(owner->seen[RLOCK_ACQUIRED].status < 0);
+    SAME(need(RLOCK_OP_RELEASE)->token, token);
+}
+
+static void stall_in_callback(struct owner *owner, const rlock_event *event) {
+    (void)owner;
+    (void)event;
+    stall_ms(200);
+}
+
+/* Whichever is told first is slow; the recorder checks that ACQUIRED finds the lock held. */
+static void test_validity_is_read_again_before_acquired_is_delivered(void **state) {
+    struct owner *a = handle("a"), *b = handle("b");
+    (void)state;
+    a->react = stall_in_callback;
+    b->react = stall_in_callback;
+    SAME(owner_acquire(a, 0, 100), RLOCK_OK);
+    SAME(owner_acquire(b, 0, 100), RLOCK_OK);
+    idle();
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 2);
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    run_ms(20);
+    SAME(a->seen[RLOCK_ACQUIRED].count + b->seen[RLOCK_ACQUIRED].count, 2);
+    assert_true((a->seen[RLOCK_ACQUIRED].status == RLOCK_OK) !=
+                (b->seen[RLOCK_ACQUIRED].status == RLOCK_OK));
+}
+
+static void test_expiry_is_settled_before_a_renewal_that_came_too_late(void **state) {
+    struct owner *owner = holder("key", 1000);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    idle();
+    stall_ms(990);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    run_ms(20);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+    assert_false(rlock_is_held(owner->lock));
+}
+
+static void test_expiry_is_settled_before_what_a_socket_brings(void **state) {
+    struct owner *owner = holder("key", 1000);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    idle();
+    stall_ms(990);
+    scripted_answer_by_io(&g.store, need(RLOCK_OP_RENEW), scripted_done());
+    run_ms(20);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    assert_false(rlock_is_held(owner->lock));
+}
+
+static void test_paused_watchdog_hold_is_lost_before_its_renewal_is_read(void **state) {
+    struct owner *owner = holder("key", 0);
+    (void)state;
+    run_ms(WATCHDOG_MS / 3 + 1);
+    stall_ms(WATCHDOG_MS);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+    assert_false(rlock_is_held(owner->lock));
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Callbacks: one for an operation, none inside a call (the recorder checks both), and every
+ * function called from each of them.
+ */
+
+enum { IN_ACQUIRED, IN_RENEWED, IN_RELEASED, IN_LOST, IN_DONE, PLACES };
+enum {
+    F_ACQUIRE,
+    F_RENEW,
+    F_RELEASE,
+    F_CANCEL,
+    F_SHUTDOWN,
+    F_NEW,
+    F_FREE,
+    F_CLIENT_FREE,
+    F_READ,
+    FUNCTIONS
+};
+
+static const char *const place_names[PLACES] = {"acquired", "renewed", "released", "lost",
+                                                "shutdown done"};
+static const char *const function_names[FUNCTIONS] = {
+    "rlock_acquire", "rlock_renew",           "rlock_release",
+    "rlock_cancel",  "rlock_client_shutdown", "rlock_new",
+    "rlock_free",    "rlock_client_free",     "every reading function"};
+
+/* What each returns to a callback; 0 also for those that return nothing. */
+static const int returns_in[PLACES][FUNCTIONS] = {
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_ERR_CLOSED, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, RLOCK_ERR_STATE,
+     RLOCK_ERR_CLOSED, 0, 0, 0},
+};
+
+static struct {
+    int place, function, returned, calls;
+    struct owner *subject;
+} pair;
+
+static int read_everything(const rlock *lock) {
+    size_t length = 0;
+    rlock_stats now = stats();
+    assert_non_null(rlock_key(lock, &length));
+    SAME(length, 7);
+    SAME(rlock_is_held(lock), rlock_remaining_ms(lock) > 0);
+    SAME(rlock_is_held(lock), rlock_hold_count(lock) > 0);
+    SAME(rlock_fence(lock), 0);
+    BETWEEN(now.handles, 3, 3);
+    assert_non_null(rlock_client_id(g.client));
+    SAME(rlock_client_now_us(g.client), now_us());
+    return RLOCK_OK;
+}
+
+static int call_function(struct owner *owner, int function) {
+    rlock_options options = options_for("another");
+    int status = RLOCK_OK;
+    switch (function) {
+    case F_ACQUIRE: return owner_acquire(owner, RLOCK_FOREVER, 0);
+    case F_RENEW: return owner_renew(owner, 0);
+    case F_RELEASE: return owner_release(owner);
+    case F_CANCEL: return owner_cancel(owner);
+    case F_SHUTDOWN: return rlock_client_shutdown(g.client, 100, on_done, &g);
+    case F_NEW: (void)owner_try(&g.loop, g.client, &options, &status); return status;
+    case F_FREE: owner_free(owner); return RLOCK_OK;
+    case F_CLIENT_FREE: free_client(); return RLOCK_OK;
+    default: return read_everything(owner->lock);
+    }
+}
+
+static void call_once(int place) {
+    if (place == pair.place && pair.calls == 0) {
+        pair.calls++;
+        pair.returned = call_function(pair.subject, pair.function);
+    }
+}
+
+static void react_of_pair(struct owner *owner, const rlock_event *event) {
+    (void)owner;
+    call_once((int)event->kind - (int)RLOCK_ACQUIRED);
+}
+
+static void done_of_pair(rlock_client *client, int status, void *user) {
+    on_done(client, status, user);
+    call_once(IN_DONE);
+}
+
+/* Brings the subject's callback about; a holder and a waiter of the same client stand by. */
+static void provoke(int place) {
+    struct owner *owner = pair.subject;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    idle();
+    if (place == IN_RENEWED) {
+        SAME(owner_renew(owner, 0), RLOCK_OK);
+    } else if (place == IN_RELEASED) {
+        SAME(owner_release(owner), RLOCK_OK);
+    } else if (place == IN_LOST) {
+        always(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_STOLEN));
+        run_ms(WATCHDOG_MS / 3 + 1);
+        always(RLOCK_OP_RENEW, scripted_done());
+    } else if (place == IN_DONE) {
+        SAME(rlock_client_shutdown(g.client, 100, done_of_pair, &g), RLOCK_OK);
+    }
+    idle();
+}
+
+static void test_function_in_callback(void **state) {
+    const struct cell *cell = (const struct cell *)*state;
+    struct owner *stands_by = handle("holder"), *waits = handle("taken");
+    unsigned i;
+    memset(&pair, 0, sizeof pair);
+    pair.place = cell->row;
+    pair.function = cell->column;
+    g.store.taken = "taken";
+    scripted_settle(&g.store);
+    SAME(owner_acquire(stands_by, 0, 60000), RLOCK_OK);
+    SAME(owner_acquire(waits, RLOCK_FOREVER, 60000), RLOCK_OK);
+    run_ms(20);
+    pair.subject = handle("subject");
+    pair.subject->react = react_of_pair;
+    provoke(cell->row);
+    SAME(pair.calls, 1);
+    SAME(pair.returned, returns_in[cell->row][cell->column]);
+    run_ms(20000);
+    if (cell->row != IN_DONE && cell->column != F_CLIENT_FREE && cell->column != F_SHUTDOWN) {
+        SAME(owner_cancel(waits), RLOCK_OK);
+        run_ms(1000);
+    }
+    for (i = 0; i < g.loop.owned; i++) {
+        SAME(g.loop.owners[i].gone ? 0 : owner_pending(&g.loop.owners[i]), 0);
+    }
+    SAME(g.done_count, cell->row == IN_DONE || cell->column == F_SHUTDOWN ? 1 : 0);
+}
+
+static void free_other(struct owner *owner, const rlock_event *event) {
+    struct owner *other = (struct owner *)owner->context;
+    (void)event;
+    if (other->events == 0) {
+        owner_free(other);
+    }
+}
+
+static void test_freed_handle_is_not_told_what_was_ready_in_the_same_entry(void **state) {
+    struct owner *a = handle("a"), *b = handle("b");
+    (void)state;
+    a->react = free_other;
+    a->context = b;
+    b->react = free_other;
+    b->context = a;
+    SAME(owner_acquire(a, 0, 1000), RLOCK_OK);
+    SAME(owner_acquire(b, 0, 1000), RLOCK_OK);
+    idle();
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    run_ms(20);
+    SAME(a->events + b->events, 1);
+    SAME(need(RLOCK_OP_RELEASE)->key[0], a->events == 0 ? 'a' : 'b'); /* the grant is given back */
+}
+
+static void cancel_other(struct owner *owner, const rlock_event *event) {
+    struct owner *other = (struct owner *)owner->context;
+    (void)event;
+    if (other->events == 0) {
+        SAME(owner_cancel(other), RLOCK_OK);
+    }
+}
+
+static void test_cancel_after_an_undelivered_grant_gives_it_back(void **state) {
+    struct owner *pairs[2];
+    struct owner *canceled;
+    (void)state;
+    pairs[0] = handle("a");
+    pairs[1] = handle("b");
+    pairs[0]->react = pairs[1]->react = cancel_other;
+    pairs[0]->context = pairs[1];
+    pairs[1]->context = pairs[0];
+    SAME(owner_acquire(pairs[0], 0, 1000), RLOCK_OK);
+    SAME(owner_acquire(pairs[1], 0, 1000), RLOCK_OK);
+    idle();
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    run_ms(20);
+    canceled = pairs[0]->seen[RLOCK_ACQUIRED].status == RLOCK_OK ? pairs[1] : pairs[0];
+    SAME(canceled->seen[RLOCK_ACQUIRED].count, 1);
+    SAME(canceled->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    assert_false(rlock_is_held(canceled->lock));
+    assert_string_equal(need(RLOCK_OP_RELEASE)->key, rlock_key(canceled->lock, NULL));
+}
+
+static void acquire_and_release_for_ever(struct owner *owner, const rlock_event *event) {
+    if (event->kind == RLOCK_ACQUIRED) {
+        SAME(owner_release(owner), RLOCK_OK);
+    } else {
+        SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    }
+}
+
+static void test_what_callbacks_add_waits_for_the_next_turn(void **state) {
+    struct owner *owner = handle("key");
+    int i, before;
+    (void)state;
+    scripted_settle(&g.store);
+    owner->react = acquire_and_release_for_ever;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    for (i = 0; i < 200; i++) {
+        before = owner->events;
+        assert_true(virtual_turn(&g.loop, now_us()));
+        BETWEEN(owner->events - before, 0, 1);
+    }
+    BETWEEN(owner->events, 20, 200);
+    owner->react = NULL;
+}
+
+static void test_callbacks_may_be_left_out_where_the_header_says_so(void **state) {
+    struct owner *owner = holder("key", 1000);
+    (void)state;
+    SAME(rlock_renew(owner->lock, 0, NULL, NULL), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(rlock_release(owner->lock, NULL, NULL), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->events, 1);
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Watchdog.
+ */
+
+static void test_watchdog_renews_at_a_third_of_the_lease(void **state) {
+    struct owner *owner = holder("key", 0);
+    int64_t last_us = now_us();
+    int i;
+    (void)state;
+    for (i = 0; i < 20; i++) {
+        virtual_run_until(&g.loop, last_us + WATCHDOG_MS * 300 - 1);
+        SAME(scripted_pending(&g.store, RLOCK_OP_RENEW), 0);
+        virtual_run_until(&g.loop, last_us + WATCHDOG_MS * 1000 / 3 + 1000);
+        SAME(need(RLOCK_OP_RENEW)->lease_ms, WATCHDOG_MS);
+        last_us = need(RLOCK_OP_RENEW)->at_us;
+        reply(RLOCK_OP_RENEW, scripted_done());
+        assert_true(rlock_is_held(owner->lock));
+    }
+    SAME(owner->events, 1); /* nobody is told of the watchdog's renewals */
+    SAME(stats().renewed, 20);
+}
+
+static void test_watchdog_tries_faster_near_the_deadline(void **state) {
+    struct owner *owner = holder("key", 0);
+    int64_t start_us = now_us(), last_us = 0, first_gap = 0, last_gap = 0;
+    size_t i;
+    (void)state;
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "BUSY"));
+    virtual_run_until(&g.loop, until_us(start_us, WATCHDOG_MS));
+    BETWEEN(asked(RLOCK_OP_RENEW), 4, 200);
+    for (i = 0; i < g.store.count; i++) {
+        if (g.store.log[i].op == RLOCK_OP_RENEW) {
+            first_gap = first_gap == 0 ? g.store.log[i].at_us - start_us : first_gap;
+            last_gap = g.store.log[i].at_us - last_us;
+            last_us = g.store.log[i].at_us;
+        }
+    }
+    BETWEEN(last_gap, 1000, first_gap / 2);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
+static void test_lost_comes_exactly_at_the_local_deadline_with_the_store_silent(void **state) {
+    static const int64_t leases[] = {0, 10, 1234};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof leases / sizeof leases[0]; i++) {
+        struct owner *owner = holder(i == 0 ? "a" : i == 1 ? "b" : "c", leases[i]);
+        int64_t deadline_us = until_us(now_us(), leases[i] == 0 ? WATCHDOG_MS : leases[i]);
+        virtual_run_until(&g.loop, deadline_us - 1);
+        SAME(owner->seen[RLOCK_LOST].count, 0);
+        assert_true(rlock_is_held(owner->lock));
+        run_ms(1);
+        SAME(owner->seen[RLOCK_LOST].at_us, deadline_us);
+        SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+        run_ms(60000);
+        SAME(owner->seen[RLOCK_LOST].count, 1);
+        assert_false(rlock_is_held(owner->lock));
+    }
+}
+
+static void test_lost_comes_at_the_deadline_while_the_connection_is_down(void **state) {
+    struct owner *owner = holder("key", 0);
+    int64_t deadline_us = until_us(now_us(), WATCHDOG_MS);
+    (void)state;
+    scripted_down(&g.store, RLOCK_FAULT_UNKNOWN, "Connection reset");
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_DOWN, "Connection refused"));
+    run_ms(WATCHDOG_MS);
+    SAME(owner->seen[RLOCK_LOST].at_us, deadline_us);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+}
+
+static void test_nothing_is_renewed_after_release(void **state) {
+    struct owner *owner = holder("key", 0);
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    scripted_settle(&g.store);
+    run_ms(60000);
+    SAME(asked(RLOCK_OP_RENEW), 0);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+    SAME(owner->events, 2);
+}
+
+static void test_renewals_by_watchdog_on_off_auto(void **state) {
+    static const struct {
+        int watchdog, lease_ms;
+        bool renews;
+    } rows[] = {
+        {RLOCK_WATCHDOG_AUTO, 0, true}, {RLOCK_WATCHDOG_AUTO, 2000, false},
+        {RLOCK_WATCHDOG_ON, 0, true},   {RLOCK_WATCHDOG_ON, 2000, true},
+        {RLOCK_WATCHDOG_OFF, 0, false}, {RLOCK_WATCHDOG_OFF, 2000, false},
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_options options = options_for("key");
+        struct owner *owner;
+        int before;
+        options.watchdog = rows[i].watchdog;
+        owner = handle_with(&options);
+        scripted_settle(&g.store);
+        before = asked(RLOCK_OP_RENEW);
+        SAME(owner_acquire(owner, 0, rows[i].lease_ms), RLOCK_OK);
+        run_ms(30000);
+        SAME(asked(RLOCK_OP_RENEW) > before, rows[i].renews);
+        SAME(rlock_is_held(owner->lock), rows[i].renews);
+        SAME(owner->seen[RLOCK_LOST].count, rows[i].renews ? 0 : 1);
+        if (rows[i].renews) {
+            SAME(scripted_last(&g.store, RLOCK_OP_RENEW)->lease_ms,
+                 rows[i].lease_ms == 0 ? WATCHDOG_MS : rows[i].lease_ms);
+        }
+        owner_free(owner);
+        idle();
+    }
+}
+
+static void test_max_hold_ends_the_hold_as_expired(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    int64_t start_us = now_us();
+    (void)state;
+    options.max_hold_ms = 10000;
+    owner = handle_with(&options);
+    scripted_settle(&g.store);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    virtual_run_until(&g.loop, start_us + 10000 * 1000 - WATCHDOG_MS * 1000 / 2);
+    SAME(owner->seen[RLOCK_LOST].count, 0);
+    run_ms(60000);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+    BETWEEN(owner->seen[RLOCK_LOST].at_us, start_us + 10000 * 1000 - 1000,
+            start_us + (10000 + WATCHDOG_MS) * 1000);
+    BETWEEN(scripted_last(&g.store, RLOCK_OP_RENEW)->at_us, start_us, start_us + 10000 * 1000);
+}
+
+static void test_longer_renewal_by_hand_moves_the_deadline_when_it_is_answered(void **state) {
+    struct owner *owner = holder("key", 2000);
+    int64_t old_us = until_us(now_us(), 2000), sent_us;
+    (void)state;
+    run_ms(500);
+    sent_us = now_us();
+    SAME(owner_renew(owner, 60000), RLOCK_OK);
+    idle();
+    SAME(rlock_remaining_ms(owner->lock), (old_us - now_us()) / 1000);
+    SAME(need(RLOCK_OP_RENEW)->lease_ms, 60000);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 60000) - now_us()) / 1000);
+}
+
+static void test_shorter_renewal_by_hand_lowers_the_deadline_at_the_call(void **state) {
+    struct owner *owner = holder("key", 60000);
+    int64_t deadline_us = until_us(now_us(), 2000);
+    (void)state;
+    SAME(owner_renew(owner, 2000), RLOCK_OK);
+    SAME(rlock_remaining_ms(owner->lock), (deadline_us - now_us()) / 1000);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    SAME(rlock_remaining_ms(owner->lock), (deadline_us - now_us()) / 1000);
+    run_ms(2000);
+    SAME(owner->seen[RLOCK_LOST].at_us, deadline_us);
+}
+
+/* The answer to what the watchdog asked before must not raise it again. */
+static void
+test_shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered(void **state) {
+    struct owner *owner = holder("key", 0);
+    int64_t deadline_us;
+    (void)state;
+    run_ms(WATCHDOG_MS / 3 + 1);
+    need(RLOCK_OP_RENEW);
+    deadline_us = until_us(now_us(), 500);
+    SAME(owner_renew(owner, 500), RLOCK_OK);
+    SAME(rlock_remaining_ms(owner->lock), (deadline_us - now_us()) / 1000);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(rlock_remaining_ms(owner->lock), (deadline_us - now_us()) / 1000);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    SAME(rlock_remaining_ms(owner->lock), (deadline_us - now_us()) / 1000);
+}
+
+static void test_lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on(void **state) {
+    struct owner *owner = holder("key", 0);
+    (void)state;
+    scripted_settle(&g.store);
+    SAME(owner_renew(owner, 9000), RLOCK_OK);
+    run_ms(2500);
+    SAME(asked(RLOCK_OP_RENEW), 1);
+    run_ms(502);
+    SAME(asked(RLOCK_OP_RENEW), 2);
+    SAME(scripted_last(&g.store, RLOCK_OP_RENEW)->lease_ms, 9000);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Loss.
+ */
+
+static void lose_by(rlock_outcome outcome, rlock_reason reason) {
+    struct owner *owner = holder("key", 0);
+    run_ms(WATCHDOG_MS / 3 + 1);
+    reply(RLOCK_OP_RENEW, scripted_plain(outcome));
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    SAME(owner->seen[RLOCK_LOST].reason, reason);
+    SAME(owner->seen[RLOCK_LOST].at_us, now_us());
+    assert_false(rlock_is_held(owner->lock));
+    SAME(rlock_hold_count(owner->lock), 0);
+    scripted_settle(&g.store);
+    scripted_woken(&g.store, "key");
+    run_ms(60000);
+    SAME(owner->events, 2);
+    SAME(asked(RLOCK_OP_RENEW), 1); /* a lost hold is never resurrected */
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    run_ms(1);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+}
+
+static void test_key_that_is_gone_is_lost_as_deleted(void **state) {
+    (void)state;
+    lose_by(RLOCK_OUTCOME_GONE, RLOCK_REASON_DELETED);
+}
+
+static void test_key_of_another_is_lost_as_stolen(void **state) {
+    (void)state;
+    lose_by(RLOCK_OUTCOME_STOLEN, RLOCK_REASON_STOLEN);
+}
+
+static void test_renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once(void **state) {
+    struct owner *owner = holder("key", 10000);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+    run_ms(20000);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+}
+
+static void wake_a_holder(const char *woken) {
+    struct owner *owner = holder("key", 60000);
+    run_ms(1000);
+    g.store.looks_by_hand = true;
+    scripted_woken(&g.store, woken);
+    run_ms(20);
+    assert_true(need(RLOCK_OP_RENEW)->lease_ms == 0 || need(RLOCK_OP_RENEW)->lease_ms == 60000);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    assert_true(rlock_is_held(owner->lock));
+    SAME(owner->events, 1);
+    scripted_woken(&g.store, woken);
+    run_ms(20);
+    reply(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+}
+
+static void test_push_for_its_key_makes_a_holder_look_at_once(void **state) {
+    (void)state;
+    wake_a_holder("key");
+}
+
+static void test_push_for_any_key_makes_a_holder_look_at_once(void **state) {
+    (void)state;
+    wake_a_holder(NULL);
+}
+
+static void test_push_for_another_key_asks_nothing(void **state) {
+    size_t requests;
+    (void)state;
+    (void)holder("key", 60000);
+    run_ms(1000);
+    requests = g.store.count;
+    scripted_woken(&g.store, "other");
+    scripted_woken(&g.store, "ke");
+    scripted_woken(&g.store, "key2");
+    run_ms(100);
+    SAME(g.store.count, requests);
+}
+
+static void test_holders_are_checked_when_the_connection_is_back(void **state) {
+    struct owner *owner = holder("key", 60000);
+    (void)state;
+    run_ms(1000);
+    scripted_down(&g.store, RLOCK_FAULT_UNKNOWN, "Connection reset");
+    run_ms(1000);
+    g.store.looks_by_hand = true;
+    scripted_up(&g.store);
+    run_ms(100);
+    reply(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_STOLEN));
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
+}
+
+static void test_lost_never_comes_after_a_release_was_called(void **state) {
+    struct owner *owner = holder("key", 0);
+    (void)state;
+    run_ms(WATCHDOG_MS / 3 + 1);
+    need(RLOCK_OP_RENEW); /* in flight */
+    SAME(owner_release(owner), RLOCK_OK);
+    assert_false(rlock_is_held(owner->lock));
+    SAME(rlock_remaining_ms(owner->lock), 0);
+    if (out(RLOCK_OP_RENEW) != NULL) {
+        reply(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+    }
+    scripted_woken(&g.store, "key");
+    always(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
+    if (out(RLOCK_OP_RELEASE) != NULL) {
+        reply(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
+    }
+    run_ms(60000);
+    SAME(owner->seen[RLOCK_LOST].count, 0);
+    SAME(owner->seen[RLOCK_RELEASED].count, 1);
+}
+
+static void
+test_release_after_the_deadline_and_before_lost_ends_as_released_with_lost(void **state) {
+    struct owner *owner = holder("key", 1000);
+    (void)state;
+    stall_ms(990);
+    SAME(owner_release(owner), RLOCK_OK);
+    scripted_settle(&g.store);
+    run_ms(10000);
+    SAME(owner->seen[RLOCK_RELEASED].count, 1);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_LOST);
+    SAME(owner->seen[RLOCK_RELEASED].reason, RLOCK_REASON_EXPIRED);
+    SAME(owner->seen[RLOCK_LOST].count, 0);
+}
+
+static void
+test_release_of_what_the_server_no_longer_had_is_not_held_with_the_reason(void **state) {
+    static const struct {
+        rlock_outcome outcome;
+        rlock_reason reason;
+    } rows[] = {{RLOCK_OUTCOME_GONE, RLOCK_REASON_DELETED},
+                {RLOCK_OUTCOME_STOLEN, RLOCK_REASON_STOLEN}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *owner = holder("key", 1000);
+        SAME(owner_release(owner), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_RELEASE, scripted_plain(rows[i].outcome));
+        SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_NOT_HELD);
+        SAME(owner->seen[RLOCK_RELEASED].reason, rows[i].reason);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Waiting.
+ */
+
+static void test_waiters_are_served_in_order_and_only_the_head_asks(void **state) {
+    struct owner *owners[5];
+    int i;
+    (void)state;
+    for (i = 0; i < 5; i++) {
+        owners[i] = handle("key");
+        SAME(owner_acquire(owners[i], RLOCK_FOREVER, 10000), RLOCK_OK);
+    }
+    run_ms(10);
+    for (i = 0; i < 5; i++) {
+        SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 1);
+        reply(RLOCK_OP_ACQUIRE, scripted_done());
+        SAME(owners[i]->seen[RLOCK_ACQUIRED].count, 1);
+        SAME(stats().waiting, 4 - i);
+        SAME(owner_release(owners[i]), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_RELEASE, scripted_done());
+        run_ms(10);
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), 5); /* one command a hand-over */
+}
+
+static void test_waiters_of_different_keys_do_not_wait_for_each_other(void **state) {
+    (void)state;
+    SAME(owner_acquire(handle("a"), RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(handle("b"), RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 2);
+}
+
+static void test_first_try_is_plain_and_the_next_one_watches(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    SAME(need(RLOCK_OP_ACQUIRE)->flags, 0);
+    SAME(need(RLOCK_OP_ACQUIRE)->lease_ms, 10000);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(5000));
+    SAME(need(RLOCK_OP_ACQUIRE)->flags & RLOCK_REQUEST_WATCH, RLOCK_REQUEST_WATCH);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(5000));
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
+    SAME(owner->events, 0);
+}
+
+/* A handle that has been told twice that the key is held, and sleeps. */
+static struct owner *sleeper(const char *key, int64_t wait_ms, int64_t left_ms) {
+    struct owner *owner = handle(key);
+    int i;
+    SAME(owner_acquire(owner, wait_ms, 10000), RLOCK_OK);
+    idle();
+    for (i = 0; i < 4 && out(RLOCK_OP_ACQUIRE) != NULL; i++) {
+        reply(RLOCK_OP_ACQUIRE, scripted_held(left_ms));
+    }
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
+    return owner;
+}
+
+static void test_push_wakes_the_sleeping_head(void **state) {
+    struct owner *owner = sleeper("key", RLOCK_FOREVER, 60000);
+    (void)state;
+    run_ms(1000);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
+    scripted_woken(&g.store, "key");
+    run_ms(20);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
+static void test_push_while_a_try_is_out_makes_it_try_again_at_once(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    need(RLOCK_OP_ACQUIRE);
+    scripted_woken(&g.store, "key");
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000)); /* may be older than the push */
+    run_ms(20);
+    need(RLOCK_OP_ACQUIRE);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    run_ms(20);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0); /* once for one push */
+}
+
+static void test_own_release_wakes_the_next_waiter_without_a_push(void **state) {
+    struct owner *first = holder("key", 60000), *next = sleeper("key", RLOCK_FOREVER, 60000);
+    (void)state;
+    SAME(owner_release(first), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    run_ms(20);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
+static void test_sleeper_tries_again_when_the_holders_lease_is_over(void **state) {
+    int64_t start_us = now_us();
+    (void)state;
+    (void)sleeper("key", RLOCK_FOREVER, 2000);
+    virtual_run_until(&g.loop, start_us + 1900 * 1000);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
+    virtual_run_until(&g.loop, start_us + 2100 * 1000);
+    need(RLOCK_OP_ACQUIRE);
+}
+
+static void test_waiters_try_again_when_the_connection_is_back(void **state) {
+    (void)state;
+    (void)sleeper("key", RLOCK_FOREVER, 3600000);
+    scripted_pushing(&g.store, false);
+    scripted_down(&g.store, RLOCK_FAULT_UNKNOWN, "Connection reset");
+    always(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_DOWN, "Connection refused"));
+    run_ms(1000);
+    g.store.automatic[RLOCK_OP_ACQUIRE] = false;
+    scripted_up(&g.store);
+    scripted_pushing(&g.store, true);
+    run_ms(100);
+    need(RLOCK_OP_ACQUIRE);
+}
+
+static void test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed(void **state) {
+    int64_t last_us = 0, gap;
+    size_t i;
+    (void)state;
+    scripted_pushing(&g.store, false);
+    always(RLOCK_OP_ACQUIRE, scripted_held(3600000));
+    SAME(owner_acquire(handle("key"), RLOCK_FOREVER, 10000), RLOCK_OK);
+    run_ms(10000);
+    BETWEEN(asked(RLOCK_OP_ACQUIRE), 39, 200);
+    for (i = 0; i < g.store.count; i++) {
+        gap = last_us == 0 ? 0 : g.store.log[i].at_us - last_us;
+        BETWEEN(gap, 0, 251 * 1000);
+        if (i > g.store.count / 2) {
+            BETWEEN(gap, 50 * 1000, 251 * 1000); /* it has backed off */
+        }
+        last_us = g.store.log[i].at_us;
+    }
+}
+
+static void test_push_that_stops_turns_sleepers_into_pollers(void **state) {
+    (void)state;
+    (void)sleeper("key", RLOCK_FOREVER, 3600000);
+    scripted_pushing(&g.store, false);
+    run_ms(500);
+    need(RLOCK_OP_ACQUIRE);
+}
+
+static void test_wait_ends_as_timeout_at_its_end_for_head_and_others(void **state) {
+    struct owner *owners[3];
+    int64_t start_us = now_us();
+    int i;
+    (void)state;
+    always(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    for (i = 0; i < 3; i++) {
+        static const int waits[] = {700, 300, 500};
+        owners[i] = handle("key");
+        SAME(owner_acquire(owners[i], waits[i], 10000), RLOCK_OK);
+    }
+    run_ms(1000);
+    for (i = 0; i < 3; i++) {
+        static const int waits[] = {700, 300, 500};
+        SAME(owners[i]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+        SAME(owners[i]->seen[RLOCK_ACQUIRED].at_us, start_us + waits[i] * 1000);
+    }
+    BETWEEN(owners[0]->seen[RLOCK_ACQUIRED].remaining_ms, 59000, 60000);
+    SAME(asked(RLOCK_OP_RELEASE), 0); /* told "held": there is nothing to clean up */
+    SAME(stats().waiting, 0);
+}
+
+static void test_cancel_of_the_head_promotes_the_next(void **state) {
+    struct owner *head = handle("key"), *next = handle("key");
+    uint64_t token;
+    (void)state;
+    SAME(owner_acquire(head, RLOCK_FOREVER, 10000), RLOCK_OK);
+    SAME(owner_acquire(next, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    SAME(owner_cancel(head), RLOCK_OK);
+    SAME(owner_cancel(head),
+         RLOCK_OK); /* WAITING until its callback is called; there is one callback */
+    run_ms(20);
+    SAME(head->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    assert_true(scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token != token);
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    idle();
+    SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(head->events, 1);
+}
+
+static void test_cancel_of_a_sleeping_head_makes_the_next_ask(void **state) {
+    struct owner *head = sleeper("key", RLOCK_FOREVER, 60000), *next = handle("key");
+    (void)state;
+    SAME(owner_acquire(next, RLOCK_FOREVER, 10000), RLOCK_OK);
+    run_ms(10);
+    if (out(RLOCK_OP_ACQUIRE) != NULL) {
+        reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    }
+    SAME(owner_cancel(head), RLOCK_OK);
+    run_ms(20);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(asked(RLOCK_OP_RELEASE), 0); /* the head was told "held": nothing of it is left */
+}
+
+/* However many wait, they cost one command a wake-up. */
+static void test_waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing(void **state) {
+    struct owner *head = sleeper("key", RLOCK_FOREVER, 60000), *others[4];
+    int i, before = asked(RLOCK_OP_ACQUIRE);
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        others[i] = handle("key");
+        SAME(owner_acquire(others[i], i == 3 ? 100 : RLOCK_FOREVER, 10000), RLOCK_OK);
+        run_ms(10);
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), before);
+    SAME(owner_cancel(others[0]), RLOCK_OK);
+    owner_free(others[1]);
+    run_ms(200);
+    SAME(others[3]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+    SAME(asked(RLOCK_OP_ACQUIRE), before);
+    SAME(head->events, 0);
+}
+
+static void test_fault_that_ends_the_head_lets_the_next_ask(void **state) {
+    struct owner *head = handle("key"), *next = handle("key");
+    (void)state;
+    SAME(owner_acquire(head, RLOCK_FOREVER, 10000), RLOCK_OK);
+    SAME(owner_acquire(next, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_AUTH, "NOPERM"));
+    run_ms(2000);
+    SAME(head->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_AUTH);
+    if (next->events == 0) {
+        reply(RLOCK_OP_ACQUIRE, scripted_done());
+        SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    }
+}
+
+static void test_single_try_is_busy_with_the_time_the_holder_has_left(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 10000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_held(4321));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, 4321);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+    SAME(owner_acquire(owner, 0, 10000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_held(-1));
+    SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
+}
+
+static void test_single_try_behind_a_sleeping_waiter_is_busy_at_once(void **state) {
+    struct owner *waits = sleeper("key", RLOCK_FOREVER, 60000), *tries = handle("key");
+    (void)state;
+    always(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    SAME(owner_acquire(tries, 0, 10000), RLOCK_OK);
+    run_ms(20);
+    SAME(tries->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(waits->events, 0);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Orphans: what was sent and not answered is taken as possibly done, and cleaned up.
+ */
+
+enum { BY_CANCEL, BY_TIMEOUT, BY_FREE, WAYS };
+
+/* An acquire that was sent and never answered is given up. Its token. */
+static uint64_t orphan(int way) {
+    struct owner *owner = handle("key");
+    uint64_t token;
+    SAME(owner_acquire(owner, 500, 1000), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    if (way == BY_CANCEL) {
+        SAME(owner_cancel(owner), RLOCK_OK);
+    } else if (way == BY_FREE) {
+        owner_free(owner);
+    } else {
+        run_ms(501);
+    }
+    run_ms(20);
+    return token;
+}
+
+static void test_orphan_is_released_until_a_sure_answer(void **state) {
+    int way, before;
+    (void)state;
+    for (way = 0; way < WAYS; way++) {
+        uint64_t token = orphan(way);
+        SAME(stats().cleaning, 1);
+        SAME(need(RLOCK_OP_RELEASE)->token, token);
+        assert_string_equal(need(RLOCK_OP_RELEASE)->key, "key");
+        reply(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_UNKNOWN, "closed"));
+        SAME(retried(RLOCK_OP_RELEASE)->token, token);
+        reply(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
+        SAME(stats().cleaning, 0);
+        before = asked(RLOCK_OP_RELEASE);
+        run_ms(10000);
+        SAME(asked(RLOCK_OP_RELEASE), before);
+    }
+}
+
+static void test_orphan_is_released_until_one_lease_later_when_no_answer_is_sure(void **state) {
+    int before;
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    (void)orphan(BY_CANCEL);
+    run_ms(800);
+    SAME(stats().cleaning, 1);
+    BETWEEN(asked(RLOCK_OP_RELEASE), 2, 200);
+    run_ms(5000);
+    SAME(stats().cleaning, 0);
+    before = asked(RLOCK_OP_RELEASE);
+    run_ms(10000);
+    SAME(asked(RLOCK_OP_RELEASE), before);
+}
+
+/* A retry told "held by another" says nothing of the attempt before it, unless it is sure. */
+static void test_attempt_that_may_still_be_executed_is_cleaned_up_after_held(void **state) {
+    struct owner *owner = handle("key");
+    int sure;
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_STOLEN));
+    for (sure = 0; sure < 2; sure++) {
+        int before = asked(RLOCK_OP_RELEASE);
+        SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "closed"));
+        (void)retried(RLOCK_OP_ACQUIRE);
+        while (out(RLOCK_OP_ACQUIRE) != NULL) {
+            rlock_answer held = scripted_held(60000);
+            reply(RLOCK_OP_ACQUIRE, sure ? held : scripted_unsure(held));
+        }
+        SAME(owner_cancel(owner), RLOCK_OK);
+        run_ms(20);
+        SAME(asked(RLOCK_OP_RELEASE) > before, !sure);
+    }
+}
+
+static void test_acquire_that_never_left_needs_no_clean_up(void **state) {
+    (void)state;
+    g.store.unsent = true;
+    (void)orphan(BY_CANCEL);
+    run_ms(1000);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+    SAME(stats().cleaning, 0);
+}
+
+static void test_try_that_ended_unknown_is_cleaned_up(void **state) {
+    struct owner *owner = begin_operation(TRY, 0);
+    uint64_t token = need(RLOCK_OP_ACQUIRE)->token;
+    (void)state;
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "closed"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    SAME(retried(RLOCK_OP_RELEASE)->token, token);
+}
+
+static void test_release_that_is_never_answered_ends_unknown_at_the_deadline(void **state) {
+    struct owner *owner = holder("key", 1000);
+    int64_t deadline_us = until_us(now_us(), 1000);
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    virtual_run_until(&g.loop, deadline_us - 1);
+    SAME(owner->seen[RLOCK_RELEASED].count, 0);
+    run_ms(2);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK); /* the handle is free again */
+}
+
+static void test_acquire_after_cancel_has_a_token_of_its_own(void **state) {
+    struct owner *owner = handle("key");
+    uint64_t token;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    SAME(owner_cancel(owner), RLOCK_OK);
+    idle();
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
+    run_ms(20);
+    assert_true(scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token != token);
+    SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    idle();
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+    assert_true(rlock_is_held(owner->lock));
+}
+
+static void test_freed_holder_is_released_in_the_background(void **state) {
+    struct owner *owner = holder("key", 10000);
+    (void)state;
+    owner_free(owner);
+    idle();
+    need(RLOCK_OP_RELEASE);
+    SAME(stats().held, 0);
+    SAME(stats().handles, 0);
+    SAME(g.store.unflushed, 0);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Re-entrant holds.
+ */
+
+static struct owner *reentrant(int64_t lease_ms) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    options.reentrant = true;
+    owner = handle_with(&options);
+    grant(owner, lease_ms);
+    return owner;
+}
+
+static void test_reentrant_hold_counts_up_and_down_without_a_round_trip(void **state) {
+    struct owner *owner = reentrant(10000);
+    size_t requests = g.store.count;
+    int i;
+    (void)state;
+    for (i = 2; i <= 4; i++) {
+        SAME(owner_acquire(owner, 0, i == 2 ? 0 : 5000), RLOCK_OK);
+        idle();
+        SAME(rlock_hold_count(owner->lock), i);
+        SAME(owner->seen[RLOCK_ACQUIRED].count, i);
+    }
+    for (i = 3; i >= 1; i--) {
+        SAME(owner_release(owner), RLOCK_OK);
+        idle();
+        SAME(rlock_hold_count(owner->lock), i);
+        SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+        assert_true(rlock_is_held(owner->lock));
+    }
+    SAME(g.store.count, requests);
+    SAME(owner_release(owner), RLOCK_OK);
+    assert_false(rlock_is_held(owner->lock));
+    scripted_settle(&g.store);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+    SAME(owner->seen[RLOCK_RELEASED].count, 4);
+    SAME(rlock_hold_count(owner->lock), 0);
+    SAME(owner_release(owner), RLOCK_ERR_NOT_HELD);
+}
+
+static void test_reentrant_acquire_with_a_longer_lease_asks_for_it(void **state) {
+    struct owner *owner = reentrant(10000);
+    int64_t sent_us;
+    (void)state;
+    SAME(owner_acquire(owner, 0, 20000), RLOCK_OK);
+    idle();
+    SAME(need(RLOCK_OP_RENEW)->lease_ms, 20000);
+    sent_us = need(RLOCK_OP_RENEW)->at_us;
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(rlock_hold_count(owner->lock), 2);
+    SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 20000) - now_us()) / 1000);
+}
+
+static void test_loss_sets_a_reentrant_count_to_zero(void **state) {
+    struct owner *owner = reentrant(1000);
+    (void)state;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    scripted_settle(&g.store);
+    run_ms(1);
+    SAME(rlock_hold_count(owner->lock), 2);
+    always(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+    run_ms(10000);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    SAME(rlock_hold_count(owner->lock), 0);
+    SAME(owner_release(owner), RLOCK_ERR_NOT_HELD);
+}
+
+static void test_release_while_a_nested_acquire_is_asked_for_cancels_it(void **state) {
+    struct owner *owner = reentrant(10000);
+    (void)state;
+    SAME(owner_acquire(owner, 0, 20000), RLOCK_OK);
+    idle();
+    SAME(owner_release(owner), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(rlock_hold_count(owner->lock), 0);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+}
+
+static void test_reentrant_acquire_of_a_lost_hold_is_refused(void **state) {
+    struct owner *owner = reentrant(1000);
+    (void)state;
+    stall_ms(1000);
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_ERR_STATE);
+    idle();
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 1);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Shutdown and free.
+ */
+
+static void test_shutdown_ends_tells_releases_and_is_done(void **state) {
+    struct owner *holds = holder("a", 60000), *waits = sleeper("b", RLOCK_FOREVER, 60000);
+    struct owner *idles = handle("c");
+    uint64_t token = g.store.log[0].token;
+    (void)state;
+    SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_OK);
+    SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_ERR_STATE);
+    SAME(owner_acquire(idles, 0, 0), RLOCK_ERR_CLOSED);
+    idle();
+    assert_false(rlock_is_held(holds->lock));
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CLOSED);
+    SAME(holds->seen[RLOCK_LOST].reason, RLOCK_REASON_CLOSED);
+    SAME(need(RLOCK_OP_RELEASE)->token, token);
+    SAME(g.done_count, 0);
+    run_ms(100);
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
+    assert_true(g.done_order > holds->seen[RLOCK_LOST].order);
+    assert_true(g.done_order > waits->seen[RLOCK_ACQUIRED].order);
+    run_ms(10000);
+    SAME(g.done_count, 1);
+    SAME(idles->events, 0);
+    SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_ERR_STATE);
+}
+
+static void test_shutdown_without_an_answer_is_done_with_timeout(void **state) {
+    static const int64_t given[] = {0, 300}, takes[] = {700, 300};
+    size_t i;
+    (void)state;
+    free_client();
+    g.config.command_timeout_ms = 700;
+    for (i = 0; i < 2; i++) {
+        int64_t start_us;
+        start();
+        (void)holder("a", 60000);
+        start_us = now_us();
+        SAME(rlock_client_shutdown(g.client, given[i], on_done, &g), RLOCK_OK);
+        run_ms(5000);
+        SAME(g.done_count, i + 1);
+        SAME(g.done_status, RLOCK_ERR_TIMEOUT);
+        BETWEEN(g.done_at_us - start_us, takes[i] * 1000, takes[i] * 1000 + 1000);
+        free_client();
+    }
+}
+
+static void test_shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own(void **state) {
+    (void)state;
+    SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_OK);
+    SAME(g.done_count, 0);
+    idle();
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
+}
+
+static void test_shutdown_lets_a_release_under_way_end(void **state) {
+    struct owner *owner = bring_to(RELEASING);
+    (void)state;
+    SAME(rlock_client_shutdown(g.client, 1000, NULL, NULL), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_RELEASED].count, 1);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(owner->seen[RLOCK_LOST].count, 0);
+}
+
+static void check_closed(struct owner *owner) {
+    size_t length = 0;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_ERR_CLOSED);
+    assert_false(rlock_is_held(owner->lock));
+    SAME(rlock_remaining_ms(owner->lock), 0);
+    SAME(rlock_fence(owner->lock), 0);
+    SAME(rlock_hold_count(owner->lock), 0);
+    assert_string_equal(rlock_key(owner->lock, &length), "key");
+    SAME(length, 3);
+}
+
+static void test_client_free_in_every_state_tells_nothing_and_handles_survive(void **state) {
+    int row, events;
+    (void)state;
+    for (row = IDLE; row < CLOSED; row++) {
+        struct owner *owner = bring_to(row);
+        events = owner->events;
+        free_client();
+        SAME(g.store.closes, row + 1);
+        SAME(virtual_earliest(&g.loop, INT64_MAX) == NULL, 1);
+        check_closed(owner);
+        run_ms(100000);
+        SAME(owner->events, events);
+        owner_free(owner);
+        start();
+    }
+}
+
+static void test_client_free_sends_the_release_of_what_is_held(void **state) {
+    uint64_t token;
+    unsigned flushes;
+    (void)state;
+    (void)holder("key", 60000);
+    token = g.store.log[0].token;
+    flushes = g.store.flushes;
+    free_client();
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+    SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
+    assert_true(g.store.flushes > flushes);
+    SAME(g.store.unflushed, 0);
+}
+
+static void test_handle_free_in_every_state_tells_nothing(void **state) {
+    int row;
+    (void)state;
+    for (row = IDLE; row < STATES; row++) {
+        struct owner *owner = bring_to(row);
+        int events = owner->events;
+        owner_free(owner);
+        if (g.client == NULL) {
+            start();
+        }
+        SAME(stats().handles, 0);
+        SAME(stats().held, 0);
+        SAME(stats().waiting, 0);
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+        run_ms(100000);
+        SAME(owner->events, events);
+        SAME(stats().cleaning, 0);
+    }
+}
+
+static void test_free_of_null_is_allowed(void **state) {
+    (void)state;
+    rlock_free(NULL);
+    rlock_client_free(NULL);
+}
+
+static void test_store_that_does_not_open_fails_the_client(void **state) {
+    rlock_client *client = NULL;
+    (void)state;
+    g.store.open_status = RLOCK_ERR_NOMEM;
+    SAME(rlock_client_new(&client, &g.config), RLOCK_ERR_NOMEM);
+    assert_null(client);
+    SAME(g.store.closes, 0);
+    SAME(virtual_memory.live, 0);
+}
+
+static void test_loop_that_does_not_open_and_missing_random_bytes_fail_the_client(void **state) {
+    rlock_client *client = NULL;
+    (void)state;
+    g.loop.open_fails = true;
+    SAME(rlock_client_new(&client, &g.config), RLOCK_ERR_NOMEM);
+    assert_null(client);
+    g.loop.open_fails = false;
+    virtual_random_fails = true;
+    SAME(rlock_client_new(&client, &g.config), RLOCK_ERR_NOMEM);
+    assert_null(client);
+    SAME(g.store.opens, g.store.closes);
+    virtual_end(&g.loop);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Arguments.
+ */
+
+static void refuse_config(const char *what, const rlock_config *config) {
+    rlock_client *client = NULL;
+    int lines = g.log_lines, status = rlock_client_new(&client, config);
+    if (status != RLOCK_ERR_ARG || client != NULL || g.log_lines == lines) {
+        fail_msg("config with a bad %s: status %d, %d log lines", what, status,
+                 g.log_lines - lines);
+    }
+}
+
+#define REFUSE_CONFIG(member, value)               \
+    do {                                           \
+        rlock_config bad = g.config;               \
+        bad.member = value;                        \
+        refuse_config(#member " = " #value, &bad); \
+    } while (0)
+
+static void test_bad_configurations_are_refused_with_a_log_line(void **state) {
+    (void)state;
+    REFUSE_CONFIG(loop.open, NULL);
+    REFUSE_CONFIG(loop.watch, NULL);
+    REFUSE_CONFIG(loop.set_timer, NULL);
+    REFUSE_CONFIG(loop.close, NULL);
+    REFUSE_CONFIG(port, -1);
+    REFUSE_CONFIG(port, 65536);
+    REFUSE_CONFIG(database, -1);
+    REFUSE_CONFIG(wire, (rlock_wire)7);
+    REFUSE_CONFIG(watchdog_lease_ms, -1);
+    REFUSE_CONFIG(watchdog_lease_ms, 9);
+    REFUSE_CONFIG(watchdog_lease_ms, 86400001);
+    REFUSE_CONFIG(watchdog_lease_ms, INT64_MAX);
+    REFUSE_CONFIG(command_timeout_ms, -1);
+    REFUSE_CONFIG(poll_ms, -1);
+    REFUSE_CONFIG(drift_permille, -1);
+    REFUSE_CONFIG(drift_permille, 501);
+    SAME(g.store.opens, 0);
+    SAME(virtual_memory.live, 0);
+}
+
+static void test_null_arguments_of_the_client_are_refused(void **state) {
+    rlock_client *client = NULL;
+    (void)state;
+    SAME(rlock_client_new(NULL, &g.config), RLOCK_ERR_ARG);
+    SAME(rlock_client_new(&client, NULL), RLOCK_ERR_ARG);
+    assert_null(client);
+    SAME(rlock_client_shutdown(NULL, 0, on_done, NULL), RLOCK_ERR_ARG);
+    start();
+    SAME(rlock_client_shutdown(g.client, -1, on_done, NULL), RLOCK_ERR_ARG);
+    idle();
+    SAME(g.done_count, 0);
+    SAME(owner_acquire(handle("key"), 0, 0), RLOCK_OK); /* it was not shut down */
+}
+
+static void refuse_options(const char *what, const rlock_options *options) {
+    static int elsewhere;
+    rlock *mark = (rlock *)(void *)&elsewhere, *lock = mark;
+    int status = rlock_new(&lock, g.client, options);
+    if (status != RLOCK_ERR_ARG || (lock != mark && lock != NULL)) {
+        fail_msg("options with a bad %s: status %d", what, status);
+    }
+}
+
+#define REFUSE_OPTIONS(member, value)               \
+    do {                                            \
+        rlock_options bad = options_for("key");     \
+        bad.member = value;                         \
+        refuse_options(#member " = " #value, &bad); \
+    } while (0)
+
+static void test_bad_options_are_refused(void **state) {
+    static char big[RLOCK_KEY_MAX + 2];
+    rlock_options options = options_for("key");
+    rlock *lock = NULL;
+    (void)state;
+    memset(big, 'k', sizeof big - 1);
+    REFUSE_OPTIONS(key, NULL);
+    REFUSE_OPTIONS(key, "");
+    REFUSE_OPTIONS(key, big);
+    REFUSE_OPTIONS(kind, (rlock_kind)9);
+    REFUSE_OPTIONS(watchdog, -1);
+    REFUSE_OPTIONS(watchdog, 3);
+    REFUSE_OPTIONS(max_hold_ms, -1);
+    options.key = big;
+    options.key_len = RLOCK_KEY_MAX + 1;
+    refuse_options("key_len", &options);
+    options.key = "a}b";
+    options.key_len = 0;
+    options.fencing = true;
+    refuse_options("hash tag with fencing", &options);
+    SAME(rlock_new(NULL, g.client, &options), RLOCK_ERR_ARG);
+    options.key = "key";
+    SAME(rlock_new(&lock, NULL, &options), RLOCK_ERR_ARG);
+    SAME(rlock_new(&lock, g.client, NULL), RLOCK_ERR_ARG);
+    assert_null(lock);
+    SAME(stats().handles, 0);
+}
+
+static void test_longest_key_and_hash_tags_are_allowed(void **state) {
+    static const char *const keys[] = {"{tag}", "a{b}c", "plain", "open{brace"};
+    static char big[RLOCK_KEY_MAX];
+    rlock_options options = options_for(big);
+    size_t i;
+    (void)state;
+    memset(big, 'k', sizeof big);
+    options.key_len = sizeof big;
+    (void)handle_with(&options);
+    for (i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        options = options_for(keys[i]);
+        options.fencing = true;
+        (void)handle_with(&options);
+    }
+    options = options_for("a}b");
+    (void)handle_with(&options);
+}
+
+static void test_bad_leases_and_waits_are_refused_and_change_nothing(void **state) {
+    static const int64_t leases[] = {-1, 1, 9, 86400001, INT64_MAX, INT64_MIN};
+    static const int64_t waits[] = {-2, INT64_MIN};
+    struct owner *idles = handle("a"), *holds = holder("b", 60000);
+    size_t i, requests = g.store.count;
+    int64_t remaining_ms = rlock_remaining_ms(holds->lock);
+    (void)state;
+    for (i = 0; i < sizeof leases / sizeof leases[0]; i++) {
+        SAME(owner_acquire(idles, 0, leases[i]), RLOCK_ERR_ARG);
+        SAME(owner_renew(holds, leases[i]), RLOCK_ERR_ARG);
+    }
+    for (i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        SAME(owner_acquire(idles, waits[i], 0), RLOCK_ERR_ARG);
+    }
+    SAME(rlock_acquire(idles->lock, 0, 0, NULL, NULL), RLOCK_ERR_ARG);
+    idle();
+    SAME(g.store.count, requests);
+    SAME(rlock_remaining_ms(holds->lock), remaining_ms);
+    SAME(idles->events, 0);
+    SAME(owner_cancel(idles), RLOCK_ERR_STATE); /* still idle */
+}
+
+static void test_absurd_wait_does_not_overflow(void **state) {
+    struct owner *owner = handle("key");
+    int status = owner_acquire(owner, INT64_MAX, 1000);
+    (void)state;
+    if (status == RLOCK_OK) {
+        always(RLOCK_OP_ACQUIRE, scripted_held(60000));
+        run_ms(100);
+        SAME(owner->events, 0);
+    } else {
+        SAME(status, RLOCK_ERR_ARG);
+    }
+}
+
+static void test_null_handles_are_refused(void **state) {
+    size_t length = 1;
+    (void)state;
+    SAME(rlock_acquire(NULL, 0, 0, owner_on_event, NULL), RLOCK_ERR_ARG);
+    SAME(rlock_renew(NULL, 0, owner_on_event, NULL), RLOCK_ERR_ARG);
+    SAME(rlock_release(NULL, owner_on_event, NULL), RLOCK_ERR_ARG);
+    SAME(rlock_cancel(NULL), RLOCK_ERR_ARG);
+    assert_false(rlock_is_held(NULL));
+    SAME(rlock_remaining_ms(NULL), 0);
+    SAME(rlock_fence(NULL), 0);
+    SAME(rlock_hold_count(NULL), 0);
+    assert_null(rlock_key(NULL, &length));
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Fork. The child must not jump out of a check: it exits with the number of the one that failed.
+ */
+
+static int child_of_fork(struct owner *owner) {
+    rlock_options options = options_for("new");
+    rlock *lock = NULL, *mine = owner->lock;
+    size_t requests = g.store.count, live = virtual_memory.live;
+    int check = 1;
+#define CHILD(condition)    \
+    do {                    \
+        if (!(condition)) { \
+            return check;   \
+        }                   \
+        check++;            \
+    } while (0)
+    CHILD(rlock_acquire(mine, 0, 0, owner_on_event, owner) == RLOCK_ERR_STATE);
+    CHILD(rlock_renew(mine, 0, NULL, NULL) == RLOCK_ERR_STATE);
+    CHILD(rlock_release(mine, NULL, NULL) == RLOCK_ERR_STATE);
+    CHILD(rlock_cancel(mine) == RLOCK_ERR_STATE);
+    CHILD(rlock_new(&lock, g.client, &options) == RLOCK_ERR_STATE);
+    CHILD(lock == NULL);
+    CHILD(rlock_client_shutdown(g.client, 0, NULL, NULL) == RLOCK_ERR_STATE);
+    CHILD(!rlock_is_held(mine));
+    CHILD(rlock_remaining_ms(mine) == 0);
+    CHILD(rlock_fence(mine) == 0);
+    CHILD(rlock_hold_count(mine) == 0);
+    rlock_on_timer(g.client);
+    rlock_free(mine);
+    rlock_client_free(g.client);
+    CHILD(g.store.count == requests);
+    CHILD(g.store.closes == 0);
+    CHILD(virtual_memory.live == live);
+    CHILD(g.loop.callbacks == (uint64_t)owner->events);
+#undef CHILD
+    return 0;
+}
+
+static void test_after_fork_the_child_is_refused_and_sends_nothing(void **state) {
+    int row, status = 0;
+    (void)state;
+    for (row = IDLE; row < CLOSED; row++) {
+        struct owner *owner;
+        pid_t child;
+        g.loop.callbacks = 0;
+        owner = bring_to(row);
+        child = fork();
+        if (child == 0) {
+            _exit(child_of_fork(owner));
+        }
+        assert_true(child > 0);
+        SAME(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) != 0) {
+            fail_msg("in %s, check %d of the child failed", state_names[row], WEXITSTATUS(status));
+        }
+        scripted_settle(&g.store); /* the parent goes on */
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+        SAME(owner_pending(owner), 0);
+        owner_free(owner);
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Memory.
+ */
+
+static void round_of_locking(struct owner *first, struct owner *second) {
+    SAME(owner_acquire(first, RLOCK_FOREVER, 0), RLOCK_OK);
+    SAME(owner_acquire(second, RLOCK_FOREVER, 0), RLOCK_OK);
+    run_ms(WATCHDOG_MS);
+    SAME(owner_renew(first, 0), RLOCK_OK);
+    run_ms(10);
+    SAME(owner_release(first), RLOCK_OK);
+    run_ms(WATCHDOG_MS);
+    SAME(owner_release(second), RLOCK_OK);
+    run_ms(10);
+    SAME(first->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(second->seen[RLOCK_RELEASED].status, RLOCK_OK);
+}
+
+static void test_nothing_is_allocated_between_acquire_and_release_once_warm(void **state) {
+    struct owner *first = handle("a"), *second = handle("b");
+    uint64_t total;
+    int i;
+    (void)state;
+    scripted_settle(&g.store);
+    for (i = 0; i < 3; i++) {
+        round_of_locking(first, second);
+    }
+    total = virtual_memory.total;
+    for (i = 0; i < 100; i++) {
+        round_of_locking(first, second);
+    }
+    SAME(virtual_memory.total - total, 0);
+}
+
+static void test_release_needs_no_memory(void **state) {
+    struct owner *owner = holder("key", 10000);
+    (void)state;
+    virtual_memory.fail_at = 1;
+    SAME(owner_release(owner), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    virtual_memory.fail_at = 0;
+}
+
+static void ok_or_nomem(int status) {
+    if (status != RLOCK_OK) {
+        SAME(status, RLOCK_ERR_NOMEM);
+        assert_true(virtual_memory.failed);
+    }
+}
+
+static bool try_holding(struct owner *owner, int64_t wait_ms) {
+    int status = owner_acquire(owner, wait_ms, 0);
+    ok_or_nomem(status);
+    run_ms(5000);
+    if (status != RLOCK_OK) {
+        return false;
+    }
+    SAME(owner_pending(owner), 0);
+    if (!owner->holding) {
+        ok_or_nomem(owner->seen[RLOCK_ACQUIRED].status);
+    }
+    return owner->holding;
+}
+
+/* A little of everything. Whatever allocation fails, calls and callbacks say OK or NOMEM. */
+static void scenario(void) {
+    struct owner *owners[2] = {NULL, NULL};
+    int i, status = rlock_client_new(&g.client, &g.config);
+    ok_or_nomem(status);
+    if (status != RLOCK_OK) {
+        return;
+    }
+    for (i = 0; i < 2; i++) {
+        rlock_options options = options_for(i == 0 ? "a" : "b");
+        options.fencing = true;
+        owners[i] = owner_try(&g.loop, g.client, &options, &status);
+        ok_or_nomem(status);
+    }
+    for (i = 0; i < 2; i++) {
+        if (owners[i] != NULL && try_holding(owners[i], i == 0 ? 0 : RLOCK_FOREVER)) {
+            status = owner_renew(owners[i], 0);
+            ok_or_nomem(status);
+            run_ms(100);
+            ok_or_nomem(owners[i]->seen[RLOCK_RENEWED].status);
+            SAME(owner_release(owners[i]), RLOCK_OK);
+            run_ms(100);
+            SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+        }
+    }
+    for (i = 0; i < 2; i++) {
+        if (owners[i] != NULL && owner_acquire(owners[i], RLOCK_FOREVER, 0) == RLOCK_OK && i == 0) {
+            SAME(owner_cancel(owners[i]), RLOCK_OK);
+        }
+    }
+    run_ms(10);
+    ok_or_nomem(rlock_client_shutdown(g.client, 1000, on_done, &g));
+    run_ms(5000);
+    free_client();
+    virtual_free_owners(&g.loop);
+}
+
+static void test_every_failing_allocation_is_survived_and_leaks_nothing(void **state) {
+    uint64_t n;
+    (void)state;
+    for (n = 1; n < 1000; n++) {
+        setup_stopped(NULL);
+        scripted_always(&g.store, RLOCK_OP_ACQUIRE, scripted_fenced(7));
+        scripted_always(&g.store, RLOCK_OP_RENEW, scripted_done());
+        scripted_always(&g.store, RLOCK_OP_RELEASE, scripted_done());
+        virtual_memory.fail_at = n;
+        scenario();
+        SAME(g.store.opens, g.store.closes);
+        virtual_end(&g.loop);
+        if (!virtual_memory.failed) {
+            break;
+        }
+    }
+    BETWEEN(n, 4, 999); /* a client and two handles are three allocations at least */
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The rest.
+ */
+
+static void test_stats_count_what_happened_and_what_is(void **state) {
+    struct owner *holds = handle("a");
+    rlock_stats now;
+    (void)state;
+    assert_true(stats().up && stats().pushing);
+    SAME(stats().handles, 1);
+    grant(holds, 1000);
+    (void)sleeper("b", RLOCK_FOREVER, 60000);
+    now = stats();
+    SAME(now.acquired, 1);
+    SAME(now.held, 1);
+    SAME(now.waiting, 1);
+    SAME(now.handles, 2);
+    SAME(owner_renew(holds, 0), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(stats().renewed, 1);
+    SAME(owner_release(holds), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(stats().released, 1);
+    SAME(stats().held, 0);
+    grant(holds, 1000);
+    run_ms(1000);
+    SAME(stats().lost, 1);
+    SAME(stats().held, 0);
+    scripted_woken(&g.store, "b");
+    SAME(stats().woken, 1);
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "gone");
+    assert_false(stats().up);
+    SAME(stats().faults, 1);
+}
+
+static void test_every_status_has_its_text(void **state) {
+    (void)state;
+#define RLOCK_X(name, value, text) assert_string_equal(rlock_strerror(RLOCK_##name), text);
+    RLOCK_STATUS_MAP(RLOCK_X)
+#undef RLOCK_X
+    assert_string_equal(rlock_strerror(1), "unknown status");
+    assert_string_equal(rlock_strerror(RLOCK_STATUS_LAST - 1), "unknown status");
+    assert_string_equal(rlock_strerror(INT32_MIN), "unknown status");
+    assert_string_equal(rlock_strerror(INT32_MAX), "unknown status");
+}
+
+static void test_key_is_copied_with_every_byte_and_a_nul_behind_it(void **state) {
+    char key[] = {'a', '\0', (char)0xff, '\n', 'b'};
+    static const char expected[] = {'a', '\0', (char)0xff, '\n', 'b', '\0'};
+    rlock_options options = options_for(key);
+    struct owner *owner;
+    size_t length = 0;
+    (void)state;
+    options.key_len = sizeof key;
+    owner = handle_with(&options);
+    memset(key, 'x', sizeof key);
+    assert_memory_equal(rlock_key(owner->lock, &length), expected, sizeof expected);
+    SAME(length, 5);
+    assert_non_null(rlock_key(owner->lock, NULL));
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(need(RLOCK_OP_ACQUIRE)->request->key_len, 5);
+    assert_memory_equal(need(RLOCK_OP_ACQUIRE)->request->key, expected, 5);
+}
+
+static void test_fence_is_the_servers_and_asked_for_only_when_wanted(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    (void)state;
+    options.fencing = true;
+    owner = handle_with(&options);
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(need(RLOCK_OP_ACQUIRE)->flags & RLOCK_REQUEST_FENCE, RLOCK_REQUEST_FENCE);
+    reply(RLOCK_OP_ACQUIRE, scripted_fenced(UINT64_C(1763710000000000)));
+    assert_true(owner->seen[RLOCK_ACQUIRED].fence == UINT64_C(1763710000000000));
+    assert_true(rlock_fence(owner->lock) == UINT64_C(1763710000000000));
+    SAME(owner_release(owner), RLOCK_OK);
+    SAME(rlock_fence(owner->lock), 0);
+    owner = handle("plain");
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(need(RLOCK_OP_ACQUIRE)->flags & RLOCK_REQUEST_FENCE, 0);
+}
+
+static void test_every_token_is_new_and_the_client_id_is_a_uuid(void **state) {
+    uint64_t tokens[20];
+    int i, k;
+    (void)state;
+    SAME(strlen(rlock_client_id(g.client)), 36);
+    SAME(rlock_client_id(g.client)[8], '-');
+    for (i = 0; i < 20; i++) {
+        struct owner *owner = holder("key", 1000);
+        tokens[i] = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
+        for (k = 0; k < i; k++) {
+            assert_true(tokens[k] != tokens[i]);
+        }
+        SAME(owner_release(owner), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_RELEASE, scripted_done());
+    }
+}
+
+static void test_what_is_submitted_is_flushed_before_the_loop_sleeps(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    idle();
+    need(RLOCK_OP_ACQUIRE);
+    SAME(g.store.unflushed, 0);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner_release(owner), RLOCK_OK);
+    idle();
+    SAME(g.store.unflushed, 0);
+}
+
+static void test_keys_are_unwatched_when_nobody_cares_any_more(void **state) {
+    struct owner *owner = holder("a", 0);
+    (void)state;
+    scripted_settle(&g.store);
+    run_ms(10000);
+    SAME(owner_release(owner), RLOCK_OK);
+    run_ms(1000);
+    SAME(g.store.watching, 0);
+}
+
+static unsigned io_events;
+
+static void on_ready(rlock_io *io, unsigned events) {
+    (void)io;
+    io_events |= events;
+}
+
+static void test_descriptor_of_a_store_reaches_the_loop_and_its_events_the_store(void **state) {
+    rlock_io io;
+    (void)state;
+    memset(&io, 0, sizeof io);
+    io.client = g.client;
+    io.ready = on_ready;
+    io_events = 0;
+    assert_true(rlock_io_watch(g.client, &io, 77, RLOCK_IO_READ) >= 0);
+    virtual_ready(&g.loop, 77, RLOCK_IO_READ);
+    SAME(io_events, RLOCK_IO_READ);
+    (void)rlock_io_watch(g.client, &io, 77, 0);
+    virtual_ready(&g.loop, 77, RLOCK_IO_READ | RLOCK_IO_WRITE);
+    SAME(io_events, RLOCK_IO_READ);
+    g.loop.watch_fails = true;
+    assert_true(rlock_io_watch(g.client, &io, 77, RLOCK_IO_READ) < 0);
+    g.loop.watch_fails = false;
+}
+
+static void test_early_and_spurious_timer_entries_are_harmless(void **state) {
+    struct owner *owner = holder("key", 1000);
+    int i;
+    (void)state;
+    for (i = 0; i < 10; i++) {
+        g.loop.entered = true;
+        rlock_on_timer(g.client);
+        g.loop.entered = false;
+    }
+    SAME(owner->events, 1);
+    assert_true(rlock_is_held(owner->lock));
+    run_ms(1000);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The list of tests: those above, and one for each cell of the three tables.
+ */
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
+
+static const struct CMUnitTest singles[] = {
+    CASE(test_second_renewal_is_refused),
+    CASE(test_release_cancels_renewal_by_hand),
+    CASE(test_release_when_the_server_said_lost_and_on_lost_was_not_called),
+    STOPPED(test_down_before_the_first_connect),
+    CASE(test_wait_that_was_last_told_held_ends_as_timeout_after_faults),
+    CASE(test_until_is_sent_plus_lease_minus_drift_minus_two_ms),
+    CASE(test_drift_of_the_configuration_shortens_validity),
+    CASE(test_validity_counts_from_the_send_not_from_the_call_or_the_answer),
+    CASE(test_retry_counts_from_its_own_send),
+    CASE(test_renewal_counts_from_its_send),
+    CASE(test_remaining_is_read_from_a_fresh_clock),
+    CASE(test_late_grant_is_refused_and_asked_for_again),
+    CASE(test_late_grant_of_a_single_try_is_refused_and_given_back),
+    CASE(test_validity_is_read_again_before_acquired_is_delivered),
+    CASE(test_expiry_is_settled_before_a_renewal_that_came_too_late),
+    CASE(test_expiry_is_settled_before_what_a_socket_brings),
+    CASE(test_paused_watchdog_hold_is_lost_before_its_renewal_is_read),
+    CASE(test_freed_handle_is_not_told_what_was_ready_in_the_same_entry),
+    CASE(test_cancel_after_an_undelivered_grant_gives_it_back),
+    CASE(test_what_callbacks_add_waits_for_the_next_turn),
+    CASE(test_callbacks_may_be_left_out_where_the_header_says_so),
+    CASE(test_watchdog_renews_at_a_third_of_the_lease),
+    CASE(test_watchdog_tries_faster_near_the_deadline),
+    CASE(test_lost_comes_exactly_at_the_local_deadline_with_the_store_silent),
+    CASE(test_lost_comes_at_the_deadline_while_the_connection_is_down),
+    CASE(test_nothing_is_renewed_after_release),
+    CASE(test_renewals_by_watchdog_on_off_auto),
+    CASE(test_max_hold_ends_the_hold_as_expired),
+    CASE(test_longer_renewal_by_hand_moves_the_deadline_when_it_is_answered),
+    CASE(test_shorter_renewal_by_hand_lowers_the_deadline_at_the_call),
+    CASE(test_shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered),
+    CASE(test_lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on),
+    CASE(test_key_that_is_gone_is_lost_as_deleted),
+    CASE(test_key_of_another_is_lost_as_stolen),
+    CASE(test_renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once),
+    CASE(test_push_for_its_key_makes_a_holder_look_at_once),
+    CASE(test_push_for_any_key_makes_a_holder_look_at_once),
+    CASE(test_push_for_another_key_asks_nothing),
+    CASE(test_holders_are_checked_when_the_connection_is_back),
+    CASE(test_lost_never_comes_after_a_release_was_called),
+    CASE(test_release_after_the_deadline_and_before_lost_ends_as_released_with_lost),
+    CASE(test_release_of_what_the_server_no_longer_had_is_not_held_with_the_reason),
+    CASE(test_waiters_are_served_in_order_and_only_the_head_asks),
+    CASE(test_waiters_of_different_keys_do_not_wait_for_each_other),
+    CASE(test_first_try_is_plain_and_the_next_one_watches),
+    CASE(test_push_wakes_the_sleeping_head),
+    CASE(test_push_while_a_try_is_out_makes_it_try_again_at_once),
+    CASE(test_own_release_wakes_the_next_waiter_without_a_push),
+    CASE(test_sleeper_tries_again_when_the_holders_lease_is_over),
+    CASE(test_waiters_try_again_when_the_connection_is_back),
+    CASE(test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed),
+    CASE(test_push_that_stops_turns_sleepers_into_pollers),
+    CASE(test_wait_ends_as_timeout_at_its_end_for_head_and_others),
+    CASE(test_cancel_of_the_head_promotes_the_next),
+    CASE(test_cancel_of_a_sleeping_head_makes_the_next_ask),
+    CASE(test_waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing),
+    CASE(test_fault_that_ends_the_head_lets_the_next_ask),
+    CASE(test_single_try_is_busy_with_the_time_the_holder_has_left),
+    CASE(test_single_try_behind_a_sleeping_waiter_is_busy_at_once),
+    CASE(test_orphan_is_released_until_a_sure_answer),
+    CASE(test_orphan_is_released_until_one_lease_later_when_no_answer_is_sure),
+    CASE(test_attempt_that_may_still_be_executed_is_cleaned_up_after_held),
+    CASE(test_acquire_that_never_left_needs_no_clean_up),
+    CASE(test_try_that_ended_unknown_is_cleaned_up),
+    CASE(test_release_that_is_never_answered_ends_unknown_at_the_deadline),
+    CASE(test_acquire_after_cancel_has_a_token_of_its_own),
+    CASE(test_freed_holder_is_released_in_the_background),
+    CASE(test_reentrant_hold_counts_up_and_down_without_a_round_trip),
+    CASE(test_reentrant_acquire_with_a_longer_lease_asks_for_it),
+    CASE(test_loss_sets_a_reentrant_count_to_zero),
+    CASE(test_release_while_a_nested_acquire_is_asked_for_cancels_it),
+    CASE(test_reentrant_acquire_of_a_lost_hold_is_refused),
+    CASE(test_shutdown_ends_tells_releases_and_is_done),
+    CASE(test_shutdown_without_an_answer_is_done_with_timeout),
+    CASE(test_shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own),
+    CASE(test_shutdown_lets_a_release_under_way_end),
+    CASE(test_client_free_in_every_state_tells_nothing_and_handles_survive),
+    CASE(test_client_free_sends_the_release_of_what_is_held),
+    CASE(test_handle_free_in_every_state_tells_nothing),
+    CASE(test_free_of_null_is_allowed),
+    STOPPED(test_store_that_does_not_open_fails_the_client),
+    STOPPED(test_loop_that_does_not_open_and_missing_random_bytes_fail_the_client),
+    STOPPED(test_bad_configurations_are_refused_with_a_log_line),
+    STOPPED(test_null_arguments_of_the_client_are_refused),
+    CASE(test_bad_options_are_refused),
+    CASE(test_longest_key_and_hash_tags_are_allowed),
+    CASE(test_bad_leases_and_waits_are_refused_and_change_nothing),
+    CASE(test_absurd_wait_does_not_overflow),
+    CASE(test_null_handles_are_refused),
+    CASE(test_after_fork_the_child_is_refused_and_sends_nothing),
+    CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
+    CASE(test_release_needs_no_memory),
+    STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
+    CASE(test_stats_count_what_happened_and_what_is),
+    CASE(test_every_status_has_its_text),
+    CASE(test_key_is_copied_with_every_byte_and_a_nul_behind_it),
+    CASE(test_fence_is_the_servers_and_asked_for_only_when_wanted),
+    CASE(test_every_token_is_new_and_the_client_id_is_a_uuid),
+    CASE(test_what_is_submitted_is_flushed_before_the_loop_sleeps),
+    CASE(test_keys_are_unwatched_when_nobody_cares_any_more),
+    CASE(test_descriptor_of_a_store_reaches_the_loop_and_its_events_the_store),
+    CASE(test_early_and_spurious_timer_entries_are_harmless),
+};
+
+static struct CMUnitTest tests[TESTS_MAX];
+static struct cell cells[TESTS_MAX];
+static char names[TESTS_MAX][120];
+static size_t count;
+
+static void add_cell(CMUnitTestFunction function, int row, int column) {
+    assert_true(count < TESTS_MAX);
+    cells[count].row = row;
+    cells[count].column = column;
+    tests[count].name = names[count];
+    tests[count].test_func = function;
+    tests[count].setup_func = setup;
+    tests[count].teardown_func = teardown;
+    tests[count].initial_state = &cells[count];
+    count++;
+}
+
+static const char *status_name(int status) {
+    switch (status) {
+#define RLOCK_X(name, value, text) \
+    case RLOCK_##name: return #name;
+        RLOCK_STATUS_MAP(RLOCK_X)
+#undef RLOCK_X
+    default: return "retry";
+    }
+}
+
+static void add_tables(void) {
+    int row, column;
+    for (row = 0; row < STATES; row++) {
+        for (column = 0; column < CALLS; column++) {
+            snprintf(names[count], sizeof names[0], "in %s, %s returns %s", state_names[row],
+                     call_names[column], status_name(state_call[row][column].returns));
+            add_cell(test_state_call, row, column);
+        }
+    }
+    for (row = 0; row < FAULTS; row++) {
+        for (column = 0; column < OPERATIONS; column++) {
+            snprintf(names[count], sizeof names[0], "%s makes %s %s %s", fault_names[row],
+                     operation_names[column],
+                     fault_operation[row][column] == RETRY ? "try again:" : "end as",
+                     status_name(fault_operation[row][column]));
+            add_cell(test_fault_operation, row, column);
+            if (fault_operation[row][column] == RETRY) {
+                snprintf(names[count], sizeof names[0], "%s that lasts ends %s at its deadline",
+                         fault_names[row], operation_names[column]);
+                add_cell(test_fault_that_lasts, row, column);
+            }
+        }
+    }
+    for (row = 0; row < PLACES; row++) {
+        for (column = 0; column < FUNCTIONS; column++) {
+            snprintf(names[count], sizeof names[0], "%s may be called from the callback of %s",
+                     function_names[column], place_names[row]);
+            add_cell(test_function_in_callback, row, column);
+        }
+    }
+}
+
+int main(void) {
+    assert_true(sizeof singles / sizeof singles[0] < TESTS_MAX);
+    memcpy(tests, singles, sizeof singles);
+    count = sizeof singles / sizeof singles[0];
+    add_tables();
+    return _cmocka_run_group_tests("unit", tests, count, NULL, NULL);
+}
