@@ -1,0 +1,84 @@
+# `make` lists the targets. Only make and a shell are assumed: tools/setup gets the rest, compiler included.
+
+CC             = gcc
+CFLAGS         = -O1 -g
+WARNINGS       = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+HIREDIS_CFLAGS = $(shell pkg-config --cflags hiredis 2>/dev/null)
+HIREDIS_LIBS   = $(or $(shell pkg-config --libs hiredis 2>/dev/null),-lhiredis)
+PREFIX         = /usr/local
+BUILD          = build
+
+# SANITIZE=1 makes the same programs in a folder of their own, with AddressSanitizer and UBSan.
+ifdef SANITIZE
+out     := $(BUILD)/asan
+variant := -fsanitize=address,undefined -fno-sanitize-recover -fno-omit-frame-pointer
+else
+out     := $(BUILD)
+endif
+
+headers  := rlock.h $(wildcard adapters/*.h tests/*.h)
+tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c))
+examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
+version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
+compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -I. -Iadapters
+
+# tools/setup puts a redis-server there if the system has none by that name.
+export PATH := $(CURDIR)/build/bin:$(PATH)
+
+.PHONY: help demo test tests examples matrix lint format install clean
+
+help:
+	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
+	@echo 'make test               set up what is missing, then run every suite'
+	@echo 'make examples           build the examples into build/examples/'
+	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
+	@echo 'make matrix             the Redis and loop suites on other hiredis, Redis and Valkey versions'
+	@echo 'make lint               the checks of style and of the documents'
+	@echo 'make format             lay out the C files with clang-format'
+	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
+	@echo 'make clean              remove build/'
+
+# The recursive make starts after set-up: what it finds on the machine is what set-up left there.
+demo:
+	@tools/setup
+	@$(MAKE) --no-print-directory examples
+	@tools/demo
+
+test:
+	@tools/setup test
+	@$(MAKE) --no-print-directory tests examples
+	@$(MAKE) --no-print-directory tests examples SANITIZE=1
+	@tools/run-tests
+
+matrix:
+	@tools/setup test
+	@tools/matrix
+
+tests: $(tests)
+
+examples: $(examples)
+
+$(out)/tests/%: tests/%.c $(headers) Makefile
+	@mkdir -p $(@D)
+	$(compile) -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
+
+# libev exports libevent's old names: libevent has to come first.
+$(out)/tests/loops: loops = -levent_core -luv -lev
+
+$(out)/examples/%: examples/%.c $(headers) Makefile
+	@mkdir -p $(@D)
+	$(compile) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
+lint:
+	@tools/lint
+
+format:
+	clang-format -i $(c_files)
+
+install:
+	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	cp rlock.h adapters/*.h $(DESTDIR)$(PREFIX)/include
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/rlock.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/rlock.pc
+
+clean:
+	rm -rf build
