@@ -182,7 +182,7 @@ typedef struct rlock_client rlock_client;
     X(ERR_CANCELED, -3, "canceled")                                          \
     X(ERR_NOT_HELD, -4, "not held")                                          \
     X(ERR_LOST, -5, "lost before it was released")                           \
-    X(ERR_UNKNOWN, -6, "sent but not answered: the server may have done it") \
+    X(ERR_UNKNOWN, -6, "not answered in time: the server may have done it") \
     X(ERR_CONN, -7, "no connection to the server")                           \
     X(ERR_AUTH, -8, "the server refuses this user")                          \
     X(ERR_SERVER, -9, "the server answered with an error")                   \
@@ -576,7 +576,7 @@ RLOCK_API void rlock_free(rlock *lock);
 RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                             void *user);
 
-/* Renews the hold now, for lease_ms (0 = the lease it was acquired with), which is the lease of
+/* Renews the hold now, for lease_ms (0 = the lease it has), which is the lease of
  * the watchdog from then on. A shorter one lowers the local deadline at once, however it ends; the
  * server's time to live is never shortened.
  * Ends as RLOCK_RENEWED with RLOCK_OK, _ERR_LOST, _CANCELED (released meanwhile), or as
