@@ -135,13 +135,13 @@
  *
  * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
  *
- *     RLOCK_API           linkage of the public functions (default: extern, or nothing in C++)
+ *     RLOCK_API           linkage of the public functions (default: extern)
  *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert)
  *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
  *     RLOCK_FREE(p)
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps
- *                         (default: CLOCK_BOOTTIME)
- *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: getrandom or /dev/urandom)
+ *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
+ *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
@@ -175,21 +175,21 @@ typedef struct rlock_client rlock_client;
  */
 
 /* ERR_BUSY: of an acquire that tried once. ERR_SERVER: the server's words are in event->text. */
-#define RLOCK_STATUS_MAP(X)                                                  \
-    X(OK, 0, "ok")                                                           \
-    X(ERR_BUSY, -1, "held by another")                                       \
-    X(ERR_TIMEOUT, -2, "held by another for the whole wait")                 \
-    X(ERR_CANCELED, -3, "canceled")                                          \
-    X(ERR_NOT_HELD, -4, "not held")                                          \
-    X(ERR_LOST, -5, "lost before it was released")                           \
+#define RLOCK_STATUS_MAP(X)                                                 \
+    X(OK, 0, "ok")                                                          \
+    X(ERR_BUSY, -1, "held by another")                                      \
+    X(ERR_TIMEOUT, -2, "held by another for the whole wait")                \
+    X(ERR_CANCELED, -3, "canceled")                                         \
+    X(ERR_NOT_HELD, -4, "not held")                                         \
+    X(ERR_LOST, -5, "lost before it was released")                          \
     X(ERR_UNKNOWN, -6, "not answered in time: the server may have done it") \
-    X(ERR_CONN, -7, "no connection to the server")                           \
-    X(ERR_AUTH, -8, "the server refuses this user")                          \
-    X(ERR_SERVER, -9, "the server answered with an error")                   \
-    X(ERR_WRONG_TYPE, -10, "the key holds something that is not a lock")     \
-    X(ERR_NOMEM, -11, "out of memory")                                       \
-    X(ERR_ARG, -12, "bad argument")                                          \
-    X(ERR_STATE, -13, "not allowed in this state")                           \
+    X(ERR_CONN, -7, "no connection to the server")                          \
+    X(ERR_AUTH, -8, "the server refuses this user")                         \
+    X(ERR_SERVER, -9, "the server answered with an error")                  \
+    X(ERR_WRONG_TYPE, -10, "the key holds something that is not a lock")    \
+    X(ERR_NOMEM, -11, "out of memory")                                      \
+    X(ERR_ARG, -12, "bad argument")                                         \
+    X(ERR_STATE, -13, "not allowed in this state")                          \
     X(ERR_CLOSED, -14, "the client is closed")
 
 typedef enum rlock_status {
@@ -388,7 +388,7 @@ typedef struct rlock_store {
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
 
-    /* Nothing is called or answered any more. */
+    /* Does or sends what was submitted, without waiting; nothing is called or answered any more. */
     void (*close)(void *state);
 
     /* Answered once, unless forgotten first. */
@@ -405,9 +405,9 @@ typedef struct rlock_store {
 } rlock_store;
 
 /* What a store may ask of its client: the clock of this entry; its id, 36 characters, a random
- * UUID; timers and descriptors. Timers fire in an entry of their own; a timer is `added` once
- * before its first set (RLOCK_ERR_NOMEM possible) and dropped before its memory goes; set moves
- * it, a negative time stops it. */
+ * UUID; timers and descriptors. Timers fire inside an entry, before anything else; a timer is
+ * `added` once before its first set (RLOCK_ERR_NOMEM possible) and dropped before its memory goes;
+ * set moves it, a negative time stops it. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
@@ -485,7 +485,8 @@ typedef void rlock_client_callback(rlock_client *client, int status, void *user)
  * loop.open failed). */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
-/* Releases what is held with one non-blocking write, closes, frees. No callback runs any more, not
+/* Releases what is held with one non-blocking write (what the socket does not take at once, some
+ * thousand releases, runs out with its lease), closes, frees. No callback runs any more, not
  * even for pending operations. Handles survive it: they answer RLOCK_ERR_CLOSED and still want
  * rlock_free. NULL is allowed.
  * Callback safety: from any callback. */
@@ -499,7 +500,7 @@ RLOCK_API void rlock_client_free(rlock_client *client);
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
 
-/* Counters and gauges of a client. */
+/* Counters and gauges of a client; zeros in a forked child. */
 RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 
 /* ------------------------------------------------------------------------------------------------
@@ -533,7 +534,8 @@ typedef struct rlock_event {
     uint64_t fence;        /* fencing token of the hold, 0 if off */
     int64_t remaining_ms;  /* ACQUIRED, RENEWED: until the local deadline. BUSY, TIMEOUT: of the
                               holder's lease as last known, -1 unknown. Else 0 */
-    const char *text;      /* the server's words, or NULL; until the callback returns */
+    const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
+                              until the callback returns */
 } rlock_event;
 
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
@@ -550,16 +552,15 @@ typedef struct rlock_options {
     bool fencing;            /* false: no fencing token */
     bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
     int watchdog;            /* RLOCK_WATCHDOG_AUTO */
-    int64_t max_hold_ms;     /* 0: no limit; after it the watchdog stops, and the hold ends as
-                                EXPIRED with the lease it then has */
+    int64_t max_hold_ms;     /* 0: no limit; after it the hold ends as EXPIRED, watchdog or not */
     rlock_callback *on_lost; /* none */
     void *user;              /* for on_lost */
 } rlock_options;
 
 /* Makes a handle, idle.
  * Errors: RLOCK_ERR_ARG (also: fencing on a key with a `}` and no valid hash tag, whose counter
- * could not share its cluster slot), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (freed, or being shut
- * down), RLOCK_ERR_STATE (forked). */
+ * could not share its cluster slot), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down),
+ * RLOCK_ERR_STATE (forked). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
 /* Frees a handle in any state. Pending operations end without a callback, a hold is released in
@@ -1621,6 +1622,7 @@ enum {
     RLOCK__STEP_SELECT,
     RLOCK__STEP_NAME,
     RLOCK__STEP_ID,
+    RLOCK__STEP_SERVER,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
@@ -1669,7 +1671,8 @@ typedef struct rlock__redis {
     uint32_t epoch;        /* of the command connection, counted from 1 */
     uint32_t gone_epoch;   /* connections up to this one can execute nothing any more */
     uint32_t lost_epoch;   /* the last one that was lost with an acquire on it ... */
-    long long lost_id;     /* ... and its CLIENT ID, to be killed */
+    long long lost_id;     /* ... and its CLIENT ID, to be killed: at the server process ... */
+    char run_id[41];       /* ... that this names; empty = not known */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
@@ -1754,6 +1757,17 @@ static void rlock__put_around(rlock__redis *redis, const char *head, const char 
     rlock__put(redis, "\r\n", 2);
 }
 
+#define RLOCK__CHANNEL_HEAD "redisson_lock__channel:"
+
+/* The channel of a key: Redisson puts the name into braces unless there is one in it. */
+static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len) {
+    if (memchr(key, '{', len)) {
+        rlock__put_around(redis, RLOCK__CHANNEL_HEAD, key, len, "");
+    } else {
+        rlock__put_around(redis, RLOCK__CHANNEL_HEAD "{", key, len, "}");
+    }
+}
+
 /* A key beside the user's, in the same cluster slot: key:fence, or prefix{key}:fence. */
 static void rlock__put_fence_key(rlock__redis *redis, const char *key, size_t len) {
     if (rlock__has_tag(key, len)) {
@@ -1801,7 +1815,7 @@ static void rlock__put_request(rlock__redis *redis, const rlock_request *request
     if (lease) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
-        rlock__put_around(redis, "redisson_lock__channel:{", request->key, request->key_len, "}");
+        rlock__put_channel(redis, request->key, request->key_len);
     }
 }
 
@@ -1890,9 +1904,26 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__track(redis);
 }
 
+/* A CLIENT ID means something in one process of the server only. Another process executes nothing
+ * that was sent to the one before; where it is not known which one this is, nobody is killed. */
+static void rlock__redis_identify(rlock__redis *redis, const char *info) {
+    const char *found = strstr(info, "run_id:");
+    char run_id[sizeof redis->run_id] = "";
+    if (found && strlen(found) >= 7 + sizeof run_id - 1) {
+        memcpy(run_id, found + 7, sizeof run_id - 1);
+    }
+    if (memcmp(run_id, redis->run_id, sizeof run_id) != 0 || !run_id[0]) {
+        if (run_id[0] && redis->run_id[0]) {
+            redis->gone_epoch = redis->lost_epoch;
+        }
+        redis->lost_id = 0;
+    }
+    memcpy(redis->run_id, run_id, sizeof run_id);
+}
+
 /* Whether a refusal of this step leaves a connection that can be used. */
 static bool rlock__step_optional(int step, const char *text) {
-    return (step == RLOCK__STEP_NAME || step == RLOCK__STEP_ID || step == RLOCK__STEP_KILL) &&
+    return step >= RLOCK__STEP_NAME &&
            (strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0) &&
            rlock__classify(text) != RLOCK_FAULT_BUSY;
 }
@@ -1915,14 +1946,12 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     } else if (conn->step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
         conn->id = reply->integer;
-        if (redis->lost_id && conn == &redis->commands && conn->id < redis->lost_id) {
-            redis->gone_epoch = redis->lost_epoch; /* the server is a new one */
-            redis->lost_id = 0;
-        }
-    } else if (conn->step == RLOCK__STEP_KILL) {
+    } else if (conn->step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
         redis->gone_epoch = redis->lost_epoch;
     }
-    if (conn->step == RLOCK__STEP_KILL) {
+    if (conn->step == RLOCK__STEP_SERVER) {
+        rlock__redis_identify(redis, reply->type == REDIS_REPLY_STRING ? reply->str : "");
+    } else if (conn->step == RLOCK__STEP_KILL) {
         redis->lost_id = 0;
     }
     conn->step++;
@@ -1937,6 +1966,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
     applies[RLOCK__STEP_SELECT] = redis->database ? "SELECT" : NULL;
     applies[RLOCK__STEP_NAME] = redis->name;
     applies[RLOCK__STEP_ID] = "ID";
+    applies[RLOCK__STEP_SERVER] = conn == &redis->commands ? "INFO" : NULL;
     applies[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? "KILL" : NULL;
     while (conn->step < RLOCK__STEPS && !applies[conn->step]) {
         conn->step++;
@@ -1965,6 +1995,11 @@ static void rlock__conn_greet(rlock__conn *conn) {
         rlock__put_command(redis, 2);
         rlock__put_text(redis, "CLIENT");
         rlock__put_text(redis, "ID");
+        break;
+    case RLOCK__STEP_SERVER:
+        rlock__put_command(redis, 2);
+        rlock__put_text(redis, "INFO");
+        rlock__put_text(redis, "server");
         break;
     case RLOCK__STEP_KILL: /* after its answer the old connection can execute nothing any more */
         rlock__put_command(redis, 4);
@@ -2039,7 +2074,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
     redisAsyncContext *ac = conn->ac;
-    if (main && was_ready && conn->id && rlock__conn_carries_acquire(conn)) {
+    if (main && was_ready && rlock__conn_carries_acquire(conn)) {
         redis->lost_id = conn->id;
         redis->lost_epoch = redis->epoch;
     }
@@ -2281,14 +2316,20 @@ static void rlock__conn_close(rlock__conn *conn) {
 
 /* --- being told that a key changed --- */
 
-static const char rlock__channel_head[] = "redisson_lock__channel:{";
+/* Of the channel {a} both a and {a} may be the key. */
+static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
+    redis->events->woken(redis->owner, name, len);
+    if (len > 2 && name[0] == '{' && name[len - 1] == '}') {
+        redis->events->woken(redis->owner, name + 1, len - 2);
+    }
+}
 
 /* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
 static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
-    redisReply *reply = (redisReply *)raw, *payload;
+    redisReply *reply = (redisReply *)raw, *channel, *payload;
     rlock__redis *redis;
-    size_t head = sizeof rlock__channel_head - 1, i;
+    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1, i;
     (void)data;
     if (!conn || !reply || conn->doomed || reply->type != REDIS_REPLY_ARRAY ||
         reply->elements != 3 || reply->element[0]->type != REDIS_REPLY_STRING ||
@@ -2296,6 +2337,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     redis = conn->redis;
+    channel = reply->element[1];
     payload = reply->element[2];
     if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
         rlock__conn_answered(conn);
@@ -2306,10 +2348,8 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     } else {
         conn->alive_us = rlock_client_now_us(redis->client);
     }
-    if (reply->element[1]->len > head + 1 &&
-        memcmp(reply->element[1]->str, rlock__channel_head, head) == 0) {
-        redis->events->woken(redis->owner, reply->element[1]->str + head,
-                             (size_t)reply->element[1]->len - head - 1);
+    if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
+        rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
     } else if (payload->type == REDIS_REPLY_ARRAY) {
         for (i = 0; i < payload->elements; i++) {
             if (payload->element[i]->type == REDIS_REPLY_STRING) {
@@ -2327,7 +2367,7 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
     rlock__put_command(redis, 2);
     rlock__put_text(redis, "SUBSCRIBE");
     if (rlock__by_channel(redis)) {
-        rlock__put_around(redis, rlock__channel_head, rlock_client_id(redis->client), 36, "}");
+        rlock__put_channel(redis, rlock_client_id(redis->client), 36);
     } else {
         rlock__put_text(redis, "__redis__:invalidate");
     }
@@ -2610,7 +2650,7 @@ static void rlock__redis_watch(void *state, const char *key, size_t len, bool on
     if (rlock__by_channel(redis) && redis->subscribed) {
         rlock__put_command(redis, 2);
         rlock__put_text(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE");
-        rlock__put_around(redis, rlock__channel_head, key, len, "}");
+        rlock__put_channel(redis, key, len);
         if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
             rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
         }
@@ -2633,9 +2673,45 @@ static void rlock__redis_free(rlock__redis *redis) {
     rlock__dealloc(redis);
 }
 
+static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
+    (void)ac;
+    (void)raw;
+    (void)data;
+}
+
+/* The last write: all releases, the first with its script, for a server that does not know it yet.
+ * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
+static void rlock__redis_goodbye(rlock__redis *redis) {
+    rlock__conn *conn = &redis->commands;
+    bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+    uint8_t how = RLOCK__HOW_EVAL;
+    rlock_request *request = rlock__redis_next(redis);
+    if (usable && request) {
+        rlock__put_command(redis, 3);
+        rlock__put_text(redis, "CLIENT");
+        rlock__put_text(redis, "REPLY");
+        rlock__put_text(redis, "OFF");
+        rlock__conn_send(conn, rlock__on_nothing, NULL);
+    }
+    for (; request; request = rlock__redis_next(redis)) {
+        rlock__list_remove(&request->link);
+        request->place = RLOCK__IDLE;
+        if (usable && request->op == RLOCK_OP_RELEASE) {
+            request->how = how;
+            rlock__put_request(redis, request);
+            rlock__conn_send(conn, rlock__on_nothing, NULL);
+            how = 0;
+        }
+    }
+    if (usable) {
+        redisAsyncHandleWrite(conn->ac);
+    }
+}
+
 static void rlock__redis_close(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     redis->closing = true;
+    rlock__redis_goodbye(redis);
     rlock__conn_close(&redis->commands);
     rlock__conn_close(&redis->watcher);
     rlock_timer_drop(redis->client, &redis->commands.timer);
@@ -2782,7 +2858,7 @@ typedef struct rlock__claim {
     int64_t next_us;       /* of a hold the next renewal; of a release the next try */
     int64_t look_us;       /* of a hold the next look, without a renewal */
     int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
-    int64_t max_until_us;  /* the watchdog stops here */
+    int64_t max_until_us;  /* no deadline is later than this one */
     int64_t lease_ms, left_ms;
     uint64_t fence;
     int status;    /* the event's; before that, how the last try ended */
@@ -2841,8 +2917,9 @@ static int64_t rlock__min(int64_t a, int64_t b) {
 }
 
 /* The local deadline of a lease that was asked for at sent_us. */
-static int64_t rlock__deadline(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
-    return sent_us + lease_ms * 1000 - lease_ms * client->drift_permille - 2000;
+static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
+    int64_t drift_us = lease_ms * claim->gate->client->drift_permille;
+    return rlock__min(sent_us + lease_ms * 1000 - drift_us - 2000, claim->max_until_us);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -3077,8 +3154,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
         reason = RLOCK_REASON_NONE;
     }
     if (verdict != RLOCK__RETRY) {
+        client->stats.released += verdict == RLOCK_OK && claim->since_us;
         if (rlock__claim_release_pending(claim)) {
-            client->stats.released += verdict == RLOCK_OK;
             rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
         }
         rlock__letting_go_done(claim, answer->sure);
@@ -3212,7 +3289,7 @@ static void rlock__op_deliver(rlock__ready *ready) {
     event.status = op->status;
     if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
         rlock__state_of(lock) != RLOCK__HELD_STATE) {
-        event.status = RLOCK_ERR_LOST; /* meanwhile */
+        event.status = lock->state == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
     }
     if (event.status == RLOCK_OK) {
         event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock);
@@ -3300,10 +3377,6 @@ static void rlock__claim_deliver(rlock__ready *ready) {
 #define RLOCK__AGE_MS 100     /* a hold that lives longer is registered for push */
 #define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
 
-static bool rlock__watchdog_on(const rlock__claim *claim) {
-    return claim->watchdog && claim->gate->client->now_us < claim->max_until_us;
-}
-
 static void rlock__holding_arm(rlock__claim *claim) {
     rlock_timer_set(claim->gate->client, &claim->timer,
                     rlock__min(claim->until_us, rlock__min(claim->next_us, claim->look_us)));
@@ -3314,7 +3387,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     int64_t third_us = claim->lease_ms * 1000 / 3;
     claim->next_us = RLOCK__NEVER;
-    if (rlock__watchdog_on(claim)) { /* a tenth earlier at random: holds of one age spread out */
+    if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us = claim->since_us + third_us - early_us;
     }
@@ -3345,7 +3418,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renew before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     if (!claim->request.place) {
-        rlock__holding_submit(claim, rlock__watchdog_on(claim) ? claim->lease_ms : 0, true);
+        rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
 }
 
@@ -3369,7 +3442,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         if (claim->request.place && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.place && rlock__watchdog_on(claim)) {
+        if (!claim->request.place && claim->watchdog) {
             rlock__holding_submit(claim, claim->lease_ms, false);
         }
     }
@@ -3384,7 +3457,7 @@ static void rlock__renewed(rlock__claim *claim) {
         return;
     }
     claim->since_us = claim->request.sent_us;
-    until_us = rlock__deadline(client, claim->since_us, claim->request.lease_ms);
+    until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
     if (renewal && !renewal->sent) { /* a shorter lease was asked for since: that one counts */
         until_us = rlock__min(until_us, claim->until_us);
     }
@@ -3405,7 +3478,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
-    int64_t lease_ms = rlock__watchdog_on(claim) ? claim->lease_ms : 0;
+    int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
     if (delay_us > claim->lease_ms * 1000 / 10) {
         delay_us = claim->lease_ms * 1000 / 10;
     }
@@ -3571,7 +3644,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->exists = exists;
     claim->status = RLOCK_ERR_UNKNOWN;
     if (claim->once || claim->wait_until_us <= client->now_us) {
-        rlock__acquire_end(claim, claim->once ? RLOCK_ERR_UNKNOWN : RLOCK_ERR_TIMEOUT);
+        rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
     rlock_timer_set(client, &claim->timer,
@@ -3582,17 +3655,17 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     claim->since_us = claim->request.sent_us;
-    claim->until_us = rlock__deadline(client, claim->since_us, claim->lease_ms);
+    claim->max_until_us = RLOCK__NEVER;
+    if (claim->lock->max_hold_ms) {
+        claim->max_until_us = rlock__add_ms(client->now_us, claim->lock->max_hold_ms);
+    }
+    claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
         return;
     }
     claim->exists = true;
     claim->fence = answer->fence;
-    claim->max_until_us = RLOCK__NEVER;
-    if (claim->lock->max_hold_ms) {
-        claim->max_until_us = rlock__add_ms(client->now_us, claim->lock->max_hold_ms);
-    }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->gate->polls = 0;
     rlock__set_text(&claim->text, NULL);
@@ -3991,8 +4064,16 @@ static void rlock__claim_abandon(rlock__claim *claim) {
 }
 
 static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
+    rlock_link *at;
     (void)with;
     gate->references++;
+    for (at = gate->others.next; at != &gate->others; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (claim != gate->held) { /* a release that is out may not have been understood */
+            rlock__claim_recall(claim);
+            rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
+        }
+    }
     while (!rlock__list_empty(&gate->waiting)) {
         rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
     }
@@ -4034,7 +4115,6 @@ void rlock_client_free(rlock_client *client) {
     rlock__enter(client);
     client->closing = client->shut = true; /* nothing is owed to anybody any more */
     rlock__gates_each(client, rlock__gate_abandon, NULL);
-    client->store->flush(client->store_state);
     client->store->close(client->store_state);
     client->loop.close(client->loop_state);
     client->closed = true;
@@ -4088,7 +4168,11 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
 }
 
 void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
-    if (!client || !out) {
+    if (!out) {
+        return;
+    }
+    memset(out, 0, sizeof *out);
+    if (!client || rlock__forked(client)) {
         return;
     }
     *out = client->stats;
@@ -4123,6 +4207,9 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (!client || !options || !options->key) {
         return RLOCK_ERR_ARG;
     }
+    if (rlock__forked(client)) {
+        return RLOCK_ERR_STATE;
+    }
     len = options->key_len ? options->key_len : strlen(options->key);
     if (len == 0 || len > RLOCK_KEY_MAX || options->kind != RLOCK_KIND_MUTEX ||
         options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF ||
@@ -4132,9 +4219,6 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (options->fencing && memchr(options->key, '}', len) && !rlock__has_tag(options->key, len)) {
         rlock__log(client, RLOCK_LOG_ERROR, "a fenced key with a } needs a valid hash tag", NULL);
         return RLOCK_ERR_ARG;
-    }
-    if (rlock__forked(client)) {
-        return RLOCK_ERR_STATE;
     }
     if (client->closed || client->closing) {
         return RLOCK_ERR_CLOSED;
@@ -4296,7 +4380,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     op->lease_ms = lease_ms ? lease_ms : claim->lease_ms;
     claim->lease_ms = op->lease_ms;
     claim->until_us =
-        rlock__min(claim->until_us, rlock__deadline(client, client->now_us, op->lease_ms));
+        rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
     if (!claim->request.place) {

@@ -1,5 +1,5 @@
-/* Every fault provoked for real: a server that refuses, stalls, dies or lies, and a network that loses, cuts
- * and delays.
+/* Every fault provoked for real: a server that refuses, stalls, dies or lies, and a network that
+ * loses, cuts and delays.
  * The expectations are the cells of FAULT x OPERATION in rlock.h. */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
@@ -46,7 +46,7 @@ static void user_may_do_everything(void) {
     tell(ask(&server, "ACL SETUSER locker reset on >secret ~* &* +@all"));
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Faults that begin and end while the client lives: each is put to every operation
  */
 
@@ -87,7 +87,7 @@ static void memory_is_back(void) {
     tell(ask(&server, "CONFIG SET maxmemory 0"));
 }
 
-/* A script of another client that does not end: after lua-time-limit every other client hears BUSY. */
+/* A script of another client that does not end: after lua-time-limit every other hears BUSY. */
 static void busy_begins(void) {
     int done = 0;
 
@@ -221,7 +221,7 @@ static void party_recovers(const struct party *p, const struct fault *f) {
     assert_true(key_goes(&server, rlock_key(p->waited->lock, NULL), 2000));
 }
 
-/* The fault comes and goes: what is tried once is told, what may wait goes on by itself afterwards. */
+/* The fault comes and goes: what is tried once is told, what may wait goes on afterwards. */
 static void comes_and_goes(const struct fault *f) {
     struct party p[2];
     int64_t start;
@@ -253,7 +253,8 @@ static void comes_and_goes(const struct fault *f) {
     }
 }
 
-/* The fault stays: every hold and every release ends by the local deadline, and nothing is left behind. */
+/* The fault stays: every hold and every release ends by the local deadline, and nothing is left
+ * behind. */
 static void stays(const struct fault *f) {
     rlock_client *client = client_at(server.socket, RLOCK_WIRE_STRING);
     rlock_options options;
@@ -356,7 +357,7 @@ static void server_with_too_many_clients(void **state) {
     put_to_every_operation(&f);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Before the first connect
  */
 
@@ -445,7 +446,7 @@ static void first_connect_is_retried_until_the_server_is_there(void **state) {
     assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Something else at the key
  */
 
@@ -483,7 +484,7 @@ static void another_type_at_the_key(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The server dies, stalls, or loses its connections
  */
 
@@ -609,7 +610,7 @@ static void paused_clients_are_waited_for(void **state) {
     assert_int_equal(owner_release(held), RLOCK_OK);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * A proxy in a process of its own, told what to do through shared memory
  */
 
@@ -640,8 +641,8 @@ static int unix_socket(const char *path, int listening) {
     return fd;
 }
 
-/* Passes on what came, as the mode wants it; false = this link is over. What was swallowed makes the link lossy: it may
- * never carry a byte again, as no TCP connection has a hole in it. */
+/* Passes on what came, as the mode wants it; false = this link is over. What was swallowed makes
+ * the link lossy: it may never carry a byte again, as no TCP connection has a hole in it. */
 static int proxy_passes(int from, int to, int is_reply, int *lossy) {
     char buffer[16384];
     ssize_t n = recv(from, buffer, sizeof buffer, 0), i;
@@ -913,7 +914,7 @@ static void unanswered_release_is_sent_again(void **state) {
                 o->status[RLOCK_RELEASED] == RLOCK_ERR_NOT_HELD);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * A server that lies: the same answer to every command
  */
 
@@ -993,7 +994,7 @@ static void lies_grant_nothing(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * LOADING: the server reads a data set slowly
  */
 

@@ -170,7 +170,7 @@ class RedissonModel:
     def __init__(self, server, name):
         self.redis = server.connect()
         self.name = name
-        self.channel = "redisson_lock__channel:{" + name + "}"
+        self.channel = "redisson_lock__channel:" + (name if "{" in name else "{" + name + "}")
         self.owner = f"{uuid.uuid4()}:1"
 
     def attempt(self, lease=60000):

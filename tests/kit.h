@@ -1,5 +1,6 @@
-/* What the tests against a real server share: one loop, an owner that writes down what it is told, a waiting that has a
- * limit, and a blocking connection for the hand of the administrator. Included after rlock.h. */
+/* What the tests against a real server share: one loop, an owner that writes down what it is
+ * told, a waiting that has a limit, and a blocking connection for the hand of the administrator.
+ * Included after rlock.h. */
 #ifndef RLOCK_TESTS_KIT_H
 #define RLOCK_TESTS_KIT_H
 
@@ -27,7 +28,7 @@ static inline int64_t kit_now_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The loop, and a run that ends: by what is waited for, or by its limit
  */
 
@@ -63,9 +64,9 @@ static inline void kit_run(int64_t ms) {
     kit_until(NULL, NULL, ms);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
- * Clients and owners. They stand in static pools: a failed test jumps away and its frame is gone, its
- * callbacks are not.
+/* ------------------------------------------------------------------------------------------------
+ * Clients and owners. They stand in static pools: a failed test jumps away and its frame is
+ * gone, its callbacks are not.
  */
 
 struct owner {
@@ -257,7 +258,7 @@ static inline int64_t kit_median(int64_t *values, int count) {
     return values[count / 2];
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The administrator's hand: a blocking connection, made anew when it was cut.
  */
 

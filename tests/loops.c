@@ -1,8 +1,9 @@
 /* One suite, four loops: the same tests on libev, libuv, libevent and rlock_poll.h.
  *
  * libev brings functions with the names of libevent's own: link -levent_core before -lev.
- * The first half speaks to the adapters alone, as the library would: each promise of the loop contract. The second half
- * runs the library on them, with the store inside the process and with a private server. */
+ * The first half speaks to the adapters alone, as the library would: each promise of the loop
+ * contract. The second half runs the library on them, with the store inside the process and with
+ * a private server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,8 @@
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
-/* The adapters call these instead of the library: they pass the call on, unless a test plays the library. */
+/* The adapters call these instead of the library: they pass the call on, unless a test plays the
+ * library. */
 static void heard_io(rlock_io *io, unsigned events);
 static void heard_timer(rlock_client *client);
 static void heard_resolved(rlock_name *name, const struct sockaddr *address);
@@ -42,7 +44,7 @@ static int64_t clock_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The four loops, seen alike
  */
 
@@ -320,7 +322,7 @@ static void some_turns(int n) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The adapters alone. A test plays the library: it calls the hooks and hears what the loop calls.
  */
 
@@ -380,7 +382,7 @@ static int setup(void **state) {
     return loop == NULL || pipe(pipe_a) != 0 || pipe(pipe_b) != 0;
 }
 
-/* Every test ends here: whatever was done, the loop has nothing left and its run function returns. */
+/* Every test ends here: whatever was done, the loop has nothing left and its run returns. */
 static int teardown(void **state) {
     bool out;
     int i;
@@ -604,7 +606,8 @@ static void test_what_is_watched_can_change(void **state) {
     close(pair[1]);
 }
 
-/* libuv needs the descriptor to be taken out of the kernel's set before it is closed, and the number to be free again. */
+/* libuv needs the descriptor to be taken out of the kernel's set before it is closed, and the
+ * number to be free again. */
 static void test_forgotten_descriptor_number_can_be_watched_again(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
@@ -735,7 +738,7 @@ static void test_names_are_resolved_but_not_after_close(void **state) {
     hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The library on each loop
  */
 
@@ -974,7 +977,8 @@ static void test_refused_connection_is_told(void **state) {
     try_with(&config, RLOCK_ERR_CONN);
 }
 
-/* Each kind of callback frees the client, or the lock, while another lock of the client waits for the same key. */
+/* Each kind of callback frees the client, or the lock, while another lock of the client waits for
+ * the same key. */
 enum { IN_SHUTDOWN = RLOCK_LOST + 1 };
 
 static rlock_client *doomed_client;
@@ -1152,7 +1156,8 @@ static void test_busy_program_lets_a_descriptor_on_redis(void **state) {
     be_busy(NULL);
 }
 
-/* The other way round: a descriptor that is always ready, whose owner asks the library for something in every turn. */
+/* The other way round: a descriptor that is always ready, whose owner asks the library for
+ * something in every turn. */
 static rlock *asked;
 static note answered;
 
@@ -1181,7 +1186,7 @@ static void test_busy_descriptor_lets_the_library_in(void **state) {
     rlock_client_free(client);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Every test on every loop
  */
 

@@ -1,13 +1,17 @@
-/* A holder for tests written in other languages: one handle, told what to do by lines on its standard input.
+/* A holder for tests written in other languages: one handle, told what to do by lines on its
+ * standard input.
  *
  *     peer SOCKET string|redisson KEY
  *
- *     acquire WAIT_MS LEASE_MS     renew LEASE_MS     release     cancel     held     stats     quit
+ *     acquire WAIT_MS LEASE_MS     renew LEASE_MS     release     cancel     held     stats
+ * quit
  *
- * It writes a line for every callback and for every call that was refused, with the time of CLOCK_BOOTTIME:
+ * It writes a line for every callback and for every call that was refused, with the time of
+ * CLOCK_BOOTTIME:
  *
  *     MICROSECONDS acquired|renewed|released|lost STATUS REASON FENCE REMAINING_MS
- *     MICROSECONDS refused STATUS         MICROSECONDS held 0|1         MICROSECONDS stats PUSHING COMMANDS
+ *     MICROSECONDS refused STATUS         MICROSECONDS held 0|1         MICROSECONDS stats
+ * PUSHING COMMANDS
  */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"

@@ -1,4 +1,5 @@
-/* The Redis store against a real private server: what stands on the wire, who is woken and how soon, what it costs. */
+/* The Redis store against a real private server: what stands on the wire, who is woken and how
+ * soon, what it costs. */
 #include <stdlib.h>
 
 static unsigned long allocations;
@@ -573,7 +574,8 @@ static void connect_hook_is_asked_until_it_gives_a_context(void **state) {
 
 /* ---- waking ---- */
 
-/* The bound: a waiter is woken, and a holder told, within 20 ms; the median of nine is held to it. */
+/* The issue's bound: a waiter is woken, and a holder told, within 20 ms; the median of nine is held
+ * to it. */
 #define ROUNDS 9
 #define BOUND_US 20000
 
@@ -749,6 +751,33 @@ static rlock_client *client_without(rlock_wire wire, const char *rule, const cha
     return kit_client(&config);
 }
 
+/* Redisson adds no braces to a name that has one. */
+static void redisson_channel_of_a_name_with_braces(void **state) {
+    redisContext *ear = kit_connect(&server);
+    rlock_client *client = client_without(RLOCK_WIRE_REDISSON, "-client|tracking", "");
+    struct owner *o = owner_new(client, "a{b}");
+    redisReply *reply;
+
+    (void)state;
+    reply = (redisReply *)redisCommand(ear, "PSUBSCRIBE *");
+    assert_non_null(reply);
+    freeReplyObject(reply);
+    tell(ask(&server, "HSET a{b} foreign:1 1"));
+    starts_waiting(client, o);
+    assert_true(kit_until(kit_is_pushing, client, 2000));
+    kit_run(100);
+    tell(ask(&server, "DEL a{b}"));
+    tell(ask(&server, "PUBLISH redisson_lock__channel:a{b} 0"));
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(redisGetReply(ear, (void **)&reply), REDIS_OK); /* the one by hand */
+    freeReplyObject(reply);
+    assert_int_equal(redisGetReply(ear, (void **)&reply), REDIS_OK);
+    assert_string_equal(reply->element[2]->str, "redisson_lock__channel:a{b}");
+    freeReplyObject(reply);
+    redisFree(ear);
+}
+
 static void waiter_is_served_by_polling(rlock_client *client, rlock_wire wire) {
     struct owner *o = owner_new(client, "k");
 
@@ -918,6 +947,65 @@ static void freed_client_lets_go_of_everything(void **state) {
     }
 }
 
+static void ignore(rlock *lock, const rlock_event *event, void *user) {
+    (void)lock, (void)event, (void)user;
+}
+
+/* The script is not known to the server: nobody is left to send it when the answer comes. */
+static void freed_client_lets_go_where_the_server_lost_the_scripts(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client_on(wires[i]), "k");
+        struct owner *releasing = owner_new(kit_clients[kit_client_count - 1], "releasing");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        assert_int_equal(owner_acquire(releasing, 0, 60000), RLOCK_OK);
+        tell(ask(&server, "SCRIPT FLUSH"));
+        assert_int_equal(rlock_release(releasing->lock, NULL, NULL), RLOCK_OK);
+        rlock_client_free(kit_clients[--kit_client_count]);
+        assert_true(key_goes(&server, "k", 2000));
+        assert_true(key_goes(&server, "releasing", 2000));
+    }
+}
+
+static int all_granted(void *arg) {
+    return kit_stats((rlock_client *)arg).held == 1000;
+}
+
+static int nothing_left(void *arg) {
+    (void)arg;
+    return num(ask(&server, "DBSIZE")) == 0;
+}
+
+static void freed_client_lets_go_of_a_thousand_holds(void **state) {
+    size_t i;
+    int k;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        rlock *locks[1000];
+        char key[16];
+
+        for (k = 0; k < 1000; k++) {
+            rlock_options options;
+            memset(&options, 0, sizeof options);
+            options.key = key;
+            snprintf(key, sizeof key, "k%d", k);
+            assert_int_equal(rlock_new(&locks[k], client, &options), RLOCK_OK);
+            assert_int_equal(rlock_acquire(locks[k], 1000, 60000, ignore, NULL), RLOCK_OK);
+        }
+        assert_true(kit_until(all_granted, client, 5000));
+        rlock_client_free(kit_clients[--kit_client_count]);
+        for (k = 0; k < 1000; k++) {
+            rlock_free(locks[k]);
+        }
+        assert_true(kit_until(nothing_left, NULL, 2000));
+    }
+}
+
 static int shut_status;
 
 static void shut(rlock_client *client, int status, void *user) {
@@ -1065,6 +1153,7 @@ int main(void) {
         TEST(release_of_another_client_wakes_a_waiter),
         TEST(string_wire_publishes_nothing),
         TEST(redisson_wire_publishes_0_on_its_channel),
+        TEST(redisson_channel_of_a_name_with_braces),
         TEST(waiter_polls_where_tracking_is_refused),
         TEST(waiter_polls_where_subscribing_is_refused),
         TEST(redisson_wire_is_pushed_without_tracking),
@@ -1074,6 +1163,8 @@ int main(void) {
         TEST(cancelled_acquire_that_was_sent_leaves_no_key),
         TEST(freed_handle_lets_go_in_the_background),
         TEST(freed_client_lets_go_of_everything),
+        TEST(freed_client_lets_go_where_the_server_lost_the_scripts),
+        TEST(freed_client_lets_go_of_a_thousand_holds),
         TEST(shutdown_tells_everybody_and_leaves_no_key),
         TEST(forked_child_is_refused_and_the_parent_goes_on),
     };

@@ -1,5 +1,6 @@
-/* What goes wrong with other locks, shown not to happen here: each failure of SETNX then EXPIRE, of time stamps
- * and GETSET, of polling scripts, of Redisson's lock, and of a stock without fencing, on a real server. */
+/* What goes wrong with other locks, shown not to happen here: each failure of SETNX then EXPIRE,
+ * of time stamps and GETSET, of polling scripts, of Redisson's lock, and of a stock without
+ * fencing, on a real server. */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
@@ -15,7 +16,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-/* The wall clock of this program, which a test may set wrong. The linker takes these before the C library's. */
+/* The wall clock of this program, which a test may set wrong. The linker takes these before the C
+ * library's. */
 static int64_t wall_step_s;
 
 int clock_gettime(clockid_t id, struct timespec *t) {
@@ -226,7 +228,7 @@ static void step_of_the_wall_clock_changes_nothing(void **state) {
     wall_step_s = 0;
 }
 
-/* ---- scripts with a time-out: seconds only, results as text, polling every few milliseconds ---- */
+/* ---- scripts with a time-out: seconds only, results as text, polling every few ms --- */
 
 static void held_timeout_and_failure_are_three_results(void **state) {
     rlock_config nowhere = kit_config(&server);
@@ -285,7 +287,8 @@ static void work_longer_than_the_lease_keeps_its_lock(void **state) {
     assert_int_equal(owner_acquire(other, 0, 1000), RLOCK_OK);
 }
 
-/* ---- Redisson's: silent loss, retries that count twice, renewals after the end, the thread as owner ---- */
+/* ---- Redisson's: silent loss, retries that count twice, renewals after the end, the thread as
+ * owner ---- */
 
 static void loss_is_told_once_with_its_reason(void **state) {
     size_t i;

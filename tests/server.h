@@ -6,9 +6,9 @@
  *     server_cli(&s, text, sizeof text, "SET %s %d", "key", 1);
  *     server_stop(&s);
  *
- * $RLOCK_REDIS_SERVER and $RLOCK_REDIS_CLI name other programs than redis-server and redis-cli. The server
- * dies with the process that started it: by the kernel's parent-death signal, by atexit, and by a handler of
- * SIGINT, SIGTERM and SIGHUP; the latter two also remove the folder. */
+ * $RLOCK_REDIS_SERVER and $RLOCK_REDIS_CLI name other programs than redis-server and redis-cli.
+ * The server dies with the process that started it: by the kernel's parent-death signal, by
+ * atexit, and by a handler of SIGINT, SIGTERM and SIGHUP; the latter two also remove the folder. */
 #ifndef RLOCK_TESTS_SERVER_H
 #define RLOCK_TESTS_SERVER_H
 
@@ -174,7 +174,8 @@ static inline void server_on_signal(int number) {
     _exit(128 + number);
 }
 
-/* Starts the process again in the same folder, on the same socket and port. 0, or -1 if it does not answer in 20 s. */
+/* Starts the process again in the same folder, on the same socket and port. 0, or -1 if it does not
+ * answer in 20 s. */
 static inline int server_restart(struct server *s) {
     pid_t parent = getpid();
     int tries;
@@ -201,7 +202,8 @@ static inline int server_restart(struct server *s) {
     return -1;
 }
 
-/* Makes the folder and starts. `s` must stand still until server_stop: static, or in a frame that outlives it. */
+/* Makes the folder and starts. `s` must stand still until server_stop: static, or in a frame that
+ * outlives it. */
 static inline int server_start(struct server *s, const char *extra_args[]) {
     static int registered;
     const char *tmp = getenv("TMPDIR");
@@ -263,8 +265,9 @@ static inline void server_resume(const struct server *s) {
     kill(s->pid, SIGCONT);
 }
 
-/* Runs one command, words split as redis-cli splits its standard input (quotes allowed), and gives the reply's text
- * without the last newline. Returns its length, or -1 if redis-cli could not be run. */
+/* Runs one command, words split as redis-cli splits its standard input (quotes allowed), and
+ * gives the reply's text without the last newline. Returns its length, or -1 if redis-cli could
+ * not be run. */
 static inline int server_cli(const struct server *s, char *reply, size_t size, const char *format,
                              ...) {
     const char *program = getenv("RLOCK_REDIS_CLI");

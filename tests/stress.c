@@ -3,7 +3,8 @@
  *     stress                                   the short forms, as tests
  *     stress fight SECONDS                     1,000 handles in 4 processes for one key
  *     stress held LOCKS LEASE_MS SECONDS       that many locks kept alive by one process
- *     stress chaos SECONDS                     the fight, while the server is killed, stopped and cut off
+ *     stress chaos SECONDS                     the fight, while the server is killed, stopped
+ * and cut off
  */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
@@ -23,9 +24,10 @@
 
 static struct server server;
 
-/* ------------------------------------------------------------------------------------------------------------------
- * A worker: a process whose handles want the same key again and again. Each hold is written down with the time in
- * which its holder believes in it: from its callback to its release, or to the loss, never beyond its deadline.
+/* ------------------------------------------------------------------------------------------------
+ * A worker: a process whose handles want the same key again and again. Each hold is written down
+ * with the time in which its holder believes in it: from its callback to its release, or to the
+ * loss, never beyond its deadline.
  */
 
 struct hold {
@@ -122,7 +124,8 @@ static void wants(struct fighter *f) {
     }
 }
 
-/* Between two turns of the loop: whose time is over lets go. True when the fight is over and everybody is out. */
+/* Between two turns of the loop: whose time is over lets go. True when the fight is over and
+ * everybody is out. */
 static int worker_turn(void *arg) {
     int64_t now = kit_now_us();
     int i;
@@ -190,7 +193,7 @@ static int worker_runs(int number, int seconds) {
     return fclose(book) == 0 && drained && unserved == 0 ? 0 : 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The checker: at no time two holders, and fences that rise in the order of the holds
  */
 
@@ -265,7 +268,7 @@ static int check_books(void) {
     return wrong + sum.refused;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The three runs; each gives the number of faults found
  */
 
@@ -310,7 +313,8 @@ static int fight(int seconds) {
     return wrong;
 }
 
-/* With every write on disk before its answer, so that a kill loses nothing and exclusion is promised. */
+/* With every write on disk before its answer, so that a kill loses nothing and exclusion is
+ * promised. */
 static int chaos(int seconds) {
     static const char *durable[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
     pid_t pid[WORKERS];

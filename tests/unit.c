@@ -1074,7 +1074,7 @@ static void test_max_hold_ends_the_hold_as_expired(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 1);
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
     BETWEEN(owner->seen[RLOCK_LOST].at_us, start_us + 10000 * 1000 - 1000,
-            start_us + (10000 + WATCHDOG_MS) * 1000);
+            start_us + 10000 * 1000 + 1000);
     BETWEEN(scripted_last(&g.store, RLOCK_OP_RENEW)->at_us, start_us, start_us + 10000 * 1000);
 }
 
@@ -1888,16 +1888,12 @@ static void test_client_free_in_every_state_tells_nothing_and_handles_survive(vo
 
 static void test_client_free_sends_the_release_of_what_is_held(void **state) {
     uint64_t token;
-    unsigned flushes;
     (void)state;
     (void)holder("key", 60000);
     token = g.store.log[0].token;
-    flushes = g.store.flushes;
     free_client();
     SAME(asked(RLOCK_OP_RELEASE), 1);
     SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
-    assert_true(g.store.flushes > flushes);
-    SAME(g.store.unflushed, 0);
 }
 
 static void test_handle_free_in_every_state_tells_nothing(void **state) {
