@@ -979,8 +979,10 @@ static bool rlock__forked(const rlock_client *client) {
     return client->pid != getpid();
 }
 
+/* A fresh clock; one that steps back stands still. */
 static int64_t rlock__clock(const rlock_client *client) {
-    return client->loop.now_us ? client->loop.now_us(client->loop.ctx) : RLOCK_NOW_US();
+    int64_t now_us = client->loop.now_us ? client->loop.now_us(client->loop.ctx) : RLOCK_NOW_US();
+    return now_us > client->now_us ? now_us : client->now_us;
 }
 
 static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter only */
@@ -1034,11 +1036,8 @@ static void rlock__arm(rlock_client *client) {
 static void rlock__client_destroy(rlock_client *client);
 
 static void rlock__enter(rlock_client *client) {
-    int64_t now_us = rlock__clock(client);
+    client->now_us = rlock__clock(client);
     client->depth++;
-    if (now_us > client->now_us) {
-        client->now_us = now_us;
-    }
 }
 
 static void rlock__leave(rlock_client *client) {
@@ -2860,6 +2859,7 @@ typedef struct rlock__claim {
     int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
     int64_t max_until_us;  /* no deadline is later than this one */
     int64_t lease_ms, left_ms;
+    int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint64_t fence;
     int status;    /* the event's; before that, how the last try ended */
     uint8_t phase; /* RLOCK__TRYING ... */
@@ -2905,6 +2905,7 @@ static void rlock__gate_watch(rlock__gate *gate);
 static void rlock__gate_wake(rlock__gate *gate);
 static void rlock__acquire_again(rlock__claim *claim, bool exists);
 static void rlock__claim_fire(rlock_timer *timer);
+static void rlock__letting_go_arm(rlock__claim *claim);
 static void rlock__claim_deliver(rlock__ready *ready);
 static void rlock__op_deliver(rlock__ready *ready);
 
@@ -2973,7 +2974,7 @@ static void rlock__claim_end(rlock__claim *claim) {
     }
     rlock__dealloc(claim->text);
     client->phases[RLOCK__GONE]--;
-    if (client->claim_count > client->handles) {
+    if (client->closed || client->claim_count > client->handles) {
         rlock__claim_dealloc(client, claim);
     } else {
         rlock__list_append(&client->claims, &claim->link);
@@ -3028,6 +3029,9 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
     rlock_client *client = claim->gate->client;
     claim->request.op = (uint8_t)op;
     claim->request.lease_ms = lease_ms;
+    if (lease_ms > claim->longest_ms) {
+        claim->longest_ms = lease_ms;
+    }
     claim->request.due_us = due_us;
     client->unsent = true;
     client->store->submit(client->store_state, &claim->request);
@@ -3074,7 +3078,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->wait_until_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
-    rlock_timer_set(client, &claim->timer, claim->until_us); /* ends a release that waits for it */
+    rlock__letting_go_arm(claim);
     rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
 }
 
@@ -3127,11 +3131,11 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 /* The token is not there now; gone for good only if no old acquire can still be executed. */
 static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
-    int64_t lease_us = claim->lease_ms * 1000;
+    int64_t lease_us = claim->longest_ms * 1000;
     int64_t now_us = gate->client->now_us;
     gate->references++;
     if (!sure && !claim->wait_until_us) {
-        claim->wait_until_us = now_us + lease_us;
+        claim->wait_until_us = now_us + lease_us + gate->client->command_timeout_ms * 1000;
     }
     if (sure || claim->wait_until_us <= now_us) {
         rlock__claim_gone(claim);
@@ -3164,14 +3168,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
     if (rlock__claim_release_pending(claim)) {
         rlock__claim_note(claim, answer->fault, answer->text);
     }
-    if (answer->fault == RLOCK_FAULT_UNKNOWN) {
-        claim->wait_until_us = 0; /* counted anew: the connection was gone just now */
+    if (answer->fault == RLOCK_FAULT_UNKNOWN || answer->fault == RLOCK_FAULT_DOWN) {
+        claim->wait_until_us = 0; /* counted anew: the server was not asked since */
     } else if (!claim->wait_until_us) {
-        claim->wait_until_us = client->now_us + claim->lease_ms * 1000;
+        claim->wait_until_us = client->now_us + claim->longest_ms * 1000;
     }
     if (claim->wait_until_us && claim->wait_until_us <= client->now_us &&
         !rlock__claim_release_pending(claim)) {
-        rlock__claim_gone(claim); /* its lease is over, whatever the server says */
+        rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
     } else {
         rlock__letting_go_again(claim, rlock__min(claim->lease_ms * 50, RLOCK__RETRY_US));
     }
@@ -3189,13 +3193,12 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
     rlock__ready_add(op->lock->gate->client, &op->ready);
 }
 
-/* Nobody holds any more. The server is told unless it said so itself. */
-static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason) {
+/* Nobody holds any more. The server is told if the token may still be, or come, there. */
+static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
-    bool at_server = reason == RLOCK_REASON_EXPIRED || reason == RLOCK_REASON_CLOSED;
     if (lock->state == RLOCK__WAITING_STATE) {
-        rlock__acquire_again(claim, at_server); /* nobody was told of it yet */
+        rlock__acquire_again(claim, exists); /* nobody was told of it yet */
         return;
     }
     gate->references++;
@@ -3205,7 +3208,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason) {
     gate->client->stats.lost++;
     lock->state = RLOCK__LOST_STATE;
     rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
-    if (at_server) {
+    if (exists) {
         rlock__claim_let_go(claim);
     } else {
         rlock__claim_recall(claim);
@@ -3347,7 +3350,7 @@ static void rlock__claim_deliver(rlock__ready *ready) {
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
         if (claim->until_us <= client->now_us) {
-            rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+            rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
             return;
         }
         claim->event = 0;
@@ -3389,7 +3392,8 @@ static void rlock__holding_plan(rlock__claim *claim) {
     claim->next_us = RLOCK__NEVER;
     if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
-        claim->next_us = claim->since_us + third_us - early_us;
+        claim->next_us = claim->since_us - early_us +
+                         rlock__min(third_us, rlock__deadline(claim, 0, claim->lease_ms) / 2);
     }
     rlock__holding_arm(claim);
 }
@@ -3425,7 +3429,7 @@ static void rlock__holding_up(rlock__claim *claim) {
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     if (claim->until_us <= client->now_us) {
-        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
     if (claim->look_us <= client->now_us) {
@@ -3458,13 +3462,13 @@ static void rlock__renewed(rlock__claim *claim) {
     }
     claim->since_us = claim->request.sent_us;
     until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
-    if (renewal && !renewal->sent) { /* a shorter lease was asked for since: that one counts */
+    if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
     client->stats.renewed++;
     if (claim->until_us <= client->now_us) {
-        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
     if (renewal && renewal->sent) {
@@ -3497,16 +3501,17 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
 static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
     if (claim->until_us <= claim->gate->client->now_us) {
-        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED); /* settled before what came too late */
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
+                          true); /* settled before what came too late */
         return;
     }
     if (answer->outcome == RLOCK_OUTCOME_GONE) {
-        rlock__claim_lose(claim, RLOCK_REASON_DELETED);
+        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure);
         return;
     }
-    if (answer->outcome == RLOCK_OUTCOME_STOLEN ||
+    if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
         (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
-        rlock__claim_lose(claim, RLOCK_REASON_STOLEN);
+        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, !answer->sure && !fault);
         return;
     }
     if (fault) {
@@ -3622,6 +3627,9 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = gate->waiting.next == &claim->link;
     gate->references++;
+    if (status != claim->status) { /* the words were of another end */
+        rlock__set_text(&claim->text, NULL);
+    }
     rlock__claim_event(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
@@ -3776,6 +3784,21 @@ static void rlock__gates_each(rlock_client *client,
     }
 }
 
+/* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
+static void rlock__gate_turn_away(rlock__gate *gate) {
+    rlock_link *at = gate->waiting.next->next, *next;
+    bool line = !rlock__list_empty(&gate->waiting) && at != &gate->waiting;
+    gate->references++;
+    for (; line && at != &gate->waiting; at = next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        next = at->next;
+        if (claim->once) {
+            rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+        }
+    }
+    rlock__gate_unref(gate);
+}
+
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
     (void)with;
     rlock_link *at = gate->others.next;
@@ -3788,6 +3811,7 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
         }
     }
     rlock__gate_try(gate);
+    rlock__gate_turn_away(gate);
 }
 
 static void rlock__store_up(void *owner) {
@@ -4093,17 +4117,29 @@ static void rlock__claims_free(rlock_client *client, rlock_link *list) {
         if (claim->lock) {
             claim->lock->claim = NULL;
         }
-        if (claim->gate) {
-            rlock__gate_unref(claim->gate);
-        }
+        rlock__gate_unref(claim->gate);
         rlock__claim_dealloc(client, claim);
+    }
+}
+
+/* Frees what is kept for the next operations, down to `keep` of each kind in all. */
+static void rlock__pools_free(rlock_client *client, uint32_t keep) {
+    while (client->claim_count > keep && !rlock__list_empty(&client->claims)) {
+        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        rlock__claim_dealloc(client, claim);
+    }
+    while (client->op_count > keep && !rlock__list_empty(&client->ops)) {
+        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
+        rlock__list_remove(&op->ready.link);
+        rlock__dealloc(op);
+        client->op_count--;
     }
 }
 
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    rlock__claims_free(gate->client, &gate->waiting);
     rlock__claims_free(gate->client, &gate->others);
     rlock__gate_unref(gate);
 }
@@ -4119,16 +4155,7 @@ void rlock_client_free(rlock_client *client) {
     client->loop.close(client->loop_state);
     client->closed = true;
     rlock__gates_each(client, rlock__gate_close, NULL);
-    while (!rlock__list_empty(&client->claims)) {
-        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__claim_dealloc(client, claim);
-    }
-    while (!rlock__list_empty(&client->ops)) {
-        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op);
-    }
+    rlock__pools_free(client, 0);
     rlock__leave(client);
 }
 
@@ -4139,8 +4166,11 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     while (!rlock__list_empty(&gate->waiting)) {
         rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
     }
+    if (held && held->lock->renewal && held->lock->renewal->kind == RLOCK_ACQUIRED) {
+        rlock__op_event(held->lock->renewal, RLOCK_ERR_CLOSED, NULL);
+    }
     if (held && held->lock->state == RLOCK__HELD_STATE) {
-        rlock__claim_lose(held, RLOCK_REASON_CLOSED);
+        rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
     } else if (held) {
         rlock__acquire_end(held, RLOCK_ERR_CLOSED);
     }
@@ -4248,9 +4278,9 @@ void rlock_free(rlock *lock) {
         return;
     }
     client = lock->gate->client;
-    client->depth++;
-    if (!client->closed) {
-        client->depth--;
+    if (client->closed) {
+        client->depth++; /* its clock is not asked any more */
+    } else {
         rlock__enter(client);
     }
     while (lock->ops || lock->spare) {
@@ -4268,6 +4298,7 @@ void rlock_free(rlock *lock) {
     rlock__gate_unref(lock->gate);
     rlock__dealloc(lock);
     client->handles--;
+    rlock__pools_free(client, client->handles);
     rlock__leave(client);
 }
 
@@ -4393,7 +4424,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     if (lock->state == RLOCK__HELD_STATE && claim->until_us <= lock->gate->client->now_us) {
-        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED);
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }
     claim->done = done;
     claim->user = user;
@@ -4438,6 +4469,7 @@ int rlock_cancel(rlock *lock) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
         claim->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
+        rlock__set_text(&claim->text, NULL);
     }
     rlock__leave(lock->gate->client);
     return RLOCK_OK;
