@@ -1506,29 +1506,32 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * Acquire answers the fence as a string ("0" without one), or the time left of another's hold as
  * an integer. Renew and release answer 1, 0 (another's) or -1 (gone). No script shortens a time to
  * live. The PTTL behind a read makes the server remember the key for client tracking; one before a
- * PEXPIRE would be forgotten again (Redis 7.0). PEXPIRE works on a server that is out of memory. */
-#define RLOCK__PIECE_EXTEND                                 \
-    "if redis.call('PTTL',KEYS[1])<tonumber(ARGV[2]) then " \
+ * PEXPIRE would be forgotten again (Redis 7.0). PEXPIRE works on a server that is out of memory.
+ * What a user may not do ends a script with what it did before: so the fence comes first and the
+ * lock last, and a hash that may not be given a time to live goes again. */
+#define RLOCK__PIECE_EXTEND                 \
+    "local p=redis.call('PTTL',KEYS[1]) "   \
+    "if p>=0 and p<tonumber(ARGV[2]) then " \
     "redis.call('PEXPIRE',KEYS[1],ARGV[2]) end "
 #define RLOCK__PIECE_FENCE                                  \
-    "if not KEYS[2] then return '0' end "                   \
-    "local t=redis.call('TIME') local f=t[1]*1000000+t[2] " \
+    "local f='0' if KEYS[2] then "                          \
+    "local t=redis.call('TIME') f=t[1]*1000000+t[2] "       \
     "local n=(tonumber(redis.call('GET',KEYS[2])) or 0)+1 " \
     "if n>f then f=n end f=string.format('%.0f',f) "        \
-    "redis.call('SET',KEYS[2],f,'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS ") return f"
+    "redis.call('SET',KEYS[2],f,'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS ") end "
 
-#define RLOCK__LUA_STRING_ACQUIRE                                     \
-    "local v=redis.call('GET',KEYS[1]) "                              \
-    "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " \
-    "if v then " RLOCK__PIECE_EXTEND                                  \
-    "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end " RLOCK__PIECE_FENCE
-#define RLOCK__SHA_STRING_ACQUIRE "035001651d05d44580e24dfa20db594de9cd9ff8"
+#define RLOCK__LUA_STRING_ACQUIRE                                                        \
+    "local v=redis.call('GET',KEYS[1]) "                                                 \
+    "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE \
+    "if v then " RLOCK__PIECE_EXTEND                                                     \
+    "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end return f"
+#define RLOCK__SHA_STRING_ACQUIRE "e47c4a00c132982c45560d29c2a2f124599d2274"
 
 #define RLOCK__LUA_STRING_RENEW                                        \
     "local v=redis.call('GET',KEYS[1]) "                               \
     "if v~=ARGV[1] then return v and 0 or -1 end " RLOCK__PIECE_EXTEND \
     "redis.call('PTTL',KEYS[1]) return 1"
-#define RLOCK__SHA_STRING_RENEW "38e9d98dc841d2a2f1b381315026b48eb00ee931"
+#define RLOCK__SHA_STRING_RENEW "a10cfaff02625977ab8714eeb58bbd699650e0bc"
 
 #define RLOCK__LUA_STRING_RELEASE                  \
     "local v=redis.call('GET',KEYS[1]) "           \
@@ -1536,18 +1539,20 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "return redis.call('DEL',KEYS[1])"
 #define RLOCK__SHA_STRING_RELEASE "eb40cd7485ca4a152d5e69319b7f3c58f7717750"
 
-#define RLOCK__LUA_REDISSON_ACQUIRE                         \
-    "local mine=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 "  \
-    "if not mine and redis.call('EXISTS',KEYS[1])==1 then " \
-    "return redis.call('PTTL',KEYS[1]) end "                \
-    "redis.call('HSET',KEYS[1],ARGV[1],1) " RLOCK__PIECE_EXTEND RLOCK__PIECE_FENCE
-#define RLOCK__SHA_REDISSON_ACQUIRE "4e5166e29bcd96260d1d889315c8ac80298c5031"
+#define RLOCK__LUA_REDISSON_ACQUIRE                                                  \
+    "local mine=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 "                           \
+    "if not mine and redis.call('EXISTS',KEYS[1])==1 then "                          \
+    "return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE                      \
+    "if mine then " RLOCK__PIECE_EXTEND "else redis.call('HSET',KEYS[1],ARGV[1],1) " \
+    "local r=redis.pcall('PEXPIRE',KEYS[1],ARGV[2]) "                                \
+    "if type(r)=='table' then redis.call('DEL',KEYS[1]) return r end end return f"
+#define RLOCK__SHA_REDISSON_ACQUIRE "c25295e2eede234b664041e8210fac62cad17980"
 
 #define RLOCK__LUA_REDISSON_RENEW                                    \
     "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then "              \
     "return redis.call('EXISTS',KEYS[1])-1 end " RLOCK__PIECE_EXTEND \
     "redis.call('PTTL',KEYS[1]) return 1"
-#define RLOCK__SHA_REDISSON_RENEW "4484e52d311c0b749f18c5edf011836f6435d279"
+#define RLOCK__SHA_REDISSON_RENEW "2a8e0a25d16f8cea28f13737e83e214e0aab4ce4"
 
 /* A user who may not publish still releases: the message is a courtesy (pcall). */
 #define RLOCK__LUA_REDISSON_RELEASE                     \
@@ -1593,7 +1598,8 @@ static const struct {
     {"ERR invalid password", RLOCK_FAULT_AUTH},
     {"ERR AUTH", RLOCK_FAULT_AUTH},
     {"ERR Client sent AUTH", RLOCK_FAULT_AUTH},
-    {"ERR The user executing the script", RLOCK_FAULT_AUTH}, /* Redis 7, an ACL inside a script */
+    {"ERR The user executing the script", RLOCK_FAULT_AUTH}, /* an ACL inside a script, Redis 7 */
+    {"ERR ACL failure in script", RLOCK_FAULT_AUTH},         /* ... Redis 8, Valkey */
     {"WRONGTYPE", RLOCK_FAULT_TYPE}};
 
 static rlock_fault rlock__classify(const char *text) {
@@ -1634,15 +1640,17 @@ typedef struct rlock__conn {
     redisAsyncContext *ac;
     rlock_timer timer; /* next attempt, or the look whether it is alive */
     rlock_name name;
-    rlock_link flying; /* commands sent and not answered */
     int state, step, fd;
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
+    int64_t ready_us; /* when the greeting was over */
     int64_t alive_us; /* the last complete reply, or the first command after silence */
     long long id;     /* CLIENT ID; 0 = unknown */
     bool wanted, doomed, resolving, blocked;
     rlock_fault fault; /* why it is going down */
     char text[128];
+    redisReplyObjectFunctions *make; /* hiredis' own */
+    redisReplyObjectFunctions guard; /* the same behind rlock__reply_expected */
 } rlock__conn;
 
 typedef struct rlock__command { /* one command of a request under way; kept for the next one */
@@ -1670,7 +1678,8 @@ typedef struct rlock__redis {
     uint32_t epoch;        /* of the command connection, counted from 1 */
     uint32_t gone_epoch;   /* connections up to this one can execute nothing any more */
     uint32_t lost_epoch;   /* the last one that was lost with an acquire on it ... */
-    long long lost_id;     /* ... and its CLIENT ID, to be killed: at the server process ... */
+    uint32_t open_epoch;   /* the first such one that could not be killed; 0 = none */
+    long long lost_id;     /* ... and its CLIENT ID, to be killed at the server process ... */
     char run_id[41];       /* ... that this names; empty = not known */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
@@ -1834,14 +1843,6 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
-/* hiredis is about to close the descriptor and free the context. */
-static void rlock__want_nothing(void *data) {
-    rlock__conn *conn = (rlock__conn *)data;
-    conn->want = 0;
-    conn->ac = NULL;
-    rlock_io_watch(conn->redis->client, &conn->io, conn->fd, 0);
-}
-
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
     if (conn->text[0]) {
@@ -1861,6 +1862,21 @@ static void rlock__conn_doom(rlock__conn *conn, rlock_fault fault, const char *t
     conn->doomed = true;
 }
 
+/* hiredis is about to close the descriptor and free the context. */
+static void rlock__want_nothing(void *data) {
+    rlock__conn *conn = (rlock__conn *)data;
+    struct linger now; /* what the kernel still holds must not be sent later */
+    now.l_onoff = 1;
+    now.l_linger = 0;
+    if (!conn->redis->closing) {
+        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
+    }
+    conn->want = 0;
+    conn->ac = NULL;
+    rlock_io_watch(conn->redis->client, &conn->io, conn->fd, 0);
+}
+
 /* Sends what was formatted last. */
 static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data) {
     rlock__redis *redis = conn->redis;
@@ -1869,7 +1885,7 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
         return false;
     }
     if (!conn->outstanding++) {
-        conn->alive_us = rlock_client_now_us(redis->client);
+        conn->alive_us = rlock__clock(redis->client); /* callbacks may have taken long */
     }
     if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
         rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
@@ -1882,26 +1898,12 @@ static void rlock__conn_answered(rlock__conn *conn) {
     if (conn->outstanding) {
         conn->outstanding--;
     }
-    if (conn->state == RLOCK__CONN_READY) {
-        conn->backoff_ms = 0;
-    }
     conn->alive_us = rlock_client_now_us(conn->redis->client);
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
 static void rlock__watcher_subscribe(rlock__redis *redis);
 static void rlock__track(rlock__redis *redis);
-
-static void rlock__conn_ready_to_use(rlock__conn *conn) {
-    rlock__redis *redis = conn->redis;
-    conn->state = RLOCK__CONN_READY;
-    conn->text[0] = 0;
-    if (conn == &redis->commands) {
-        redis->tracking_refused = redis->push_refused = false;
-        redis->events->up(redis->owner);
-    }
-    rlock__track(redis);
-}
 
 /* A CLIENT ID means something in one process of the server only. Another process executes nothing
  * that was sent to the one before; where it is not known which one this is, nobody is killed. */
@@ -1911,13 +1913,35 @@ static void rlock__redis_identify(rlock__redis *redis, const char *info) {
     if (found && strlen(found) >= 7 + sizeof run_id - 1) {
         memcpy(run_id, found + 7, sizeof run_id - 1);
     }
-    if (memcmp(run_id, redis->run_id, sizeof run_id) != 0 || !run_id[0]) {
-        if (run_id[0] && redis->run_id[0]) {
-            redis->gone_epoch = redis->lost_epoch;
-        }
+    if (run_id[0] && redis->run_id[0] && memcmp(run_id, redis->run_id, sizeof run_id) != 0) {
+        redis->gone_epoch = redis->epoch - 1;
+        redis->open_epoch = 0;
+    }
+    if (!run_id[0] || memcmp(run_id, redis->run_id, sizeof run_id) != 0) {
         redis->lost_id = 0;
     }
     memcpy(redis->run_id, run_id, sizeof run_id);
+}
+
+/* The greeting is over. What was lost and is not surely gone stays open from there on. */
+static void rlock__redis_greeted(rlock__redis *redis) {
+    if (redis->lost_epoch > redis->gone_epoch && !redis->open_epoch) {
+        redis->open_epoch = redis->lost_epoch;
+    }
+    redis->lost_id = 0;
+    redis->tracking_refused = redis->push_refused = false;
+    redis->events->up(redis->owner);
+}
+
+static void rlock__conn_ready_to_use(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    conn->state = RLOCK__CONN_READY;
+    conn->text[0] = 0;
+    conn->ready_us = rlock_client_now_us(redis->client);
+    if (conn == &redis->commands) {
+        rlock__redis_greeted(redis);
+    }
+    rlock__track(redis);
 }
 
 /* Whether a refusal of this step leaves a connection that can be used. */
@@ -1945,13 +1969,12 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     } else if (conn->step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
         conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
+    } else if (conn->step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER &&
+               !redis->open_epoch) {
         redis->gone_epoch = redis->lost_epoch;
     }
     if (conn->step == RLOCK__STEP_SERVER) {
         rlock__redis_identify(redis, reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    } else if (conn->step == RLOCK__STEP_KILL) {
-        redis->lost_id = 0;
     }
     conn->step++;
     rlock__conn_greet(conn);
@@ -2014,6 +2037,12 @@ static void rlock__conn_greet(rlock__conn *conn) {
     }
 }
 
+/* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
+static rlock_fault rlock__why_down(const char *text) {
+    rlock_fault fault = rlock__classify(text);
+    return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
+}
+
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     if (!conn) {
@@ -2031,7 +2060,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
 static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     if (conn) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, status == REDIS_OK ? "closed" : ac->errstr);
+        rlock__conn_doom(conn, rlock__why_down(ac->errstr), status == REDIS_OK ? "" : ac->errstr);
     }
 }
 
@@ -2057,32 +2086,19 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
     return limit * 500u + jittered; /* half of it fixed, half at random; the first one at once */
 }
 
-/* Whether an acquire was on the connection: only those can do harm when executed late. */
-static bool rlock__conn_carries_acquire(const rlock__conn *conn) {
-    const rlock_link *at;
-    for (at = conn->flying.next; at != &conn->flying; at = at->next) {
-        if (RLOCK__OF(at, rlock__command, link)->op == RLOCK_OP_ACQUIRE) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
 static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
-    redisAsyncContext *ac = conn->ac;
-    if (main && was_ready && rlock__conn_carries_acquire(conn)) {
-        redis->lost_id = conn->id;
-        redis->lost_epoch = redis->epoch;
+    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+    if (conn->ac) {
+        redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
-    if (ac) {
-        struct linger now; /* what the kernel still holds must not be sent later */
-        now.l_onoff = 1;
-        now.l_linger = 0;
-        setsockopt(ac->c.fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-        redisAsyncFree(ac); /* answers with NULL, then calls rlock__want_nothing */
+    if (main && was_ready && redis->lost_epoch == redis->epoch) {
+        redis->lost_id = conn->id;
+    }
+    if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
+        conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */
     }
     conn->state = RLOCK__CONN_DOWN;
     conn->ac = NULL;
@@ -2091,6 +2107,9 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->id = 0;
     if (main) {
         redis->tracked = false;
+        if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, NULL);
+        }
     } else {
         redis->subscribed = false;
     }
@@ -2145,11 +2164,11 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
+    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
+        redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
+    }
     if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE)) {
         redisAsyncHandleWrite(conn->ac);
-    }
-    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
-        redisAsyncHandleRead(conn->ac);
     }
     if (events & RLOCK_IO_WRITE) {
         conn->blocked = conn->ac && (conn->want & RLOCK_IO_WRITE);
@@ -2162,6 +2181,65 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
     if (rlock__conn_settled(conn)) {
         rlock__conn_visit(conn, events);
     }
+}
+
+/* hiredis asserts on replies that nobody asked for, and on messages of another shape than three
+ * elements that begin with two words: such a reply is not made, and hiredis ends the connection. */
+static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, size_t elements) {
+    rlock__conn *conn = (rlock__conn *)task->privdata;
+    bool subscribed = conn->ac && (conn->ac->c.flags & REDIS_SUBSCRIBED) != 0;
+    bool expected;
+    if (task->parent) {
+        expected =
+            !subscribed || task->parent->parent || task->idx > 1 || type == REDIS_REPLY_STRING;
+    } else if (type == REDIS_REPLY_ERROR) {
+        expected = true; /* hiredis ends the connection with it */
+    } else {
+        expected = subscribed ? type == REDIS_REPLY_ARRAY && elements == 3 : conn->outstanding != 0;
+    }
+    if (!expected) {
+        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+    }
+    return expected ? conn : NULL;
+}
+
+static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
+    rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
+    return conn ? conn->make->createString(task, text, len) : NULL;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *rlock__make_array(const redisReadTask *task, size_t elements) {
+#else
+static void *rlock__make_array(const redisReadTask *task, int elements) {
+#endif
+    rlock__conn *conn = rlock__reply_expected(task, task->type, (size_t)elements);
+    return conn ? conn->make->createArray(task, elements) : NULL;
+}
+
+static void *rlock__make_integer(const redisReadTask *task, long long value) {
+    rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
+    return conn ? conn->make->createInteger(task, value) : NULL;
+}
+
+static void *rlock__make_nil(const redisReadTask *task) {
+    rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_NIL, 0);
+    return conn ? conn->make->createNil(task) : NULL;
+}
+
+static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
+    conn->make = ac->c.reader->fn;
+    conn->guard = *conn->make;
+    conn->guard.createString = rlock__make_string;
+    conn->guard.createArray = rlock__make_array;
+    conn->guard.createInteger = rlock__make_integer;
+    conn->guard.createNil = rlock__make_nil;
+#if HIREDIS_MAJOR >= 1
+    conn->guard.createDouble = NULL; /* RESP3, which we never ask for */
+    conn->guard.createBool = NULL;
+#endif
+    ac->c.reader->fn = &conn->guard;
+    ac->c.reader->privdata = conn;
 }
 
 /* Takes over a context on which a connect was started. */
@@ -2184,6 +2262,12 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     ac->ev.addWrite = rlock__want_write;
     ac->ev.delWrite = rlock__want_no_write;
     ac->ev.cleanup = rlock__want_nothing;
+    ac->onConnect = NULL; /* a connect hook may have set its own */
+    ac->onDisconnect = NULL;
+#if HIREDIS_MAJOR > 1 || (HIREDIS_MAJOR == 1 && HIREDIS_MINOR >= 1)
+    ac->onConnectNC = NULL;
+#endif
+    rlock__conn_guard(conn, ac);
     redisAsyncSetConnectCallback(ac, rlock__on_connect);
     redisAsyncSetDisconnectCallback(ac, rlock__on_disconnect);
     conn->want = RLOCK_IO_READ | RLOCK_IO_WRITE;
@@ -2218,6 +2302,8 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
         memcpy(&in6, address, sizeof in6);
         inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof text);
     }
+    rlock_timer_set(conn->redis->client, &conn->timer,
+                    rlock_client_now_us(conn->redis->client) + conn->redis->timeout_ms * 1000);
     if (text[0]) {
         rlock__conn_adopt(conn, redisAsyncConnect(text, conn->redis->port));
     } else {
@@ -2279,7 +2365,8 @@ static void rlock__conn_fire(rlock_timer *timer) {
             rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
             rlock__conn_tend(conn);
         }
-    } else if (conn == &redis->watcher && !conn->outstanding && redis->subscribed) {
+    } else if (conn == &redis->watcher && !conn->outstanding && redis->subscribed &&
+               conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {
         rlock__watcher_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
     }
     if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->watcher)) {
@@ -2300,7 +2387,6 @@ static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
     conn->fd = -1;
-    rlock__list_init(&conn->flying);
     return rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire);
 }
 
@@ -2386,7 +2472,12 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     redis = conn->redis;
     rlock__conn_answered(conn);
     redis->tracked = reply->type == REDIS_REPLY_STATUS;
-    if (!redis->tracked && !strstr(reply->str ? reply->str : "", "does not exist")) {
+    if (reply->type == REDIS_REPLY_ERROR &&
+        (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, reply->str); /* and once more */
+        return;
+    }
+    if (!redis->tracked) {
         redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
         redis->push_refused = !rlock__by_channel(redis);
         rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
@@ -2525,10 +2616,11 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     rlock_answer answer;
     (void)ac;
     redis->bytes -= command->bytes;
-    rlock__list_remove(&command->link);
     rlock__list_append(&redis->spare, &command->link);
     if (reply) {
         rlock__conn_answered(&redis->commands);
+    } else if (command->op == RLOCK_OP_ACQUIRE) {
+        redis->lost_epoch = redis->epoch; /* only an acquire does harm when it is executed late */
     }
     if (!request || redis->closing) {
         return;
@@ -2580,7 +2672,6 @@ static void rlock__request_send(rlock__redis *redis, rlock_request *request) {
         command->request = request;
         command->op = request->op;
         command->bytes = (uint32_t)redis->length;
-        rlock__list_append(&redis->commands.flying, &command->link);
         redis->bytes += command->bytes;
         request->store = command;
         request->place = RLOCK__FLYING;
@@ -2793,16 +2884,16 @@ static const rlock_store rlock__redis_store = {NULL,
 enum { RLOCK__IN_WAIT, RLOCK__IN_TRY, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
 #define RLOCK__RETRY 1
 
-static const int rlock__on_fault[7][5] =
-    {/* [rlock_fault][column]: the end, or RLOCK__RETRY */
-     {RLOCK__RETRY, RLOCK_ERR_CONN, RLOCK_ERR_CONN, RLOCK__RETRY, RLOCK__RETRY},
-     {RLOCK__RETRY, RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, RLOCK__RETRY, RLOCK__RETRY},
-     {RLOCK__RETRY, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK__RETRY, RLOCK__RETRY},
-     {RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RLOCK__RETRY, RLOCK__RETRY},
-     {RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_LOST, RLOCK_ERR_LOST,
-      RLOCK_ERR_NOT_HELD},
-     {RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RLOCK__RETRY, RLOCK__RETRY},
-     {RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK__RETRY, RLOCK__RETRY}};
+static const int rlock__on_fault[7][5] = {
+    /* [rlock_fault][column]: the end, or RLOCK__RETRY */
+    {RLOCK__RETRY, RLOCK_ERR_CONN, RLOCK_ERR_CONN, RLOCK__RETRY, RLOCK__RETRY},
+    {RLOCK__RETRY, RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, RLOCK__RETRY, RLOCK__RETRY},
+    {RLOCK__RETRY, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK__RETRY, RLOCK__RETRY},
+    {RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RLOCK_ERR_AUTH, RLOCK__RETRY, RLOCK__RETRY},
+    {RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_WRONG_TYPE, RLOCK_ERR_LOST, RLOCK_ERR_LOST,
+     RLOCK_ERR_NOT_HELD},
+    {RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RLOCK_ERR_NOMEM, RLOCK__RETRY, RLOCK__RETRY},
+    {RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK__RETRY, RLOCK__RETRY}};
 
 /* The rows of STATE x CALL. */
 typedef enum rlock__state {
@@ -2816,14 +2907,14 @@ typedef enum rlock__state {
 
 enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
 
-static const int rlock__on_call[6][4] =
-    {/* [rlock__state][call] */
-     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
-     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
-     {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
-     {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
-     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
-     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
+static const int rlock__on_call[6][4] = {
+    /* [rlock__state][call] */
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+    {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
 /* One key: the waiters of this process in a line, and the hold if one of them has it. */
 typedef struct rlock__gate {
@@ -3705,7 +3796,8 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
     rlock__gate *gate = claim->gate;
     int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
-    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN;
+    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
+                    answer->fault == RLOCK_FAULT_OTHER; /* who knows what nonsense stands for */
     claim->left_ms = -1;
     rlock__claim_note(claim, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
@@ -3980,6 +4072,9 @@ static const char *rlock__config_fault(const rlock_config *config) {
     }
     if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
         return "config.wire is unknown";
+    }
+    if (config->prefix && strpbrk(config->prefix, "{}")) {
+        return "config.prefix has a brace, which would move keys to other cluster slots";
     }
     if (config->username && !config->password) {
         return "config.username without config.password";

@@ -1120,7 +1120,7 @@ static int test_ends(void **state) {
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, test_begins, test_ends)
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(string_wire_sets_the_token_with_its_lease),
         TEST(redisson_wire_sets_a_hash_with_one_field),
@@ -1169,5 +1169,8 @@ int main(void) {
         TEST(forked_child_is_refused_and_the_parent_goes_on),
     };
 
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("redis", tests, group_begins, group_ends);
 }
