@@ -3175,7 +3175,8 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 
 /* --- letting go --- */
 
-#define RLOCK__RETRY_US 500000 /* the longest time between two tries to clean up */
+#define RLOCK__RETRY_MIN_US 10000 /* between two tries to clean up */
+#define RLOCK__RETRY_MAX_US 500000
 
 /* A release whose caller still waits for its end. */
 static bool rlock__claim_release_pending(const rlock__claim *claim) {
@@ -3188,9 +3189,25 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
-static void rlock__letting_go_again(rlock__claim *claim, int64_t delay_us) {
-    claim->next_us = claim->gate->client->now_us + delay_us;
+/* Once more after a while, the longer the lease. The clean-up is over when no attempt of ours can
+ * be there any more: counted from now, if it is not counted yet. */
+static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
+    rlock_client *client = claim->gate->client;
+    int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
+    int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
+    if (!counts) {
+        claim->wait_until_us = 0;
+    } else if (!claim->wait_until_us) {
+        claim->wait_until_us =
+            rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
+    }
+    claim->next_us =
+        client->now_us + (delay_us > RLOCK__RETRY_MIN_US ? delay_us : RLOCK__RETRY_MIN_US);
     rlock__letting_go_arm(claim);
+}
+
+static bool rlock__letting_go_over(const rlock__claim *claim) {
+    return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
 }
 
 /* The connection is back: clean up before anybody asks for the key. */
@@ -3222,16 +3239,11 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 /* The token is not there now; gone for good only if no old acquire can still be executed. */
 static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
-    int64_t lease_us = claim->longest_ms * 1000;
-    int64_t now_us = gate->client->now_us;
     gate->references++;
-    if (!sure && !claim->wait_until_us) {
-        claim->wait_until_us = now_us + lease_us + gate->client->command_timeout_ms * 1000;
-    }
-    if (sure || claim->wait_until_us <= now_us) {
+    if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
     } else {
-        rlock__letting_go_again(claim, rlock__min(lease_us / 20, RLOCK__RETRY_US));
+        rlock__letting_go_again(claim, true);
     }
     rlock__gate_wake(gate); /* nobody tells us of our own deletes */
     rlock__gate_unref(gate);
@@ -3259,16 +3271,11 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
     if (rlock__claim_release_pending(claim)) {
         rlock__claim_note(claim, answer->fault, answer->text);
     }
-    if (answer->fault == RLOCK_FAULT_UNKNOWN || answer->fault == RLOCK_FAULT_DOWN) {
-        claim->wait_until_us = 0; /* counted anew: the server was not asked since */
-    } else if (!claim->wait_until_us) {
-        claim->wait_until_us = client->now_us + claim->longest_ms * 1000;
-    }
-    if (claim->wait_until_us && claim->wait_until_us <= client->now_us &&
-        !rlock__claim_release_pending(claim)) {
+    if (rlock__letting_go_over(claim) && !rlock__claim_release_pending(claim)) {
         rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
-    } else {
-        rlock__letting_go_again(claim, rlock__min(claim->lease_ms * 50, RLOCK__RETRY_US));
+    } else {                                 /* a server that was not asked does not count */
+        rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
+                                           answer->fault != RLOCK_FAULT_DOWN);
     }
 }
 

@@ -336,6 +336,23 @@ static void test_release_when_the_server_said_lost_and_on_lost_was_not_called(vo
     SAME(pair[1 - first]->seen[RLOCK_RELEASED].reason, RLOCK_REASON_DELETED);
 }
 
+/* Both answers come in one entry; who is told first lets go of the hold that was renewed. */
+static void test_renewal_that_was_answered_and_not_told_is_canceled_by_a_release(void **state) {
+    struct owner *renews = holder("a", 60000), *releases = handle("b");
+    (void)state;
+    releases->react = release_other;
+    releases->context = renews;
+    SAME(owner_acquire(releases, 0, 60000), RLOCK_OK);
+    SAME(owner_renew(renews, 0), RLOCK_OK);
+    idle();
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_done());
+    scripted_answer(&g.store, need(RLOCK_OP_RENEW), scripted_done());
+    scripted_settle(&g.store);
+    SAME(renews->seen[RLOCK_RENEWED].status, RLOCK_ERR_CANCELED);
+    SAME(renews->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(renews->seen[RLOCK_LOST].count, 0);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * FAULT x OPERATION, cell by cell: RETRY, or the status that the operation ends with.
  */
@@ -615,6 +632,22 @@ static void test_remaining_is_read_from_a_fresh_clock(void **state) {
     SAME(rlock_remaining_ms(owner->lock), 0);
     SAME(rlock_hold_count(owner->lock), 0);
     SAME(rlock_fence(owner->lock), 0);
+}
+
+static void test_clock_that_steps_back_does_not_lengthen_a_hold(void **state) {
+    struct owner *owner = holder("key", 60000);
+    int64_t granted_us = now_us(), remaining_ms;
+    (void)state;
+    run_ms(10000);
+    SAME(owner_renew(owner, 0), RLOCK_OK); /* an entry: from here on the clock is known */
+    remaining_ms = rlock_remaining_ms(owner->lock);
+    BETWEEN(remaining_ms, 1, 50000);
+    virtual_stall(&g.loop, -9000000);
+    SAME(rlock_remaining_ms(owner->lock), remaining_ms);
+    SAME(owner_release(handle("other")), RLOCK_ERR_NOT_HELD);
+    SAME(rlock_remaining_ms(owner->lock), remaining_ms);
+    run_ms(60000);
+    SAME(owner->seen[RLOCK_LOST].at_us, until_us(granted_us, 60000));
 }
 
 static void test_late_grant_is_refused_and_asked_for_again(void **state) {
@@ -1059,6 +1092,20 @@ static void test_renewals_by_watchdog_on_off_auto(void **state) {
     }
 }
 
+static void test_watchdog_keeps_the_shortest_lease_with_the_largest_drift(void **state) {
+    struct owner *owner;
+    (void)state;
+    free_client();
+    g.config.watchdog_lease_ms = RLOCK_LEASE_MIN_MS;
+    g.config.drift_permille = 500;
+    start();
+    always(RLOCK_OP_RENEW, scripted_done());
+    owner = holder("key", 0);
+    run_ms(1000);
+    SAME(owner->seen[RLOCK_LOST].count, 0);
+    assert_true(rlock_is_held(owner->lock));
+}
+
 static void test_max_hold_ends_the_hold_as_expired(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;
@@ -1135,6 +1182,35 @@ static void test_lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on(void *
     SAME(scripted_last(&g.store, RLOCK_OP_RENEW)->lease_ms, 9000);
 }
 
+static void test_deadline_lowered_by_hand_stays_when_its_renewal_fails(void **state) {
+    struct owner *owner = holder("key", 0);
+    int64_t deadline_us;
+    (void)state;
+    run_ms(WATCHDOG_MS / 3 + 1);
+    need(RLOCK_OP_RENEW); /* the watchdog's, for the longer lease */
+    deadline_us = until_us(now_us(), 500);
+    SAME(owner_renew(owner, 500), RLOCK_OK);
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "closed");
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_CONN);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(rlock_remaining_ms(owner->lock), (deadline_us - now_us()) / 1000);
+    run_ms(1000);
+    SAME(owner->seen[RLOCK_LOST].at_us, deadline_us);
+}
+
+static void test_renewal_with_lease_0_asks_for_the_lease_the_hold_has(void **state) {
+    struct owner *owner = holder("key", 60000);
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        SAME(owner_renew(owner, i == 0 ? 1000 : 0), RLOCK_OK);
+        idle();
+        SAME(need(RLOCK_OP_RENEW)->lease_ms, 1000);
+        reply(RLOCK_OP_RENEW, scripted_done());
+        SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Loss.
  */
@@ -1166,6 +1242,33 @@ static void test_key_that_is_gone_is_lost_as_deleted(void **state) {
 static void test_key_of_another_is_lost_as_stolen(void **state) {
     (void)state;
     lose_by(RLOCK_OUTCOME_STOLEN, RLOCK_REASON_STOLEN);
+}
+
+static void test_renewal_answered_held_by_another_is_lost_as_stolen(void **state) {
+    (void)state;
+    lose_by(RLOCK_OUTCOME_HELD, RLOCK_REASON_STOLEN);
+}
+
+/* An attempt of its acquire that was not answered may still be executed. */
+static void test_hold_that_is_lost_by_an_unsure_answer_is_cleaned_up(void **state) {
+    static const rlock_outcome outcomes[] = {RLOCK_OUTCOME_GONE, RLOCK_OUTCOME_STOLEN};
+    int i;
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        rlock_answer answer = scripted_plain(outcomes[i / 2]);
+        struct owner *owner = holder("key", 60000);
+        uint64_t token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
+        SAME(owner_renew(owner, 0), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_RENEW, i % 2 == 0 ? answer : scripted_unsure(answer));
+        SAME(owner->seen[RLOCK_LOST].count, 1);
+        SAME(stats().cleaning, i % 2);
+        if (i % 2 == 1) {
+            SAME(need(RLOCK_OP_RELEASE)->token, token);
+            reply(RLOCK_OP_RELEASE, scripted_done());
+            SAME(stats().cleaning, 0);
+        }
+    }
 }
 
 static void test_renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once(void **state) {
@@ -1386,6 +1489,21 @@ static void test_own_release_wakes_the_next_waiter_without_a_push(void **state) 
     SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
+static void test_clean_up_that_is_given_up_wakes_the_next_waiter(void **state) {
+    struct owner *holds = holder("key", 1000), *waits = handle("key");
+    (void)state;
+    SAME(owner_acquire(waits, RLOCK_FOREVER, 60000), RLOCK_OK);
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "READONLY"));
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner_release(holds), RLOCK_OK);
+    run_ms(5000);
+    SAME(holds->seen[RLOCK_RELEASED].status, RLOCK_ERR_SERVER);
+    SAME(stats().cleaning, 0);
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(waits->seen[RLOCK_ACQUIRED].count, 1);
+}
+
 static void test_sleeper_tries_again_when_the_holders_lease_is_over(void **state) {
     int64_t start_us = now_us();
     (void)state;
@@ -1480,6 +1598,18 @@ static void test_cancel_of_the_head_promotes_the_next(void **state) {
     SAME(head->events, 1);
 }
 
+static void test_canceled_has_no_words_of_the_server(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner_cancel(owner), RLOCK_OK);
+    idle();
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "");
+}
+
 static void test_cancel_of_a_sleeping_head_makes_the_next_ask(void **state) {
     struct owner *head = sleeper("key", RLOCK_FOREVER, 60000), *next = handle("key");
     (void)state;
@@ -1555,6 +1685,24 @@ static void test_single_try_behind_a_sleeping_waiter_is_busy_at_once(void **stat
     SAME(waits->events, 0);
 }
 
+static void test_single_try_behind_another_before_the_first_connect_is_busy(void **state) {
+    struct owner *first, *second;
+    (void)state;
+    SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
+    first = handle("key");
+    second = handle("key");
+    SAME(owner_acquire(first, 0, 10000), RLOCK_OK);
+    SAME(owner_acquire(second, 0, 10000), RLOCK_OK);
+    idle();
+    SAME(second->events, 0);
+    scripted_up(&g.store);
+    SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    run_ms(5000);
+    SAME(second->events, 1);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Orphans: what was sent and not answered is taken as possibly done, and cleaned up.
  */
@@ -1610,6 +1758,62 @@ static void test_orphan_is_released_until_one_lease_later_when_no_answer_is_sure
     before = asked(RLOCK_OP_RELEASE);
     run_ms(10000);
     SAME(asked(RLOCK_OP_RELEASE), before);
+}
+
+static void test_unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later(void **state) {
+    struct owner *owner = holder("key", 4000);
+    (void)state;
+    SAME(owner_renew(owner, 100), RLOCK_OK); /* the server's time to live stays as it is */
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_done());
+    always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    SAME(owner_release(owner), RLOCK_OK);
+    idle();
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_NOT_HELD);
+    run_ms(4000 + 1000 - 10);
+    SAME(stats().cleaning, 1);
+    run_ms(10 + 500);
+    SAME(stats().cleaning, 0);
+}
+
+static void test_unsure_clean_up_is_not_shortened_by_a_refusal_before_it(void **state) {
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    g.store.latency_us = 1000;
+    (void)orphan(BY_CANCEL); /* lease 1000, command timeout 1000 */
+    always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    run_ms(1900);
+    SAME(stats().cleaning, 1);
+    run_ms(1000);
+    SAME(stats().cleaning, 0);
+}
+
+static void test_refused_clean_up_goes_on_for_the_longest_lease(void **state) {
+    struct owner *owner = holder("key", 20000);
+    (void)state;
+    SAME(owner_renew(owner, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_done());
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner_release(owner), RLOCK_OK);
+    run_ms(19000);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_SERVER);
+    SAME(stats().cleaning, 1);
+    run_ms(5000);
+    SAME(stats().cleaning, 0);
+}
+
+static void test_orphan_is_not_given_up_while_the_server_cannot_be_asked(void **state) {
+    (void)state;
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_DOWN, "refused"));
+    (void)orphan(BY_CANCEL);
+    run_ms(60000);
+    SAME(stats().cleaning, 1);
+    always(RLOCK_OP_RELEASE, scripted_done());
+    run_ms(1000);
+    SAME(stats().cleaning, 0);
 }
 
 /* A retry told "held by another" says nothing of the attempt before it, unless it is sure. */
@@ -1779,6 +1983,18 @@ static void test_release_while_a_nested_acquire_is_asked_for_cancels_it(void **s
     SAME(asked(RLOCK_OP_RELEASE), 1);
 }
 
+static void test_release_in_the_turn_of_a_nested_acquire_cancels_it(void **state) {
+    struct owner *owner = reentrant(10000);
+    (void)state;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    SAME(owner_release(owner), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(owner->seen[RLOCK_LOST].count, 0);
+}
+
 static void test_reentrant_acquire_of_a_lost_hold_is_refused(void **state) {
     struct owner *owner = reentrant(1000);
     (void)state;
@@ -1858,6 +2074,20 @@ static void test_shutdown_lets_a_release_under_way_end(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 0);
 }
 
+static void test_shutdown_ends_a_nested_acquire_as_closed(void **state) {
+    struct owner *owner = reentrant(10000);
+    (void)state;
+    SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
+    idle();
+    need(RLOCK_OP_RENEW);
+    SAME(rlock_client_shutdown(g.client, 0, on_done, &g), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CLOSED);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_CLOSED);
+    SAME(g.done_status, RLOCK_OK);
+}
+
 static void check_closed(struct owner *owner) {
     size_t length = 0;
     SAME(owner_acquire(owner, 0, 0), RLOCK_ERR_CLOSED);
@@ -1894,6 +2124,20 @@ static void test_client_free_sends_the_release_of_what_is_held(void **state) {
     free_client();
     SAME(asked(RLOCK_OP_RELEASE), 1);
     SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
+}
+
+static void test_client_free_before_ends_were_told_leaks_nothing(void **state) {
+    int i;
+    (void)state;
+    g.store.unsent = true; /* nothing is left to clean up: their claims are over */
+    for (i = 0; i < 2; i++) {
+        struct owner *owner = handle(i == 0 ? "a" : "b");
+        SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+        SAME(owner_cancel(owner), RLOCK_OK);
+    }
+    free_client();
+    virtual_free_owners(&g.loop);
+    SAME(virtual_memory.live, 0);
 }
 
 static void test_handle_free_in_every_state_tells_nothing(void **state) {
@@ -2100,6 +2344,16 @@ static void test_absurd_wait_does_not_overflow(void **state) {
     }
 }
 
+static void test_absurd_limit_of_a_hold_does_not_overflow(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    (void)state;
+    options.max_hold_ms = INT64_MAX;
+    owner = handle_with(&options);
+    grant(owner, 1000);
+    SAME(rlock_remaining_ms(owner->lock), (until_us(now_us(), 1000) - now_us()) / 1000);
+}
+
 static void test_null_handles_are_refused(void **state) {
     size_t length = 1;
     (void)state;
@@ -2221,6 +2475,40 @@ static void test_release_needs_no_memory(void **state) {
     scripted_settle(&g.store);
     SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
     virtual_memory.fail_at = 0;
+}
+
+static void test_freed_handles_give_back_what_was_kept_for_them(void **state) {
+    enum { HANDLES = 100 };
+    struct owner *owners[HANDLES];
+    size_t before;
+    char key[16];
+    int i;
+    (void)state;
+    scripted_settle(&g.store);
+    before = virtual_memory.live;
+    for (i = 0; i < HANDLES; i++) {
+        rlock_options options = options_for(key);
+        snprintf(key, sizeof key, "key %d", i);
+        options.reentrant = true;
+        owners[i] = handle_with(&options);
+        SAME(owner_acquire(owners[i], 0, 1000), RLOCK_OK);
+    }
+    idle();
+    for (i = 0; i < HANDLES; i++) {
+        SAME(owner_acquire(owners[i], 0, 0), RLOCK_OK);
+        SAME(owner_renew(owners[i], 0), RLOCK_OK);
+    }
+    idle();
+    for (i = 0; i < 2 * HANDLES; i++) {
+        SAME(owner_release(owners[i / 2]), RLOCK_OK);
+    }
+    idle();
+    assert_true(virtual_memory.live > before + 2 * HANDLES);
+    for (i = 0; i < HANDLES; i++) {
+        SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+        owner_free(owners[i]);
+    }
+    SAME(virtual_memory.live, before);
 }
 
 static void ok_or_nomem(int status) {
@@ -2479,6 +2767,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_second_renewal_is_refused),
     CASE(test_release_cancels_renewal_by_hand),
     CASE(test_release_when_the_server_said_lost_and_on_lost_was_not_called),
+    CASE(test_renewal_that_was_answered_and_not_told_is_canceled_by_a_release),
     STOPPED(test_down_before_the_first_connect),
     CASE(test_wait_that_was_last_told_held_ends_as_timeout_after_faults),
     CASE(test_until_is_sent_plus_lease_minus_drift_minus_two_ms),
@@ -2487,6 +2776,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_retry_counts_from_its_own_send),
     CASE(test_renewal_counts_from_its_send),
     CASE(test_remaining_is_read_from_a_fresh_clock),
+    CASE(test_clock_that_steps_back_does_not_lengthen_a_hold),
     CASE(test_late_grant_is_refused_and_asked_for_again),
     CASE(test_late_grant_of_a_single_try_is_refused_and_given_back),
     CASE(test_validity_is_read_again_before_acquired_is_delivered),
@@ -2503,13 +2793,18 @@ static const struct CMUnitTest singles[] = {
     CASE(test_lost_comes_at_the_deadline_while_the_connection_is_down),
     CASE(test_nothing_is_renewed_after_release),
     CASE(test_renewals_by_watchdog_on_off_auto),
+    CASE(test_watchdog_keeps_the_shortest_lease_with_the_largest_drift),
     CASE(test_max_hold_ends_the_hold_as_expired),
     CASE(test_longer_renewal_by_hand_moves_the_deadline_when_it_is_answered),
     CASE(test_shorter_renewal_by_hand_lowers_the_deadline_at_the_call),
     CASE(test_shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered),
     CASE(test_lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on),
+    CASE(test_deadline_lowered_by_hand_stays_when_its_renewal_fails),
+    CASE(test_renewal_with_lease_0_asks_for_the_lease_the_hold_has),
     CASE(test_key_that_is_gone_is_lost_as_deleted),
     CASE(test_key_of_another_is_lost_as_stolen),
+    CASE(test_renewal_answered_held_by_another_is_lost_as_stolen),
+    CASE(test_hold_that_is_lost_by_an_unsure_answer_is_cleaned_up),
     CASE(test_renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once),
     CASE(test_push_for_its_key_makes_a_holder_look_at_once),
     CASE(test_push_for_any_key_makes_a_holder_look_at_once),
@@ -2524,19 +2819,26 @@ static const struct CMUnitTest singles[] = {
     CASE(test_push_wakes_the_sleeping_head),
     CASE(test_push_while_a_try_is_out_makes_it_try_again_at_once),
     CASE(test_own_release_wakes_the_next_waiter_without_a_push),
+    CASE(test_clean_up_that_is_given_up_wakes_the_next_waiter),
     CASE(test_sleeper_tries_again_when_the_holders_lease_is_over),
     CASE(test_waiters_try_again_when_the_connection_is_back),
     CASE(test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed),
     CASE(test_push_that_stops_turns_sleepers_into_pollers),
     CASE(test_wait_ends_as_timeout_at_its_end_for_head_and_others),
     CASE(test_cancel_of_the_head_promotes_the_next),
+    CASE(test_canceled_has_no_words_of_the_server),
     CASE(test_cancel_of_a_sleeping_head_makes_the_next_ask),
     CASE(test_waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing),
     CASE(test_fault_that_ends_the_head_lets_the_next_ask),
     CASE(test_single_try_is_busy_with_the_time_the_holder_has_left),
     CASE(test_single_try_behind_a_sleeping_waiter_is_busy_at_once),
+    STOPPED(test_single_try_behind_another_before_the_first_connect_is_busy),
     CASE(test_orphan_is_released_until_a_sure_answer),
     CASE(test_orphan_is_released_until_one_lease_later_when_no_answer_is_sure),
+    CASE(test_unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later),
+    CASE(test_unsure_clean_up_is_not_shortened_by_a_refusal_before_it),
+    CASE(test_refused_clean_up_goes_on_for_the_longest_lease),
+    CASE(test_orphan_is_not_given_up_while_the_server_cannot_be_asked),
     CASE(test_attempt_that_may_still_be_executed_is_cleaned_up_after_held),
     CASE(test_acquire_that_never_left_needs_no_clean_up),
     CASE(test_try_that_ended_unknown_is_cleaned_up),
@@ -2547,13 +2849,16 @@ static const struct CMUnitTest singles[] = {
     CASE(test_reentrant_acquire_with_a_longer_lease_asks_for_it),
     CASE(test_loss_sets_a_reentrant_count_to_zero),
     CASE(test_release_while_a_nested_acquire_is_asked_for_cancels_it),
+    CASE(test_release_in_the_turn_of_a_nested_acquire_cancels_it),
     CASE(test_reentrant_acquire_of_a_lost_hold_is_refused),
     CASE(test_shutdown_ends_tells_releases_and_is_done),
     CASE(test_shutdown_without_an_answer_is_done_with_timeout),
     CASE(test_shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own),
     CASE(test_shutdown_lets_a_release_under_way_end),
+    CASE(test_shutdown_ends_a_nested_acquire_as_closed),
     CASE(test_client_free_in_every_state_tells_nothing_and_handles_survive),
     CASE(test_client_free_sends_the_release_of_what_is_held),
+    CASE(test_client_free_before_ends_were_told_leaks_nothing),
     CASE(test_handle_free_in_every_state_tells_nothing),
     CASE(test_free_of_null_is_allowed),
     STOPPED(test_store_that_does_not_open_fails_the_client),
@@ -2564,10 +2869,12 @@ static const struct CMUnitTest singles[] = {
     CASE(test_longest_key_and_hash_tags_are_allowed),
     CASE(test_bad_leases_and_waits_are_refused_and_change_nothing),
     CASE(test_absurd_wait_does_not_overflow),
+    CASE(test_absurd_limit_of_a_hold_does_not_overflow),
     CASE(test_null_handles_are_refused),
     CASE(test_after_fork_the_child_is_refused_and_sends_nothing),
     CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
     CASE(test_release_needs_no_memory),
+    CASE(test_freed_handles_give_back_what_was_kept_for_them),
     STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
     CASE(test_stats_count_what_happened_and_what_is),
     CASE(test_every_status_has_its_text),
