@@ -1862,6 +1862,12 @@ static void rlock__conn_doom(rlock__conn *conn, rlock_fault fault, const char *t
     conn->doomed = true;
 }
 
+/* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
+static rlock_fault rlock__why_down(const char *text) {
+    rlock_fault fault = rlock__classify(text);
+    return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
+}
+
 /* hiredis is about to close the descriptor and free the context. */
 static void rlock__want_nothing(void *data) {
     rlock__conn *conn = (rlock__conn *)data;
@@ -1869,8 +1875,15 @@ static void rlock__want_nothing(void *data) {
     now.l_onoff = 1;
     now.l_linger = 0;
     if (!conn->redis->closing) {
+        char words[64] = ""; /* a write that failed must not hide why the server closed */
+        ssize_t n = conn->ac->err == REDIS_ERR_IO
+                        ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
+                        : 0;
+        bool last = n > 1 && words[0] == '-';
+        words[last ? strcspn(words, "\r\n") : 0] = 0;
+        rlock__conn_doom(conn, rlock__why_down(last ? words + 1 : conn->ac->errstr),
+                         last ? words + 1 : conn->ac->errstr);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
     }
     conn->want = 0;
     conn->ac = NULL;
@@ -1951,6 +1964,15 @@ static bool rlock__step_optional(int step, const char *text) {
            rlock__classify(text) != RLOCK_FAULT_BUSY;
 }
 
+/* Another type of reply is another command's: one too many came, and all later ones would be taken
+ * for the answer to the wrong request. */
+static bool rlock__step_answered(int step, int type) {
+    static const int types[RLOCK__STEPS] = {REDIS_REPLY_STATUS, REDIS_REPLY_STATUS,
+                                            REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
+                                            REDIS_REPLY_STRING, REDIS_REPLY_INTEGER};
+    return type == REDIS_REPLY_ERROR || type == types[step];
+}
+
 static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
@@ -1965,12 +1987,15 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
         return;
     }
+    if (!rlock__step_answered(conn->step, reply->type)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        return;
+    }
     if (reply->type == REDIS_REPLY_ERROR) {
         rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
-    } else if (conn->step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
+    } else if (conn->step == RLOCK__STEP_ID) {
         conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER &&
-               !redis->open_epoch) {
+    } else if (conn->step == RLOCK__STEP_KILL && !redis->open_epoch) {
         redis->gone_epoch = redis->lost_epoch;
     }
     if (conn->step == RLOCK__STEP_SERVER) {
@@ -2035,12 +2060,6 @@ static void rlock__conn_greet(rlock__conn *conn) {
     if (!rlock__conn_send(conn, rlock__on_greeting, NULL)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
-}
-
-/* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
-static rlock_fault rlock__why_down(const char *text) {
-    rlock_fault fault = rlock__classify(text);
-    return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
 }
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
@@ -2108,7 +2127,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (main) {
         redis->tracked = false;
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, NULL);
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
         }
     } else {
         redis->subscribed = false;
@@ -2189,7 +2208,9 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
     rlock__conn *conn = (rlock__conn *)task->privdata;
     bool subscribed = conn->ac && (conn->ac->c.flags & REDIS_SUBSCRIBED) != 0;
     bool expected;
-    if (task->parent) {
+    if (conn->doomed) {
+        expected = false; /* what comes behind a wrong reply is the answer to something else */
+    } else if (task->parent) {
         expected =
             !subscribed || task->parent->parent || task->idx > 1 || type == REDIS_REPLY_STRING;
     } else if (type == REDIS_REPLY_ERROR) {
@@ -2472,6 +2493,10 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     redis = conn->redis;
     rlock__conn_answered(conn);
     redis->tracked = reply->type == REDIS_REPLY_STATUS;
+    if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        return;
+    }
     if (reply->type == REDIS_REPLY_ERROR &&
         (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
         rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, reply->str); /* and once more */
@@ -2640,6 +2665,9 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
         return;
     } else {
         rlock__parse(request, reply, &answer);
+        if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
+            rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
+        }
         answer.sure = !request->epoch || request->epoch == redis->epoch ||
                       request->epoch <= redis->gone_epoch;
         if (answer.sure && answer.outcome != RLOCK_OUTCOME_FAULT) {

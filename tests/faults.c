@@ -359,6 +359,20 @@ static void server_with_too_many_clients(void **state) {
     put_to_every_operation(&f);
 }
 
+/* Whether the refusal or the end of the connection is seen first must not matter. */
+static void full_server_is_told_with_its_words_every_time(void **state) {
+    int i;
+
+    (void)state;
+    connections_are_refused();
+    for (i = 0; i < 20; i++) {
+        struct owner *o = owner_new(client_at(server.socket, wires[i % 2]), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
+        assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "max number"));
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Before the first connect
  */
@@ -582,7 +596,7 @@ static void all_connections_killed_in_every_state(void **state) {
         tell(ask(&server, wires[i] == RLOCK_WIRE_STRING ? "SET k x PX 60000" : "HSET k x 1"));
         assert_int_equal(rlock_acquire(waiting->lock, RLOCK_FOREVER, 5000, owner_told, waiting),
                          RLOCK_OK);
-        for (round = 0; round < 5; round++) {
+        for (round = 0; round < 3; round++) {
             kit_run(300);
             assert_true(num(ask(&server, "CLIENT KILL USER locker")) >= 1);
             assert_int_equal(owner_acquire(idle, 3000, 5000), RLOCK_OK);
@@ -616,13 +630,23 @@ static void paused_clients_are_waited_for(void **state) {
  * A proxy in a process of its own, told what to do through shared memory
  */
 
-enum { PASS, SWALLOW_REPLIES, BLACK_HOLE, SPLIT, DELAY_50_MS, DELAY_200_MS };
+enum { PASS, SWALLOW_REPLIES, BLACK_HOLE, SPLIT, DELAY_50_MS, DELAY_200_MS, HOLD_BACK };
 
 #define LINKS 16
 
+/* Done once, then 0 again. cut: end every connection; where requests are held back, only the
+ * client's half of it. deliver: send on what was held back. */
 struct proxy {
-    volatile int mode, cut; /* cut: end every connection once, then 0 again */
+    volatile int mode, cut, deliver;
     char path[128];
+};
+
+struct link {
+    int side[2]; /* the client's, the server's */
+    int lossy;   /* what was swallowed: it may never carry a byte again, as no TCP connection
+                    has a hole in it */
+    size_t held;
+    char bytes[4096]; /* held back */
 };
 
 static struct proxy *proxy;
@@ -643,21 +667,26 @@ static int unix_socket(const char *path, int listening) {
     return fd;
 }
 
-/* Passes on what came, as the mode wants it; false = this link is over. What was swallowed makes
- * the link lossy: it may never carry a byte again, as no TCP connection has a hole in it. */
-static int proxy_passes(int from, int to, int is_reply, int *lossy) {
+/* Passes on what came from that side, as the mode wants it; false = this link is over. */
+static int proxy_passes(struct link *l, int side) {
     char buffer[16384];
-    ssize_t n = recv(from, buffer, sizeof buffer, 0), i;
+    ssize_t n = recv(l->side[side], buffer, sizeof buffer, 0), i;
+    int to = l->side[!side];
 
     if (n <= 0) {
         return 0;
     }
-    if (proxy->mode == BLACK_HOLE || (proxy->mode == SWALLOW_REPLIES && is_reply)) {
-        *lossy = 1;
+    if (proxy->mode == BLACK_HOLE || (proxy->mode == SWALLOW_REPLIES && side == 1)) {
+        l->lossy = 1;
         return 1;
     }
-    if (*lossy) {
+    if (l->lossy) {
         return 0;
+    }
+    if (proxy->mode == HOLD_BACK && side == 0 && l->held + (size_t)n <= sizeof l->bytes) {
+        memcpy(l->bytes + l->held, buffer, (size_t)n);
+        l->held += (size_t)n;
+        return 1;
     }
     if (proxy->mode == DELAY_50_MS || proxy->mode == DELAY_200_MS) {
         server_sleep_ms(proxy->mode == DELAY_50_MS ? 50 : 200);
@@ -674,45 +703,75 @@ static int proxy_passes(int from, int to, int is_reply, int *lossy) {
     return 1;
 }
 
-static void proxy_drops(int *link) {
-    close(link[0]);
-    close(link[1]);
-    link[0] = link[1] = -1;
+static void proxy_drops(struct link *l) {
+    close(l->side[0]);
+    close(l->side[1]);
+    l->side[0] = l->side[1] = -1;
+    l->held = 0;
+}
+
+static void proxy_cuts_link(struct link *l) {
+    if (l->held > 0 && l->side[0] >= 0) {
+        close(l->side[0]);
+        l->side[0] = -1;
+    } else if (l->held == 0) {
+        proxy_drops(l);
+    }
+}
+
+static void proxy_delivers(struct link *l) {
+    if (l->held > 0 && send(l->side[1], l->bytes, l->held, MSG_NOSIGNAL) != (ssize_t)l->held) {
+        proxy_drops(l);
+    }
+    l->held = 0;
+}
+
+static void proxy_accepts(struct link *l, int door) {
+    l->side[0] = accept(door, NULL, NULL);
+    l->side[1] = unix_socket(server.socket, 0);
+    l->lossy = 0;
+    if (l->side[1] < 0) {
+        proxy_drops(l);
+    }
 }
 
 static void proxy_serves(int door) {
-    int link[LINKS][2], lossy[LINKS], i, side;
+    static struct link links[LINKS];
+    int i;
 
-    memset(link, -1, sizeof link);
+    for (i = 0; i < LINKS; i++) {
+        links[i].side[0] = links[i].side[1] = -1;
+    }
     for (;;) {
         struct pollfd p[1 + 2 * LINKS];
 
         p[0].fd = door;
         p[0].events = POLLIN;
         for (i = 0; i < 2 * LINKS; i++) {
-            p[1 + i].fd = link[i / 2][i % 2];
+            p[1 + i].fd = links[i / 2].side[i % 2];
             p[1 + i].events = POLLIN;
             p[1 + i].revents = 0;
         }
         poll(p, 1 + 2 * LINKS, 5);
         for (i = 0; i < 2 * LINKS; i++) {
-            side = i % 2;
-            if (link[i / 2][0] >= 0 &&
-                (proxy->cut ||
-                 (p[1 + i].revents != 0 && !proxy_passes(link[i / 2][side], link[i / 2][!side],
-                                                         side == 1, &lossy[i / 2])))) {
-                proxy_drops(link[i / 2]);
+            struct link *l = &links[i / 2];
+
+            if (l->side[i % 2] >= 0 && p[1 + i].revents != 0 && !proxy_passes(l, i % 2)) {
+                proxy_drops(l);
             }
         }
-        proxy->cut = 0;
+        for (i = 0; i < LINKS; i++) {
+            if (links[i].side[1] >= 0 && proxy->cut) {
+                proxy_cuts_link(&links[i]);
+            }
+            if (links[i].side[1] >= 0 && proxy->deliver) {
+                proxy_delivers(&links[i]);
+            }
+        }
+        proxy->cut = proxy->deliver = 0;
         for (i = 0; (p[0].revents & POLLIN) && i < LINKS; i++) {
-            if (link[i][0] < 0) {
-                link[i][0] = accept(door, NULL, NULL);
-                lossy[i] = 0;
-                link[i][1] = unix_socket(server.socket, 0);
-                if (link[i][1] < 0) {
-                    proxy_drops(link[i]);
-                }
+            if (links[i].side[1] < 0) {
+                proxy_accepts(&links[i], door);
                 break;
             }
         }
@@ -738,40 +797,48 @@ static void proxy_starts(void) {
     close(door);
 }
 
-static void proxy_cuts(void) {
-    proxy->cut = 1;
-    while (proxy->cut) {
+static void proxy_does(volatile int *what) {
+    *what = 1;
+    while (*what) {
         server_sleep_ms(1);
     }
 }
 
+static void proxy_cuts(void) {
+    proxy_does(&proxy->cut);
+}
+
+static void proxy_delivers_late(void) {
+    proxy_does(&proxy->deliver);
+}
+
 static void black_holed_holder_is_told_by_its_deadline(void **state) {
+    struct owner *o[2];
+    int64_t start = kit_now_us();
     size_t i;
 
     (void)state;
     for (i = 0; i < 2; i++) {
-        rlock_client *client = client_at(proxy->path, wires[i]);
         rlock_options options;
-        struct owner *o;
-        int64_t start;
 
         memset(&options, 0, sizeof options);
-        options.key = "k";
+        options.key = i == 0 ? "s" : "h";
         options.watchdog = RLOCK_WATCHDOG_ON;
-        o = owner_with(client, &options);
-        start = kit_now_us();
-        assert_int_equal(owner_acquire(o, 0, 1500), RLOCK_OK);
-        kit_run(1000);
-        proxy->mode = BLACK_HOLE;
-        assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-        assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-        assert_true(o->at_us[RLOCK_LOST] - start <=
-                    2600000); /* renewed for the last time within the first second */
-        assert_true(o->at_us[RLOCK_LOST] - start > 1500000); /* and at least once */
-        proxy->mode = PASS;
-        assert_true(key_goes(&server, "k", 3000));
-        kit_reset();
+        o[i] = owner_with(client_at(proxy->path, wires[i]), &options);
+        assert_int_equal(owner_acquire(o[i], 0, 1500), RLOCK_OK);
     }
+    kit_run(1000);
+    proxy->mode = BLACK_HOLE;
+    for (i = 0; i < 2; i++) {
+        assert_int_equal(owner_wait(o[i], RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+        assert_int_equal(o[i]->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
+        assert_true(o[i]->at_us[RLOCK_LOST] - start <=
+                    2700000); /* renewed for the last time within the first second */
+        assert_true(o[i]->at_us[RLOCK_LOST] - start > 1500000); /* and at least once */
+    }
+    proxy->mode = PASS;
+    assert_true(key_goes(&server, "s", 3000));
+    assert_true(key_goes(&server, "h", 3000));
 }
 
 static void black_holed_renewal_and_release_are_unknown(void **state) {
@@ -916,72 +983,259 @@ static void unanswered_release_is_sent_again(void **state) {
                 o->status[RLOCK_RELEASED] == RLOCK_ERR_NOT_HELD);
 }
 
+/* Loses its connection over an acquire that stays on the way; ends UNKNOWN. */
+static void acquire_is_held_back(struct owner *o) {
+    proxy->mode = HOLD_BACK;
+    assert_int_equal(rlock_acquire(o->lock, 0, 6000, owner_told, o), RLOCK_OK);
+    kit_run(30);
+    proxy_cuts();
+    proxy->mode = PASS;
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_ERR_UNKNOWN);
+}
+
+/* The end of one old connection says nothing of an older one. */
+static void acquire_that_an_old_connection_still_carries_is_waited_for(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client;
+        struct owner *first, *second;
+
+        tell(ask(&server, "ACL SETUSER locker -client|kill"));
+        client = client_at(proxy->path, wires[i]);
+        first = owner_new(client, "first");
+        second = owner_new(client, "second");
+        assert_int_equal(owner_acquire(first, 0, 1000), RLOCK_OK);
+        assert_int_equal(owner_release(first), RLOCK_OK);
+        acquire_is_held_back(first); /* the server is not allowed to end this connection */
+        assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
+        assert_int_equal(owner_release(second), RLOCK_OK);
+        tell(ask(&server, "ACL SETUSER locker +client|kill"));
+        acquire_is_held_back(second); /* but this one */
+        assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
+        assert_int_equal(owner_release(second), RLOCK_OK);
+        kit_run(400); /* long enough to be told that there is no such token */
+        assert_true(kit_stats(client).cleaning > 0);
+        proxy_delivers_late();
+        while (num(ask(&server, "EXISTS first")) == 0) {
+            server_sleep_ms(1);
+        }
+        assert_true(key_goes(&server, "first", 3000));
+        assert_int_equal(num(ask(&server, "EXISTS second")), 0);
+        kit_reset();
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
- * A server that lies: the same answer to every command
+ * Servers that lie: honest ones but for one thing. They hold "taken" for another.
  */
 
-static void liar_serves(int door, const char *answer) {
+struct lie {
+    const char *command; /* where it lies, "" = at the connect, NULL = at every command */
+    const char *answer;  /* what it says there, behind the honest answer ... */
+    bool instead;        /* ... or instead of it */
+    bool closes;         /* behind that */
+    bool once;           /* and never again */
+};
+
+#define LIARS 16
+
+struct liar {
+    const struct lie *lie;
+    pid_t pid;
+    volatile int connects, told;
+    char path[128];
+};
+
+static struct liar *liars; /* shared with their processes */
+
+#define LIAR_WORDS 6 /* the rest of a command does not matter */
+
+struct words {
+    size_t count;
+    char text[LIAR_WORDS][64];
+};
+
+/* One command out of what was received; returns its length, 0 = it is not complete. */
+static size_t liar_reads(const char *bytes, size_t len, struct words *words) {
+    const char *at = bytes, *end = bytes + len;
+    size_t i;
+
+    for (i = 0; i == 0 || i <= words->count; i++) {
+        const char *line = (const char *)memchr(at, '\n', (size_t)(end - at));
+        size_t size;
+
+        if (line == NULL) {
+            return 0;
+        }
+        size = (size_t)atol(at + 1);
+        at = line + 1;
+        if (i == 0) {
+            words->count = size;
+            continue;
+        }
+        if ((size_t)(end - at) < size + 2) {
+            return 0;
+        }
+        if (i <= LIAR_WORDS) {
+            snprintf(words->text[i - 1], sizeof words->text[0], "%.*s", (int)size, at);
+        }
+        at += size + 2;
+    }
+    return (size_t)(at - bytes);
+}
+
+static bool liar_hears(const struct words *words, const char *command) {
+    char both[130];
+
+    snprintf(both, sizeof both, "%s %s", words->text[0], words->text[1]);
+    return strncmp(both, command, strlen(command)) == 0;
+}
+
+/* What an honest server says, to a short key and for a short time. */
+static const char *liar_is_honest(const struct words *words) {
+    static char text[160];
+
+    if (liar_hears(words, "CLIENT ID")) {
+        return ":7\r\n";
+    }
+    if (liar_hears(words, "INFO")) {
+        return "$47\r\nrun_id:0123456789012345678901234567890123456789\r\n";
+    }
+    if (liar_hears(words, "SET taken")) {
+        return "$-1\r\n";
+    }
+    if (liar_hears(words, "EVAL")) {
+        return strcmp(words->text[3], "taken") == 0 ? ":60000\r\n" : ":1\r\n";
+    }
+    if (liar_hears(words, "SUBSCRIBE")) {
+        snprintf(text, sizeof text, "*3\r\n$9\r\nsubscribe\r\n$%u\r\n%s\r\n:1\r\n",
+                 (unsigned)strlen(words->text[1]), words->text[1]);
+        return text;
+    }
+    return "+OK\r\n";
+}
+
+/* Says its lie, if this is the place, in one packet with the truth; false = and closes. */
+static bool liar_lies(struct liar *liar, int fd, const char *honest, bool here) {
+    const struct lie *lie = liar->lie;
+    char text[512];
+
+    here = here && (!lie->once || liar->told == 0);
+    liar->told += here;
+    snprintf(text, sizeof text, "%s%s", here && lie->instead ? "" : honest,
+             here ? lie->answer : "");
+    send(fd, text, strlen(text), MSG_NOSIGNAL);
+    return !here || !lie->closes;
+}
+
+static void liar_talks(struct liar *liar, int fd) {
+    const char *place = liar->lie->command;
+    char buffer[16384];
+    size_t len = 0, used;
+    ssize_t n;
+    struct words words;
+
+    if (!liar_lies(liar, fd, "", place != NULL && *place == '\0')) {
+        return;
+    }
+    while ((n = recv(fd, buffer + len, sizeof buffer - len, 0)) > 0) {
+        len += (size_t)n;
+        while (len > 0 && (used = liar_reads(buffer, len, &words)) > 0) {
+            bool here = place == NULL || (*place != '\0' && liar_hears(&words, place));
+
+            if (!liar_lies(liar, fd, liar_is_honest(&words), here)) {
+                return;
+            }
+            memmove(buffer, buffer + used, len - used);
+            len -= used;
+        }
+    }
+}
+
+static void liar_serves(struct liar *liar, int door) {
+    signal(SIGCHLD, SIG_IGN);
     for (;;) {
         int fd = accept(door, NULL, NULL);
-        char buffer[8192];
-        ssize_t n, i;
 
+        liar->connects++;
         if (fd >= 0 && fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            while ((n = recv(fd, buffer, sizeof buffer, 0)) > 0) {
-                for (i = 0; i < n; i++) { /* a command begins with a star at the begin of a line */
-                    if (buffer[i] == '*' && (i == 0 || buffer[i - 1] == '\n')) {
-                        send(fd, answer, strlen(answer), MSG_NOSIGNAL);
-                    }
-                }
-            }
+            liar_talks(liar, fd);
             _exit(0);
         }
         close(fd);
     }
 }
 
-static void lies_grant_nothing(void **state) {
-    static const char *const lies[] = {
-        "+WAT\r\n",
-        ":-7\r\n",
-        "$3\r\nabc\r\n",
-        "$0\r\n\r\n",
-        "*0\r\n",
-        "*-1\r\n",
-        "-\r\n",
-        "-ERR what\r\n",
-        "*1\r\n*1\r\n:1\r\n",
-        ":99999999999999999\r\n",
-        "@#!\r\n\r\n",
-        "*2\r\n$-1\r\n+OK\r\n",
-        "$-5\r\n",
-        "+\r\n",
-        "*9999999999\r\n",
-    };
-    char path[128];
-    size_t i, w;
+static void liars_start(const struct lie *lies, size_t count) {
+    static unsigned number;
+    pid_t parent = getpid();
+    size_t i;
 
-    (void)state;
-    for (i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        pid_t pid, parent = getpid();
+    if (liars == NULL) {
+        liars = (struct liar *)mmap(NULL, LIARS * sizeof *liars, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    }
+    for (i = 0; i < count; i++) {
+        struct liar *liar = &liars[i];
         int door;
 
-        snprintf(path, sizeof path, "%s/liar%u", server.dir, (unsigned)i);
-        door = unix_socket(path, 1);
-        pid = fork();
-        if (pid == 0) {
+        memset(liar, 0, sizeof *liar);
+        liar->lie = &lies[i];
+        snprintf(liar->path, sizeof liar->path, "%s/liar%u", server.dir, number++);
+        door = unix_socket(liar->path, 1);
+        liar->pid = fork();
+        if (liar->pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            signal(SIGCHLD, SIG_IGN);
             if (getppid() == parent) {
-                liar_serves(door, lies[i]);
+                liar_serves(liar, door);
             }
             _exit(0);
         }
         close(door);
+    }
+}
+
+static void liars_end(void) {
+    size_t i;
+
+    for (i = 0; liars != NULL && i < LIARS; i++) {
+        if (liars[i].pid > 0) {
+            kill(liars[i].pid, SIGKILL);
+            waitpid(liars[i].pid, NULL, 0);
+            liars[i].pid = 0;
+        }
+    }
+}
+
+static void lies_grant_nothing(void **state) {
+    static const struct lie lies[] = {
+        {NULL, "+WAT\r\n", true, false, false},
+        {NULL, ":-7\r\n", true, false, false},
+        {NULL, "$3\r\nabc\r\n", true, false, false},
+        {NULL, "$0\r\n\r\n", true, false, false},
+        {NULL, "*0\r\n", true, false, false},
+        {NULL, "*-1\r\n", true, false, false},
+        {NULL, "-\r\n", true, false, false},
+        {NULL, "-ERR what\r\n", true, false, false},
+        {NULL, "*1\r\n*1\r\n:1\r\n", true, false, false},
+        {NULL, ":99999999999999999\r\n", true, false, false},
+        {NULL, "@#!\r\n\r\n", true, false, false},
+        {NULL, "*2\r\n$-1\r\n+OK\r\n", true, false, false},
+        {NULL, "$-5\r\n", true, false, false},
+        {NULL, "+\r\n", true, false, false},
+        {NULL, "*9999999999\r\n", true, false, false},
+    };
+    size_t i, w, count = sizeof lies / sizeof lies[0];
+
+    (void)state;
+    liars_start(lies, count);
+    for (i = 0; i < count; i++) {
         for (w = 0; w < 2; w++) {
-            struct owner *o = owner_new(client_at(path, wires[w]), "k");
-            struct owner *fenced = owner_fenced(client_at(path, wires[w]), "k");
+            struct owner *o = owner_new(client_at(liars[i].path, wires[w]), "k");
+            struct owner *fenced = owner_fenced(client_at(liars[i].path, wires[w]), "k");
 
             assert_int_not_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
             assert_int_not_equal(owner_acquire(fenced, 100, 1000), RLOCK_OK);
@@ -990,9 +1244,145 @@ static void lies_grant_nothing(void **state) {
             assert_false(rlock_is_held(fenced->lock));
             kit_reset();
         }
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        kit_hand_drop();
+    }
+}
+
+/* Everything that hiredis asserts, and every way to end at once: no crash, and no storm of
+ * connects. Each connection is made again, but later each time. */
+#define STORM 20
+
+static void bad_servers_are_left_and_tried_again_later(const struct lie *lies, size_t count) {
+    struct owner *tried[LIARS], *waited[LIARS];
+    size_t i;
+
+    liars_start(lies, count);
+    for (i = 0; i < count; i++) {
+        rlock_client *client = client_at(liars[i].path, RLOCK_WIRE_STRING);
+
+        tried[i] = owner_new(client, "k");
+        waited[i] = owner_new(client, "taken");
+        assert_int_equal(rlock_acquire(tried[i]->lock, 0, 5000, owner_told, tried[i]), RLOCK_OK);
+        assert_int_equal(rlock_acquire(waited[i]->lock, 500, 5000, owner_told, waited[i]),
+                         RLOCK_OK);
+    }
+    kit_run(600);
+    for (i = 0; i < count; i++) {
+        int end = owner_wait(waited[i], RLOCK_ACQUIRED, 1000);
+        bool well = tried[i]->seen[RLOCK_ACQUIRED] == 1 && end != RLOCK_OK && end != KIT_NOTHING &&
+                    liars[i].connects >= 3 && liars[i].connects <= STORM &&
+                    kit_stats(kit_clients[i]).faults >= 1;
+
+        if (!well) {
+            print_error("lie %u: %d connects, tried %d, waited %d\n", (unsigned)i,
+                        liars[i].connects, tried[i]->status[RLOCK_ACQUIRED], end);
+        }
+        assert_true(well);
+    }
+}
+
+static void reply_that_nobody_asked_for_ends_the_connection(void **state) {
+    static const struct lie lies[] = {
+        {"", "+OK POP3 ready\r\n", false, false, false},
+        {"CLIENT ID", ":7\r\n", false, false, false},
+        {"INFO", "$-1\r\n", false, false, false},
+        {"EVALSHA", ":1\r\n", false, false, false},
+        {"EVALSHA", "*0\r\n", false, false, false},
+    };
+    int i;
+
+    (void)state;
+    bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
+    for (i = 0; i < 3; i++) { /* while greeting: nothing was asked yet */
+        int status = kit_owners[2 * i].status[RLOCK_ACQUIRED];
+
+        assert_true(status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN);
+    }
+}
+
+static void message_of_an_unknown_shape_ends_the_connection(void **state) {
+    static const struct lie lies[] = {
+        {"SUBSCRIBE", "*0\r\n", false, false, false},
+        {"SUBSCRIBE", "*-1\r\n", false, false, false},
+        {"SUBSCRIBE", "*2\r\n$4\r\npong\r\n:1\r\n", false, false, false},
+        {"SUBSCRIBE", "*3\r\n:1\r\n:2\r\n:3\r\n", false, false, false},
+        {"SUBSCRIBE", "*3\r\n*0\r\n*0\r\n*0\r\n", false, false, false},
+        {"SUBSCRIBE", ":1\r\n", false, false, false},
+        {"SUBSCRIBE", "+OK\r\n", false, false, false},
+        {"SUBSCRIBE", "$-1\r\n", false, false, false},
+        {"SUBSCRIBE", "-ERR what\r\n", false, false, false},
+        {"SUBSCRIBE", "*0\r\n", true, false, false},
+        {"SUBSCRIBE", "*3\r\n:1\r\n:2\r\n:3\r\n", true, false, false},
+    };
+
+    (void)state;
+    bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
+}
+
+static void server_that_closes_at_once_is_not_stormed(void **state) {
+    static const struct lie lies[] = {
+        {"", "", false, true, false},
+        {"INFO", "", false, true, false},
+        {"CLIENT TRACKING", "", false, true, false},
+        {"SUBSCRIBE", "", false, true, false},
+        {"EVALSHA", "", false, true, false},
+    };
+
+    (void)state;
+    bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
+}
+
+/* How servers say it that are not the one of this machine. */
+static void refusal_inside_a_script_is_told_in_every_dialect(void **state) {
+    static const struct lie lies[] = {
+        {"EVALSHA",
+         "-ERR The user executing the script can't run this command or subcommand script: 1f, on "
+         "@user_script:1.\r\n",
+         true, false, false},
+        {"EVALSHA",
+         "-ERR ACL failure in script: User locker has no permissions to run the 'get' command "
+         "script: 1f, on @user_script:1.\r\n",
+         true, false, false},
+        {"EVALSHA",
+         "-NOPERM ACL failure in script: No permissions to access a key script: 1f, on "
+         "@user_script:1.\r\n",
+         true, false, false},
+    };
+    size_t i, w;
+
+    (void)state;
+    liars_start(lies, sizeof lies / sizeof lies[0]);
+    for (i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        for (w = 0; w < 2; w++) {
+            struct owner *o = owner_new(client_at(liars[i].path, wires[w]), "taken");
+
+            assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_AUTH);
+            assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+            assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_ERR_AUTH);
+            assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "script"));
+        }
+    }
+}
+
+static void tracking_refused_for_a_moment_is_asked_for_again(void **state) {
+    static const struct lie lies[] = {
+        {"CLIENT TRACKING", "-BUSY Redis is busy running a script. Wait.\r\n", true, false, true},
+        {"CLIENT TRACKING", "-LOADING Redis is loading the dataset in memory\r\n", true, false,
+         true},
+    };
+    size_t i, w;
+
+    (void)state;
+    for (w = 0; w < 2; w++) {
+        liars_start(lies, sizeof lies / sizeof lies[0]);
+        for (i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+            rlock_client *client = client_at(liars[i].path, wires[w]);
+            struct owner *o = owner_new(client, "taken");
+
+            assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+            assert_true(kit_until(kit_is_pushing, client, 3000));
+            assert_int_equal(liars[i].told, 1);
+        }
+        liars_end();
     }
 }
 
@@ -1098,6 +1488,7 @@ static int test_ends(void **state) {
         socket_returns();
     }
     kit_reset();
+    liars_end();
     proxy->mode = PASS;
     readonly_ends();
     no_replicas_ends();
@@ -1125,6 +1516,7 @@ int main(int argc, char **argv) {
         TEST(server_stopped),
         TEST(server_unreachable),
         TEST(server_with_too_many_clients),
+        TEST(full_server_is_told_with_its_words_every_time),
         TEST(another_type_at_the_key),
         TEST(server_killed_without_data_tells_the_holder),
         TEST(release_finds_its_server_again),
@@ -1139,7 +1531,13 @@ int main(int argc, char **argv) {
         TEST(unanswered_acquire_is_retried_and_granted_once),
         TEST(unanswered_try_is_unknown_and_cleaned_up),
         TEST(unanswered_release_is_sent_again),
+        TEST(acquire_that_an_old_connection_still_carries_is_waited_for),
         TEST(lies_grant_nothing),
+        TEST(reply_that_nobody_asked_for_ends_the_connection),
+        TEST(message_of_an_unknown_shape_ends_the_connection),
+        TEST(server_that_closes_at_once_is_not_stormed),
+        TEST(refusal_inside_a_script_is_told_in_every_dialect),
+        TEST(tracking_refused_for_a_moment_is_asked_for_again),
         TEST(loading_server_is_waited_for),
     };
 

@@ -206,6 +206,33 @@ static void watchdog_keeps_the_key_alive_beyond_its_lease(void **state) {
     }
 }
 
+/* A time to live that was taken off is nobody's word that the lock is free. */
+static void persisted_hold_is_still_held(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k"), *other = owner_new(client_on(wires[i]), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+        assert_true(kit_until(kit_is_pushing, client, 5000));
+        kit_run(50);
+        assert_int_equal(num(ask(&server, "PERSIST k")), 1);
+        kit_run(100); /* the push makes the client look */
+        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+        assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+        assert_true(rlock_is_held(o->lock));
+        assert_int_equal(o->seen[RLOCK_LOST], 0);
+        assert_int_equal(owner_acquire(other, 0, 0), RLOCK_ERR_BUSY);
+        assert_int_equal(o->seen[RLOCK_LOST], 0);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        assert_int_equal(owner_acquire(other, 0, 0), RLOCK_OK);
+        assert_int_equal(owner_release(other), RLOCK_OK);
+    }
+}
+
 /* ---- what it costs ---- */
 
 static void uncontended_pair_is_one_command_each(void **state) {
@@ -300,6 +327,27 @@ static void waiting_costs_no_polling(void **state) {
         assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
         tell(ask(&server, "DEL k"));
     }
+}
+
+/* The watching connection is asked whether it lives once in three command timeouts. */
+static void idle_holder_costs_few_heartbeats(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *o;
+    uint64_t before;
+
+    (void)state;
+    config.command_timeout_ms = 100;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(200);
+    before = kit_stats(client).commands;
+    kit_run(1500);
+    assert_in_range(kit_stats(client).commands - before, 2, 6);
+    assert_int_equal(kit_stats(client).faults, 0);
+    assert_true(kit_stats(client).pushing);
 }
 
 static int served, in_order;
@@ -493,6 +541,24 @@ static void prefix_names_the_keys_of_the_library(void **state) {
     assert_int_equal(num(ask(&server, "EXISTS app:{k}:fence")), 1);
 }
 
+/* A brace would move the counters to another cluster slot than their keys. */
+static void prefix_with_a_brace_is_refused_with_a_word(void **state) {
+    static const char *const prefixes[] = {"{app}:", "app{", "}app:"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        rlock_config config = kit_config(&server);
+        rlock_client *client = NULL;
+
+        kit_log_text[0] = '\0';
+        config.prefix = prefixes[i];
+        assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+        assert_null(client);
+        assert_non_null(strstr(kit_log_text, "prefix"));
+    }
+}
+
 /* ---- connecting ---- */
 
 static void database_name_user_and_password_are_used(void **state) {
@@ -569,6 +635,101 @@ static void connect_hook_is_asked_until_it_gives_a_context(void **state) {
     o = owner_new(kit_client(&config), "k");
     assert_int_equal(owner_acquire(o, 10000, 5000), RLOCK_OK);
     assert_true(hook_calls >= 3);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+static int own_callbacks;
+
+static void own_callback(const redisAsyncContext *ac, int status) {
+    (void)ac, (void)status;
+    own_callbacks++;
+}
+
+static redisAsyncContext *hook_with_callbacks(void *user) {
+    redisAsyncContext *ac = redisAsyncConnectUnix(server.socket);
+
+    (void)user;
+    redisAsyncSetConnectCallback(ac, own_callback);
+    redisAsyncSetDisconnectCallback(ac, own_callback);
+    return ac;
+}
+
+/* hiredis refuses a second callback: without care the library would never hear of the connect. */
+static void connect_hook_may_have_set_callbacks_of_its_own(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    config.unix_path = NULL;
+    config.connect = hook_with_callbacks;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 2000, 60000), RLOCK_OK);
+    tell(ask(&server, "CLIENT KILL TYPE normal SKIPME yes"));
+    assert_true(kit_until(kit_is_down, client, 2000));
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_true(kit_stats(client).up);
+    assert_true(kit_stats(client).faults >= 1);
+    assert_int_equal(own_callbacks, 0); /* the context is the library's from then on */
+}
+
+static void releases_and_works_on(rlock *lock, const rlock_event *event, void *user) {
+    owner_told(lock, event, user);
+    assert_int_equal(rlock_release(lock, owner_told, user), RLOCK_OK);
+    server_sleep_ms(250);
+}
+
+/* The time that a callback takes is not the server's. */
+static void callback_longer_than_the_command_timeout_does_no_harm(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *o;
+    int i;
+
+    (void)state;
+    config.command_timeout_ms = 100;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(rlock_acquire(o->lock, 2000, 60000, releases_and_works_on, o), RLOCK_OK);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+        assert_int_equal(owner_wait(o, RLOCK_RELEASED, 3000), RLOCK_OK);
+    }
+    assert_int_equal(kit_stats(client).faults, 0);
+}
+
+/* A new server process counts its connections from 1 again. */
+static void connection_of_another_server_process_is_never_killed(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *o;
+    redisContext *innocent[40];
+    int i;
+
+    (void)state;
+    config.command_timeout_ms = 100;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_in_range(num(ask(&server, "CLIENT ID")), 1, 1000000);
+    server_pause(&server);
+    assert_int_equal(rlock_acquire(o->lock, 20000, 5000, owner_told, o), RLOCK_OK);
+    kit_run(150); /* given up, with an acquire on it */
+    server_kill9(&server);
+    assert_int_equal(server_restart(&server), 0);
+    for (i = 0; i < 40; i++) {
+        innocent[i] = kit_connect(&server);
+        freeReplyObject(redisCommand(innocent[i], "PING"));
+    }
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 8000), RLOCK_OK);
+    for (i = 0; i < 40; i++) {
+        redisReply *reply = (redisReply *)redisCommand(innocent[i], "PING");
+
+        assert_non_null(reply);
+        freeReplyObject(reply);
+        redisFree(innocent[i]);
+    }
+    assert_int_equal(info(&server, "commandstats", "cmdstat_client|kill:calls"), 0);
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
@@ -815,6 +976,79 @@ static void redisson_wire_is_pushed_without_tracking(void **state) {
     assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
 }
 
+/* ---- what a user may not do ---- */
+
+static void user_who_may_not_set_a_time_to_live_leaves_no_key(void **state) {
+    struct owner *o = owner_new(client_without(RLOCK_WIRE_REDISSON, "-pexpire", ""), "k");
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_AUTH);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+}
+
+static void user_who_may_not_read_the_time_gets_no_fence_and_no_key(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_fenced(client_without(wires[i], "-time", ""), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_AUTH);
+        assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+    }
+}
+
+static void fence_counter_of_another_type_leaves_no_key(void **state) {
+    size_t i;
+
+    (void)state;
+    tell(ask(&server, "LPUSH rlock:{k}:fence x"));
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_fenced(client_on(wires[i]), "k");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_WRONG_TYPE);
+        assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_ERR_WRONG_TYPE);
+        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+        assert_string_equal(str(ask(&server, "TYPE rlock:{k}:fence")), "list");
+    }
+}
+
+/* What the ACL forbids inside a script is no reason to wait for ever. */
+static void command_forbidden_inside_a_script_is_told(void **state) {
+    static const struct {
+        rlock_wire wire;
+        const char *rule;
+        bool taken, fenced;
+    } cases[] = {
+        {RLOCK_WIRE_STRING, "-get", true, false},
+        {RLOCK_WIRE_STRING, "-get", false, true},
+        {RLOCK_WIRE_STRING, "-set", false, true},
+        {RLOCK_WIRE_STRING, "-pttl", true, false},
+        {RLOCK_WIRE_REDISSON, "-hexists", false, false},
+        {RLOCK_WIRE_REDISSON, "-hset", false, false},
+        {RLOCK_WIRE_REDISSON, "-get", false, true},
+        {RLOCK_WIRE_REDISSON, "-pttl", true, false},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rlock_client *client = client_without(cases[i].wire, cases[i].rule, "");
+        struct owner *o = cases[i].fenced ? owner_fenced(client, "k") : owner_new(client, "k");
+
+        if (cases[i].taken) {
+            foreign_takes(cases[i].wire, "k", 60000);
+        }
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_ERR_AUTH);
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_AUTH);
+        tell(ask(&server, "FLUSHALL"));
+        kit_reset();
+    }
+}
+
 static int pushing_again(void *arg) {
     return num(ask(&server, "PUBSUB NUMPAT")) >= 0 && kit_stats((rlock_client *)arg).pushing;
 }
@@ -1018,6 +1252,66 @@ static int is_shut(void *arg) {
     return shut_status != KIT_NOTHING;
 }
 
+/* Whoever knows that nothing is left to clean up does not wait for it. */
+static void is_clean_and_shuts_down(rlock_client *client) {
+    assert_true(kit_until(kit_is_clean, client, 2000));
+    assert_int_equal(num(ask(&server, "EXISTS k cancelled")), 0);
+    shut_status = KIT_NOTHING;
+    assert_int_equal(rlock_client_shutdown(client, 1000, shut, NULL), RLOCK_OK);
+    assert_true(kit_until(is_shut, NULL, 3000));
+    assert_int_equal(shut_status, RLOCK_OK);
+}
+
+static void acquire_unanswered_by_a_server_that_was_killed_is_cleaned_up(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k"), *cancelled = owner_new(client, "cancelled");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        server_pause(&server);
+        assert_int_equal(rlock_acquire(o->lock, 20000, 600000, owner_told, o), RLOCK_OK);
+        assert_int_equal(rlock_acquire(cancelled->lock, 20000, 600000, owner_told, cancelled),
+                         RLOCK_OK);
+        kit_run(30);
+        rlock_cancel(cancelled->lock);
+        assert_int_equal(owner_wait(cancelled, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+        server_kill9(&server);
+        assert_int_equal(server_restart(&server), 0);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        is_clean_and_shuts_down(client);
+    }
+}
+
+static void acquire_unanswered_on_a_killed_connection_is_cleaned_up(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k"), *cancelled = owner_new(client, "cancelled");
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        tell(ask(&server, "CLIENT PAUSE 5000 WRITE")); /* taken in, but not executed */
+        assert_int_equal(rlock_acquire(o->lock, 20000, 600000, owner_told, o), RLOCK_OK);
+        assert_int_equal(rlock_acquire(cancelled->lock, 20000, 600000, owner_told, cancelled),
+                         RLOCK_OK);
+        kit_run(30);
+        rlock_cancel(cancelled->lock);
+        assert_int_equal(owner_wait(cancelled, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+        assert_true(num(ask(&server, "CLIENT KILL TYPE normal SKIPME yes")) >= 1);
+        tell(ask(&server, "CLIENT UNPAUSE"));
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        is_clean_and_shuts_down(client);
+    }
+}
+
 static void shutdown_tells_everybody_and_leaves_no_key(void **state) {
     rlock_client *client = client_on(RLOCK_WIRE_STRING);
     struct owner *holder = owner_new(client, "held"), *waiter = owner_new(client, "k");
@@ -1130,10 +1424,12 @@ int main(int argc, char **argv) {
         TEST(renew_extends_and_never_shortens),
         TEST(renew_of_a_deleted_key_does_not_make_it_again),
         TEST(watchdog_keeps_the_key_alive_beyond_its_lease),
+        TEST(persisted_hold_is_still_held),
         TEST(uncontended_pair_is_one_command_each),
         TEST(commands_of_one_turn_leave_together),
         TEST(warm_handle_allocates_nothing),
         TEST(waiting_costs_no_polling),
+        TEST(idle_holder_costs_few_heartbeats),
         TEST(thousand_waiters_are_served_in_turn_for_few_commands),
         TEST(scripts_lost_between_any_two_commands_are_sent_again),
         TEST(binary_keys_are_taken_whole),
@@ -1141,10 +1437,14 @@ int main(int argc, char **argv) {
         TEST(fence_counter_stands_beside_its_key_and_expires),
         TEST(fence_rises_even_when_its_counter_is_deleted),
         TEST(prefix_names_the_keys_of_the_library),
+        TEST(prefix_with_a_brace_is_refused_with_a_word),
         TEST(database_name_user_and_password_are_used),
         TEST(tcp_address_and_localhost_need_no_resolver),
         TEST(name_without_a_resolver_is_refused_with_a_word),
         TEST(connect_hook_is_asked_until_it_gives_a_context),
+        TEST(connect_hook_may_have_set_callbacks_of_its_own),
+        TEST(callback_longer_than_the_command_timeout_does_no_harm),
+        TEST(connection_of_another_server_process_is_never_killed),
         TEST(deletion_by_hand_wakes_a_waiter_within_20_ms),
         TEST(old_holder_is_told_of_its_loss_within_20_ms),
         TEST(old_holder_is_told_that_its_key_was_stolen),
@@ -1157,6 +1457,10 @@ int main(int argc, char **argv) {
         TEST(waiter_polls_where_tracking_is_refused),
         TEST(waiter_polls_where_subscribing_is_refused),
         TEST(redisson_wire_is_pushed_without_tracking),
+        TEST(user_who_may_not_set_a_time_to_live_leaves_no_key),
+        TEST(user_who_may_not_read_the_time_gets_no_fence_and_no_key),
+        TEST(fence_counter_of_another_type_leaves_no_key),
+        TEST(command_forbidden_inside_a_script_is_told),
         TEST(waiter_is_woken_after_its_watching_connection_was_killed),
         TEST(deletion_while_nobody_watched_is_found_on_return),
         TEST(cancel_then_acquire_again_keeps_the_order),
@@ -1165,6 +1469,8 @@ int main(int argc, char **argv) {
         TEST(freed_client_lets_go_of_everything),
         TEST(freed_client_lets_go_where_the_server_lost_the_scripts),
         TEST(freed_client_lets_go_of_a_thousand_holds),
+        TEST(acquire_unanswered_by_a_server_that_was_killed_is_cleaned_up),
+        TEST(acquire_unanswered_on_a_killed_connection_is_cleaned_up),
         TEST(shutdown_tells_everybody_and_leaves_no_key),
         TEST(forked_child_is_refused_and_the_parent_goes_on),
     };
