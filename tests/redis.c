@@ -1,5 +1,6 @@
 /* The Redis store against a real private server: what stands on the wire, who is woken and how
  * soon, what it costs. */
+#include <netinet/in.h>
 #include <stdlib.h>
 
 static unsigned long allocations;
@@ -600,6 +601,53 @@ static void tcp_address_and_localhost_need_no_resolver(void **state) {
         assert_int_equal(owner_acquire(o, 2000, 5000), RLOCK_OK);
         assert_int_equal(owner_release(o), RLOCK_OK);
     }
+}
+
+/* A resolver of the loop's: it keeps the name until the test answers. */
+static rlock_name *asked_name;
+static char asked_host[64];
+
+static int keep_name(void *loop, rlock_name *name, const char *host) {
+    (void)loop;
+    asked_name = name;
+    snprintf(asked_host, sizeof asked_host, "%s", host);
+    return 0;
+}
+
+static int name_is_asked(void *arg) {
+    (void)arg;
+    return asked_name != NULL;
+}
+
+static void answers_name(const struct sockaddr *address) {
+    rlock_name *name = asked_name;
+    asked_name = NULL;
+    rlock_on_resolved(name, address);
+}
+
+static void name_is_resolved_by_the_loop(void **state) {
+    rlock_config config = kit_config(&server);
+    struct sockaddr_in address;
+    struct owner *o;
+
+    (void)state;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    config.unix_path = NULL;
+    config.host = "redis.invalid";
+    config.port = server.port;
+    config.loop.resolve = keep_name;
+    asked_name = NULL;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(rlock_acquire(o->lock, 5000, 5000, owner_told, o), RLOCK_OK);
+    assert_true(kit_until(name_is_asked, NULL, 2000));
+    assert_string_equal(asked_host, "redis.invalid");
+    answers_name(NULL); /* not found: asked again after the back-off */
+    assert_true(kit_until(name_is_asked, NULL, 2000));
+    answers_name((const struct sockaddr *)&address);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
 static void name_without_a_resolver_is_refused_with_a_word(void **state) {
@@ -1440,6 +1488,7 @@ int main(int argc, char **argv) {
         TEST(prefix_with_a_brace_is_refused_with_a_word),
         TEST(database_name_user_and_password_are_used),
         TEST(tcp_address_and_localhost_need_no_resolver),
+        TEST(name_is_resolved_by_the_loop),
         TEST(name_without_a_resolver_is_refused_with_a_word),
         TEST(connect_hook_is_asked_until_it_gives_a_context),
         TEST(connect_hook_may_have_set_callbacks_of_its_own),
