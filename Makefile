@@ -16,8 +16,8 @@ else
 out     := $(BUILD)
 endif
 
-headers  := rlock.h $(wildcard adapters/*.h tests/*.h)
-tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c))
+headers  := rlock.h $(wildcard adapters/*.h tests/*.h tests/sim/*.h)
+tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -I. -Iadapters
@@ -25,7 +25,14 @@ compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDI
 # tools/setup puts a redis-server there if the system has none by that name.
 export PATH := $(CURDIR)/build/bin:$(PATH)
 
-.PHONY: help demo test tests examples matrix lint format install clean
+# Scripts run in the simulator as they do in a server: by Lua 5.1.
+LUA_CFLAGS = $(shell pkg-config --cflags lua5.1 2>/dev/null)
+LUA_LIBS   = $(or $(shell pkg-config --libs lua5.1 2>/dev/null),-llua5.1)
+
+SEEDS   = 10000
+SECONDS = 60
+
+.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross lint format install clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -33,6 +40,13 @@ help:
 	@echo 'make examples           build the examples into build/examples/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
 	@echo 'make matrix             the Redis and loop suites on other hiredis, Redis and Valkey versions'
+	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
+	@echo 'make mutants            plant bugs, one at a time: each must be caught'
+	@echo 'make torture            fail every allocation, read, write and connect in turn'
+	@echo 'make fuzz               SECONDS=60 for each fuzzer: hostile servers, replies, programs'
+	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
+	@echo 'make coverage           lines and branches that the suites run, into build/coverage/'
+	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format'
 	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
@@ -54,16 +68,51 @@ matrix:
 	@tools/setup test
 	@tools/matrix
 
+# These set up what they need like `make test`.
+sim:
+	@tools/setup test
+	@$(MAKE) --no-print-directory $(BUILD)/tests/sim/sim
+	@$(BUILD)/tests/sim/sim --seeds $(SEEDS)
+
+mutants:
+	@tools/setup test
+	@tools/mutants
+
+torture:
+	@tools/setup test
+	@$(MAKE) --no-print-directory SANITIZE=1 $(BUILD)/asan/tests/sim/torture
+	@$(BUILD)/asan/tests/sim/torture
+
+fuzz:
+	@tools/setup fuzz
+	@tools/fuzz $(SECONDS)
+
+chaos:
+	@tools/setup test
+	@$(MAKE) --no-print-directory $(BUILD)/tests/chaos
+	@$(BUILD)/tests/chaos $(SECONDS)
+
+coverage:
+	@tools/setup coverage
+	@tools/coverage
+
+cross:
+	@tools/setup cross
+	@tools/cross
+
 tests: $(tests)
 
 examples: $(examples)
 
 $(out)/tests/%: tests/%.c $(headers) Makefile
 	@mkdir -p $(@D)
-	$(compile) -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
+	$(compile) -D_GNU_SOURCE -Itests $(sim_flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
 # libev exports libevent's old names: libevent has to come first.
 $(out)/tests/loops: loops = -levent_core -luv -lev
+
+$(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
+$(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
 $(out)/examples/%: examples/%.c $(headers) Makefile
 	@mkdir -p $(@D)

@@ -1647,6 +1647,7 @@ typedef struct rlock__conn {
     int64_t alive_us; /* the last complete reply, or the first command after silence */
     long long id;     /* CLIENT ID; 0 = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool doubted; /* late with an answer: once more it may be late */
     rlock_fault fault; /* why it is going down */
     char text[128];
     redisReplyObjectFunctions *make; /* hiredis' own */
@@ -2381,15 +2382,18 @@ static void rlock__conn_fire(rlock_timer *timer) {
         return;
     }
     if (conn->outstanding && conn->alive_us + timeout_us <= now_us) {
-        rlock__conn_visit(conn, RLOCK_IO_READ); /* we may have slept: is an answer here? */
-        if (conn->ac && conn->outstanding && conn->alive_us + timeout_us <= now_us) {
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
-            rlock__conn_tend(conn);
+        if (!conn->doubted) { /* we may have slept: first a look at the socket, in the next turn, */
+            conn->doubted = true; /* because what has expired comes before what is answered */
+            rlock_timer_set(redis->client, timer, now_us + 1);
+            return;
         }
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
+        rlock__conn_tend(conn);
     } else if (conn == &redis->watcher && !conn->outstanding && redis->subscribed &&
                conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {
         rlock__watcher_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
     }
+    conn->doubted = false;
     if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->watcher)) {
         int64_t due_us = conn->alive_us + timeout_us * (conn->outstanding ? 1 : RLOCK__HEARTBEAT);
         rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
@@ -4065,11 +4069,10 @@ static bool rlock__client_identify(rlock_client *client) {
     if (!RLOCK_RANDOM(bytes, sizeof bytes)) {
         return false;
     }
-    memcpy(&client->random, bytes, sizeof client->random);
-    client->random |= 1;
     bytes[6] = (unsigned char)(0x40 | (bytes[6] & 0x0f));
     bytes[8] = (unsigned char)(0x80 | (bytes[8] & 0x3f));
     for (i = 0; i < 16; i++) {
+        client->random = client->random << 8 | bytes[i]; /* the same on every machine */
         if (i == 4 || i == 6 || i == 8 || i == 10) {
             *out++ = '-';
         }
@@ -4077,6 +4080,7 @@ static bool rlock__client_identify(rlock_client *client) {
         *out++ = hex[bytes[i] & 15];
     }
     *out = 0;
+    client->random |= 1;
     return true;
 }
 

@@ -109,8 +109,8 @@ static inline void rlock__libevent_set_timer(void *state, int64_t delay_us) {
     delay.tv_sec = (time_t)(delay_us / 1000000);
     delay.tv_usec = (suseconds_t)(delay_us % 1000000);
     if (event_add(s->timer, &delay) != 0) {
-        /* libevent got no memory for its heap. A timer may be early but not lost: it comes after
-         * one more look, and the library asks for the rest of the delay. */
+        /* libevent got no memory for its heap. A timer may be early but not lost: it comes in the
+         * next turn, before the sockets, and the library asks for the rest of the delay. */
         event_active(s->timer, EV_TIMEOUT, 0);
         event_base_loopcontinue(s->base);
     }

@@ -1,0 +1,2648 @@
+/* A small Redis inside one process: what the simulator's servers are made of.
+ *
+ *     struct model *m = model_new(&hooks, 1);
+ *     struct model_peer *peer = model_accept(m, my_connection);
+ *     m->wall_us = now;                       its clock stands still unless it is set
+ *     model_feed(peer, bytes, size);          commands in; replies and pushes come by hooks.send
+ *
+ * It speaks RESP2 and answers as Redis 7.0 does, byte for byte: model_check.c sends the same to a
+ * real server and compares. Scripts run in Lua 5.1, as they do there. It has no clock and no
+ * randomness of its own: the same calls give the same bytes, on every machine.
+ *
+ * What it has not: RESP3, MULTI, patterns, inline commands, scripts with a `#!lua` line, options
+ * that no lock needs (SET ... GET, PEXPIRE ... NX, CLIENT KILL by anything but ID). It answers them
+ * with an error. WAIT does not wait. In scripts only the list of globals is write-protected, there
+ * is no math.random, and of the tables that mean a reply of RESP3 none is known.
+ *
+ * Hooks may look (model_get, model_keys) and may call model_leave; nothing else of this file.
+ * It ends the process when memory runs out: it is a part of the test, not of what is tested. */
+#ifndef RLOCK_TESTS_MODEL_H
+#define RLOCK_TESTS_MODEL_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#define MODEL_DATABASES 16
+#define MODEL_DENIED 8
+
+struct model_hooks {
+    void *ctx;
+    /* Towards the connection's client. */
+    void (*send)(void *ctx, void *user, const char *bytes, size_t size);
+    /* The server closed this connection. Neither `user` nor the peer is used again. */
+    void (*hang_up)(void *ctx, void *user);
+    /* A key was written or deleted, just now, inside a script too. `by` is the user of the
+     * connection that did it, or m->stranger; NULL: it expired. May be NULL. */
+    void (*touched)(void *ctx, void *by, const char *key, size_t key_len);
+};
+
+struct model_bytes { /* grows; not NUL-terminated unless somebody sees to it */
+    char *at;
+    size_t size, room;
+};
+
+struct model_arg {
+    const char *at;
+    size_t size;
+};
+
+enum model_type { MODEL_STRING, MODEL_HASH, MODEL_LIST };
+
+struct model_field {
+    struct model_bytes name, value;
+};
+
+struct model_value { /* points into the model: until it next runs a command */
+    enum model_type type;
+    const char *bytes; /* of a string */
+    size_t size;
+    const struct model_field *fields; /* of a hash, in the order in which they came */
+    size_t count;                     /* of a hash or a list */
+    int64_t expires_us;               /* the first moment at which it is not there; -1 = never */
+};
+
+/* Things by name, in the order of their bytes. The names stand behind the things. */
+struct model_item {
+    char *name;
+    size_t size;
+};
+
+struct model_map {
+    struct model_item **items;
+    size_t count, room;
+};
+
+struct model_key {
+    struct model_item item;
+    enum model_type type;
+    int64_t expires_ms; /* gone when the clock's milliseconds are more than that; -1 = never */
+    struct model_bytes value;
+    struct model_field *fields;
+    size_t count, room;
+};
+
+struct model_readers { /* who is told when a key changes */
+    struct model_item item;
+    uint64_t *ids;
+    size_t count, room;
+};
+
+struct model_script {
+    struct model_item item;
+    int function; /* in Lua's registry */
+};
+
+struct model;
+
+struct model_peer {
+    struct model *model;
+    void *user;
+    struct model_peer *next; /* among the dead */
+    uint64_t id, redirect;
+    int db;
+    bool authenticated, tracking, noloop, gone, closing;
+    bool silent, skip, skip_next; /* CLIENT REPLY */
+    struct model_bytes in, name;
+    struct model_map channels;
+};
+
+struct model_copy {
+    struct model_map dbs[MODEL_DATABASES];
+};
+
+struct model {
+    /* The caller's: set them between calls as you like. */
+    int64_t wall_us;
+    bool readonly;   /* a replica */
+    bool oom;        /* maxmemory is reached */
+    bool misconf;    /* the last snapshot failed */
+    bool loading;    /* the dataset */
+    bool masterdown; /* a replica that has lost its master and serves no stale data */
+    bool noreplicas; /* fewer than min-replicas-to-write */
+    bool old;        /* Redis 5: no client tracking, no HELLO, no users */
+    const char *password;
+    const char *denied[MODEL_DENIED]; /* "publish", "client", "client|kill" ... */
+    void *stranger;                   /* hooks.touched is told this for model_call */
+    uint64_t commands, scripts_run;   /* counters */
+
+    /* Its own. */
+    struct model_hooks hooks;
+    uint64_t seed, restarts, last_id;
+    char run_id[41];
+    struct model_map dbs[MODEL_DATABASES];
+    struct model_map tracked; /* struct model_readers, of all databases together, as in Redis */
+    struct model_map scripts;
+    struct model_peer **peers; /* in the order of their ids */
+    size_t peers_count, peers_room;
+    struct model_peer *dead;    /* freed when no call is under way */
+    struct model_peer outsider; /* whose commands model_call runs */
+    struct model_peer inner;    /* whose commands a script runs: it has a database of its own */
+    struct model_peer *current; /* whose command is running; NULL = none */
+    struct model_bytes reply, answer, push, pending;
+    struct model_bytes *out; /* where a command's reply goes: reply, or answer inside a script */
+    struct model_arg *args, *inner_args;
+    size_t args_room, inner_args_room;
+    const struct model_arg *declared; /* the keys that the running script was given */
+    int declared_count;
+    lua_State *lua;
+    int depth;         /* calls under way */
+    bool script_wrote; /* from its first write on nothing may stop a script any more */
+    bool loud;         /* the reply is a push: CLIENT REPLY OFF does not hold it back */
+    char text[512];    /* an error that had to be put together */
+};
+
+struct model_request {
+    struct model *m;
+    struct model_peer *peer;
+    int argc;
+    const struct model_arg *argv;
+};
+
+enum {
+    MODEL_WRITE = 1,
+    MODEL_DENYOOM = 2,
+    MODEL_READ = 4,         /* its keys are remembered for client tracking */
+    MODEL_NOSCRIPT = 8,     /* not inside scripts */
+    MODEL_LOADING = 16,     /* also while loading */
+    MODEL_STALE = 32,       /* also while the master is down */
+    MODEL_NO_AUTH = 64,     /* also without a password */
+    MODEL_SUBSCRIBED = 128, /* also on a connection that has subscribed */
+    MODEL_NEW = 256,        /* an old server does not know it */
+    MODEL_GROUP = 512       /* only its subcommands are commands */
+};
+
+struct model_command {
+    const char *name;
+    int arity; /* as Redis counts: with the name; negative = at least */
+    unsigned flags;
+    int keys; /* 0 = none, 1 = the first argument, -1 = all */
+    void (*run)(struct model_request *r);
+};
+
+/* ---- bytes ---- */
+
+static inline void *model__must(void *memory) {
+    if (memory == NULL) {
+        fputs("model: out of memory\n", stderr);
+        abort();
+    }
+    return memory;
+}
+
+static inline void model__reserve(struct model_bytes *b, size_t more) {
+    if (b->room - b->size < more) {
+        b->room = (b->size + more) * 2 + 16;
+        b->at = (char *)model__must(realloc(b->at, b->room));
+    }
+}
+
+static inline void model__append(struct model_bytes *b, const char *bytes, size_t size) {
+    model__reserve(b, size + 1);
+    if (size > 0) {
+        memcpy(b->at + b->size, bytes, size);
+    }
+    b->size += size;
+    b->at[b->size] = '\0';
+}
+
+static inline void model__assign(struct model_bytes *b, const char *bytes, size_t size) {
+    b->size = 0;
+    model__append(b, bytes, size);
+}
+
+static inline void model__release(struct model_bytes *b) {
+    free(b->at);
+    memset(b, 0, sizeof *b);
+}
+
+/* Makes room for one more in an array that doubles. */
+static inline void *model__grow(void *array, size_t count, size_t *room, size_t each) {
+    if (count < *room) {
+        return array;
+    }
+    *room = *room * 2 + 4;
+    return model__must(realloc(array, *room * each));
+}
+
+static inline char model__lower(char c) {
+    return (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+}
+
+static inline bool model__is(struct model_arg arg, const char *word) {
+    size_t i;
+
+    for (i = 0; i < arg.size; i++) {
+        if (word[i] == '\0' || model__lower(arg.at[i]) != model__lower(word[i])) {
+            return false;
+        }
+    }
+    return word[i] == '\0';
+}
+
+static inline size_t model__digits(char *out, int64_t number) {
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    char reversed[24];
+    size_t n = 0, size = 0;
+
+    do {
+        reversed[n++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (number < 0) {
+        out[size++] = '-';
+    }
+    while (n > 0) {
+        out[size++] = reversed[--n];
+    }
+    return size;
+}
+
+/* As strict as Redis: no blank, no plus, no zero in front. */
+static inline bool model__integer(struct model_arg arg, int64_t *out) {
+    bool minus = arg.size > 0 && arg.at[0] == '-';
+    uint64_t number = 0, limit = (uint64_t)INT64_MAX + minus;
+    size_t i = minus;
+
+    if (i == arg.size || (arg.at[i] == '0' && arg.size > 1)) {
+        return false;
+    }
+    for (; i < arg.size; i++) {
+        unsigned digit = (unsigned)(unsigned char)arg.at[i] - '0';
+
+        if (digit > 9 || number > (limit - digit) / 10) {
+            return false;
+        }
+        number = number * 10 + digit;
+    }
+    *out = minus ? (int64_t)(0 - number) : (int64_t)number;
+    return true;
+}
+
+/* ---- maps ---- */
+
+/* The place of a name, or where it would stand. */
+static inline bool model__place(const struct model_map *map, const char *name, size_t size,
+                                size_t *place) {
+    size_t low = 0, high = map->count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct model_item *item = map->items[middle];
+        size_t common = size < item->size ? size : item->size;
+        int order = common > 0 ? memcmp(name, item->name, common) : 0;
+
+        if (order == 0 && size == item->size) {
+            *place = middle;
+            return true;
+        }
+        if (order < 0 || (order == 0 && size < item->size)) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    *place = low;
+    return false;
+}
+
+static inline void *model__find(const struct model_map *map, const char *name, size_t size) {
+    size_t place;
+
+    return model__place(map, name, size, &place) ? map->items[place] : NULL;
+}
+
+/* A new thing of `bytes` bytes, all zero but its name, which is not there yet. */
+static inline void *model__add(struct model_map *map, const char *name, size_t size, size_t bytes) {
+    struct model_item *item = (struct model_item *)model__must(calloc(1, bytes + size + 1));
+    size_t place;
+
+    model__place(map, name, size, &place);
+    map->items =
+        (struct model_item **)model__grow(map->items, map->count, &map->room, sizeof *map->items);
+    memmove(map->items + place + 1, map->items + place, (map->count - place) * sizeof *map->items);
+    map->items[place] = item;
+    map->count++;
+    item->name = (char *)item + bytes;
+    item->size = size;
+    if (size > 0) {
+        memcpy(item->name, name, size);
+    }
+    return item;
+}
+
+/* Takes a thing out; the caller frees it. */
+static inline void *model__take(struct model_map *map, size_t place) {
+    struct model_item *item = map->items[place];
+
+    map->count--;
+    memmove(map->items + place, map->items + place + 1, (map->count - place) * sizeof *map->items);
+    return item;
+}
+
+static inline void model__key_empty(struct model_key *key) {
+    size_t i;
+
+    for (i = 0; key->fields != NULL && i < key->count; i++) {
+        model__release(&key->fields[i].name);
+        model__release(&key->fields[i].value);
+    }
+    free(key->fields);
+    key->fields = NULL;
+    key->count = key->room = 0;
+}
+
+static inline void model__free_key(void *item) {
+    struct model_key *key = (struct model_key *)item;
+
+    model__key_empty(key);
+    model__release(&key->value);
+    free(key);
+}
+
+static inline void model__free_readers(void *item) {
+    free(((struct model_readers *)item)->ids);
+    free(item);
+}
+
+/* What was in it is freed by `each`. */
+static inline void model__map_free(struct model_map *map, void (*each)(void *item)) {
+    size_t i;
+
+    for (i = 0; i < map->count; i++) {
+        each(map->items[i]);
+    }
+    free(map->items);
+    memset(map, 0, sizeof *map);
+}
+
+static inline struct model_field *model__new_field(struct model_key *key) {
+    struct model_field *field;
+
+    key->fields =
+        (struct model_field *)model__grow(key->fields, key->count, &key->room, sizeof *key->fields);
+    field = &key->fields[key->count++];
+    memset(field, 0, sizeof *field);
+    return field;
+}
+
+static inline void model__map_copy(struct model_map *to, const struct model_map *from) {
+    size_t i, j;
+
+    for (i = 0; i < from->count; i++) {
+        const struct model_key *old = (const struct model_key *)(const void *)from->items[i];
+        struct model_key *key =
+            (struct model_key *)model__add(to, old->item.name, old->item.size, sizeof *key);
+
+        key->type = old->type;
+        key->expires_ms = old->expires_ms;
+        model__assign(&key->value, old->value.at, old->value.size);
+        for (j = 0; old->fields != NULL && j < old->count; j++) {
+            struct model_field *field = model__new_field(key);
+
+            model__assign(&field->name, old->fields[j].name.at, old->fields[j].name.size);
+            model__assign(&field->value, old->fields[j].value.at, old->fields[j].value.size);
+        }
+        key->count = old->count;
+    }
+}
+
+/* ---- replies ---- */
+
+static inline void model__put_count(struct model_bytes *out, char kind, int64_t count) {
+    char *at;
+
+    model__reserve(out, 32);
+    at = out->at + out->size;
+    *at++ = kind;
+    at += model__digits(at, count);
+    *at++ = '\r';
+    *at++ = '\n';
+    *at = '\0';
+    out->size = (size_t)(at - out->at);
+}
+
+static inline void model__put_bulk(struct model_bytes *out, const char *bytes, size_t size) {
+    model__put_count(out, '$', (int64_t)size);
+    model__append(out, bytes, size);
+    model__append(out, "\r\n", 2);
+}
+
+static inline void model__put_word(struct model_bytes *out, const char *word) {
+    model__put_bulk(out, word, strlen(word));
+}
+
+static inline void model__put_null(struct model_bytes *out) {
+    model__append(out, "$-1\r\n", 5);
+}
+
+/* A line of its own: what would end it early becomes blanks. */
+static inline void model__put_line(struct model_bytes *out, char kind, const char *text,
+                                   size_t size) {
+    size_t i, start;
+
+    model__append(out, &kind, 1);
+    start = out->size;
+    model__append(out, text, size);
+    for (i = start; i < out->size; i++) {
+        if (out->at[i] == '\r' || out->at[i] == '\n') {
+            out->at[i] = ' ';
+        }
+    }
+    model__append(out, "\r\n", 2);
+}
+
+static inline void model__say(struct model_request *r, const char *status) {
+    model__put_line(r->m->out, '+', status, strlen(status));
+}
+
+static inline void model__fail(struct model_request *r, const char *error) {
+    model__put_line(r->m->out, '-', error, strlen(error));
+}
+
+static inline void model__count(struct model_request *r, int64_t number) {
+    model__put_count(r->m->out, ':', number);
+}
+
+/* How much of an argument goes into an error. */
+static inline int model__shown(struct model_arg arg, size_t most) {
+    return (int)(arg.size < most ? arg.size : most);
+}
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static inline const char *
+model__text(struct model *m, const char *format, ...) {
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(m->text, sizeof m->text, format, ap);
+    va_end(ap);
+    return m->text;
+}
+
+#define MODEL__SYNTAX "ERR syntax error"
+#define MODEL__NOT_INTEGER "ERR value is not an integer or out of range"
+#define MODEL__WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
+#define MODEL__OVERFLOW "ERR increment or decrement would overflow"
+
+/* ---- peers, and what is pushed to them ---- */
+
+static inline struct model_peer *model__peer_after(const struct model *m, uint64_t id) {
+    size_t low = 0, high = m->peers_count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (m->peers[middle]->id <= id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < m->peers_count ? m->peers[low] : NULL;
+}
+
+static inline struct model_peer *model__peer(const struct model *m, uint64_t id) {
+    struct model_peer *peer = id > 0 ? model__peer_after(m, id - 1) : NULL;
+
+    return peer != NULL && peer->id == id ? peer : NULL;
+}
+
+static inline void model__free_peer(struct model_peer *peer) {
+    model__release(&peer->in);
+    model__release(&peer->name);
+    model__map_free(&peer->channels, free);
+}
+
+static inline void model__enter(struct model *m) {
+    m->depth++;
+}
+
+static inline void model__quit(struct model *m) {
+    if (--m->depth > 0) {
+        return;
+    }
+    while (m->dead != NULL) {
+        struct model_peer *peer = m->dead;
+
+        m->dead = peer->next;
+        model__free_peer(peer);
+        free(peer);
+    }
+}
+
+static inline void model__remove_peer(struct model_peer *peer) {
+    struct model *m = peer->model;
+    size_t i;
+
+    for (i = 0; i < m->peers_count; i++) {
+        if (m->peers[i] == peer) {
+            m->peers_count--;
+            memmove(m->peers + i, m->peers + i + 1, (m->peers_count - i) * sizeof *m->peers);
+            peer->gone = true;
+            peer->next = m->dead;
+            m->dead = peer;
+            return;
+        }
+    }
+}
+
+static inline void model__hang_up(struct model_peer *peer) {
+    struct model *m = peer->model;
+
+    if (!peer->gone && peer != &m->outsider) {
+        model__remove_peer(peer);
+        m->hooks.hang_up(m->hooks.ctx, peer->user);
+    }
+}
+
+static inline void model__send(struct model_peer *peer, const struct model_bytes *bytes) {
+    if (!peer->gone && peer != &peer->model->outsider && bytes->size > 0) {
+        peer->model->hooks.send(peer->model->hooks.ctx, peer->user, bytes->at, bytes->size);
+    }
+}
+
+static inline void model__put_message(struct model_bytes *out, const char *channel,
+                                      size_t channel_size) {
+    model__append(out, "*3\r\n$7\r\nmessage\r\n", 17);
+    model__put_bulk(out, channel, channel_size);
+}
+
+/* Says that a key changed, or (NULL) that all of them did. A client without RESP3 hears of it on
+ * another connection, one that has subscribed, to whatever channel; else not at all. What the
+ * running command makes its own client hear comes behind its reply. */
+static inline void model__tell(struct model_peer *reader, const char *key, size_t size) {
+    struct model *m = reader->model;
+    struct model_bytes *out = reader == m->current ? &m->pending : &m->push;
+    struct model_peer *listener = model__peer(m, reader->redirect);
+
+    if (listener == NULL || listener->channels.count == 0) {
+        return;
+    }
+    if (out == &m->push) {
+        out->size = 0;
+    }
+    model__put_message(out, "__redis__:invalidate", 20);
+    if (key != NULL) {
+        model__append(out, "*1\r\n", 4);
+        model__put_bulk(out, key, size);
+    } else {
+        model__put_null(out);
+    }
+    if (out == &m->push) {
+        model__send(listener, out);
+    }
+}
+
+/* Who has read the key is told once, and forgotten. */
+static inline void model__invalidate(struct model *m, const char *key, size_t size) {
+    struct model_readers *readers;
+    size_t place, i;
+
+    if (!model__place(&m->tracked, key, size, &place)) {
+        return;
+    }
+    readers = (struct model_readers *)model__take(&m->tracked, place);
+    for (i = 0; i < readers->count; i++) {
+        struct model_peer *reader = model__peer(m, readers->ids[i]);
+
+        if (reader != NULL && reader->tracking && !(reader->noloop && reader == m->current)) {
+            model__tell(reader, key, size);
+        }
+    }
+    model__free_readers(readers);
+}
+
+static inline void model__invalidate_all(struct model *m) {
+    struct model_peer *peer;
+
+    for (peer = model__peer_after(m, 0); peer != NULL; peer = model__peer_after(m, peer->id)) {
+        if (peer->tracking) {
+            model__tell(peer, NULL, 0); /* NOLOOP or not */
+        }
+    }
+    model__map_free(&m->tracked, model__free_readers);
+}
+
+static inline void model__remember(struct model *m, struct model_arg key) {
+    struct model_readers *readers =
+        (struct model_readers *)model__find(&m->tracked, key.at, key.size);
+    uint64_t id = m->current->id;
+    size_t i = 0;
+
+    if (readers == NULL) {
+        readers =
+            (struct model_readers *)model__add(&m->tracked, key.at, key.size, sizeof *readers);
+    }
+    while (i < readers->count && readers->ids[i] < id) {
+        i++;
+    }
+    if (i < readers->count && readers->ids[i] == id) {
+        return;
+    }
+    readers->ids =
+        (uint64_t *)model__grow(readers->ids, readers->count, &readers->room, sizeof *readers->ids);
+    memmove(readers->ids + i + 1, readers->ids + i, (readers->count - i) * sizeof *readers->ids);
+    readers->ids[i] = id;
+    readers->count++;
+}
+
+/* ---- keys ---- */
+
+static inline bool model__is_replica(const struct model *m) {
+    return m->readonly || m->masterdown;
+}
+
+static inline int64_t model__now_ms(const struct model *m) {
+    return m->wall_us / 1000;
+}
+
+static inline bool model__is_over(const struct model *m, const struct model_key *key) {
+    return key->expires_ms >= 0 && model__now_ms(m) > key->expires_ms;
+}
+
+static inline void model__touched(struct model *m, const char *key, size_t size, bool expired) {
+    void *by = NULL;
+
+    model__invalidate(m, key, size);
+    if (!expired && m->current != NULL) {
+        by = m->current == &m->outsider ? m->stranger : m->current->user;
+    }
+    if (m->hooks.touched != NULL) {
+        m->hooks.touched(m->hooks.ctx, by, key, size);
+    }
+}
+
+static inline void model__changed(struct model_request *r, struct model_arg key) {
+    model__touched(r->m, key.at, key.size, false);
+}
+
+static inline void model__delete(struct model *m, struct model_map *db, size_t place,
+                                 bool expired) {
+    struct model_key *key = (struct model_key *)model__take(db, place);
+
+    model__touched(m, key->item.name, key->item.size, expired);
+    model__free_key(key);
+}
+
+static inline struct model_map *model__db(struct model_request *r) {
+    return &r->m->dbs[r->peer->db];
+}
+
+/* A key that is over goes when it is looked at; a replica waits for its master to say so. */
+static inline struct model_key *model__look(struct model_request *r, struct model_arg name) {
+    struct model_map *db = model__db(r);
+    struct model_key *key;
+    size_t place;
+
+    if (!model__place(db, name.at, name.size, &place)) {
+        return NULL;
+    }
+    key = (struct model_key *)(void *)db->items[place];
+    if (!model__is_over(r->m, key)) {
+        return key;
+    }
+    if (!model__is_replica(r->m)) {
+        model__delete(r->m, db, place, true);
+    }
+    return NULL;
+}
+
+static inline bool model__drop(struct model_request *r, struct model_arg name) {
+    size_t place;
+
+    if (model__look(r, name) == NULL || !model__place(model__db(r), name.at, name.size, &place)) {
+        return false;
+    }
+    model__delete(r->m, model__db(r), place, false);
+    return true;
+}
+
+static inline struct model_key *model__create(struct model_request *r, struct model_arg name,
+                                              enum model_type type) {
+    struct model_key *key =
+        (struct model_key *)model__add(model__db(r), name.at, name.size, sizeof *key);
+
+    key->type = type;
+    key->expires_ms = -1;
+    return key;
+}
+
+/* False, and the error is said: the key is of another type. */
+static inline bool model__typed(struct model_request *r, const struct model_key *key,
+                                enum model_type type) {
+    if (key != NULL && key->type != type) {
+        model__fail(r, MODEL__WRONGTYPE);
+        return false;
+    }
+    return true;
+}
+
+static inline bool model__number(struct model_request *r, struct model_arg arg, int64_t *out) {
+    if (!model__integer(arg, out)) {
+        model__fail(r, MODEL__NOT_INTEGER);
+        return false;
+    }
+    return true;
+}
+
+static inline bool model__sum(struct model_request *r, int64_t *number, int64_t more) {
+    if ((more > 0 && *number > INT64_MAX - more) || (more < 0 && *number < INT64_MIN - more)) {
+        model__fail(r, MODEL__OVERFLOW);
+        return false;
+    }
+    *number += more;
+    return true;
+}
+
+static inline struct model_arg model__as_arg(const struct model_bytes *bytes) {
+    struct model_arg arg;
+
+    arg.at = bytes->at;
+    arg.size = bytes->size;
+    return arg;
+}
+
+/* ---- commands: strings and times to live ---- */
+
+static inline void model__do_get(struct model_request *r) {
+    struct model_key *key = model__look(r, r->argv[1]);
+
+    if (key == NULL) {
+        model__put_null(r->m->out);
+    } else if (model__typed(r, key, MODEL_STRING)) {
+        model__put_bulk(r->m->out, key->value.at, key->value.size);
+    }
+}
+
+struct model_set { /* the options of a SET */
+    bool nx, xx, keep;
+    int64_t unit; /* ms of one of the time given; 0 = none is given */
+    struct model_arg time;
+};
+
+static inline bool model__set_options(struct model_request *r, struct model_set *set) {
+    int i;
+
+    memset(set, 0, sizeof *set);
+    for (i = 3; i < r->argc; i++) {
+        bool px = model__is(r->argv[i], "px"), ex = model__is(r->argv[i], "ex");
+
+        if (model__is(r->argv[i], "nx") && !set->xx) {
+            set->nx = true;
+        } else if (model__is(r->argv[i], "xx") && !set->nx) {
+            set->xx = true;
+        } else if (model__is(r->argv[i], "keepttl") && set->unit == 0 && !r->m->old) {
+            set->keep = true;
+        } else if ((px || ex) && !set->keep && set->unit == 0 && i + 1 < r->argc) {
+            set->unit = px ? 1 : 1000;
+            set->time = r->argv[++i];
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline void model__do_set(struct model_request *r) {
+    struct model_key *key;
+    struct model_set set;
+    int64_t time = 0;
+
+    if (!model__set_options(r, &set)) {
+        model__fail(r, MODEL__SYNTAX);
+        return;
+    }
+    if (set.unit > 0 && !model__number(r, set.time, &time)) {
+        return;
+    }
+    if (set.unit > 0 && (time <= 0 || time > (INT64_MAX - model__now_ms(r->m)) / set.unit)) {
+        model__fail(r, "ERR invalid expire time in 'set' command");
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (key != NULL ? set.nx : set.xx) {
+        model__put_null(r->m->out);
+        return;
+    }
+    if (key == NULL) {
+        key = model__create(r, r->argv[1], MODEL_STRING);
+    }
+    model__key_empty(key);
+    key->type = MODEL_STRING;
+    model__assign(&key->value, r->argv[2].at, r->argv[2].size);
+    if (!set.keep) {
+        key->expires_ms = set.unit > 0 ? model__now_ms(r->m) + time * set.unit : -1;
+    }
+    model__changed(r, r->argv[1]);
+    model__say(r, "OK");
+}
+
+static inline void model__do_incr(struct model_request *r) {
+    struct model_key *key = model__look(r, r->argv[1]);
+    int64_t number = 0;
+    char digits[24];
+
+    if (!model__typed(r, key, MODEL_STRING) ||
+        (key != NULL && !model__number(r, model__as_arg(&key->value), &number)) ||
+        !model__sum(r, &number, 1)) {
+        return;
+    }
+    if (key == NULL) {
+        key = model__create(r, r->argv[1], MODEL_STRING);
+    }
+    model__assign(&key->value, digits, model__digits(digits, number));
+    model__changed(r, r->argv[1]);
+    model__count(r, number);
+}
+
+static inline void model__do_del(struct model_request *r) {
+    int i, count = 0;
+
+    for (i = 1; i < r->argc; i++) {
+        count += model__drop(r, r->argv[i]);
+    }
+    model__count(r, count);
+}
+
+static inline void model__do_exists(struct model_request *r) {
+    int i, count = 0;
+
+    for (i = 1; i < r->argc; i++) {
+        count += model__look(r, r->argv[i]) != NULL;
+    }
+    model__count(r, count);
+}
+
+static inline void model__do_type(struct model_request *r) {
+    static const char *const names[] = {"string", "hash", "list"};
+    const struct model_key *key = model__look(r, r->argv[1]);
+
+    model__say(r, key != NULL ? names[key->type] : "none");
+}
+
+static inline void model__do_pttl(struct model_request *r) {
+    const struct model_key *key = model__look(r, r->argv[1]);
+
+    model__count(r, key == NULL           ? -2
+                    : key->expires_ms < 0 ? -1
+                                          : key->expires_ms - model__now_ms(r->m));
+}
+
+/* A time that has passed deletes at once, on a master. */
+static inline void model__expire(struct model_request *r, int64_t base_ms, const char *name) {
+    struct model_key *key;
+    int64_t when;
+
+    if (r->argc > 3) {
+        model__fail(r, model__text(r->m, "ERR Unsupported option %.*s",
+                                   model__shown(r->argv[3], 128), r->argv[3].at));
+        return;
+    }
+    if (!model__number(r, r->argv[2], &when)) {
+        return;
+    }
+    if (when > INT64_MAX - base_ms) {
+        model__fail(r, model__text(r->m, "ERR invalid expire time in '%s' command", name));
+        return;
+    }
+    when += base_ms;
+    key = model__look(r, r->argv[1]);
+    if (key == NULL) {
+        model__count(r, 0);
+        return;
+    }
+    if (when <= model__now_ms(r->m) && !model__is_replica(r->m)) {
+        model__drop(r, r->argv[1]);
+    } else {
+        key->expires_ms = when;
+        model__changed(r, r->argv[1]);
+    }
+    model__count(r, 1);
+}
+
+static inline void model__do_pexpire(struct model_request *r) {
+    model__expire(r, model__now_ms(r->m), "pexpire");
+}
+
+static inline void model__do_pexpireat(struct model_request *r) {
+    model__expire(r, 0, "pexpireat");
+}
+
+static inline void model__do_persist(struct model_request *r) {
+    struct model_key *key = model__look(r, r->argv[1]);
+    bool had = key != NULL && key->expires_ms >= 0;
+
+    if (had) {
+        key->expires_ms = -1;
+        model__changed(r, r->argv[1]);
+    }
+    model__count(r, had);
+}
+
+/* ---- commands: hashes, and a list for those who expect none ---- */
+
+static inline struct model_field *model__field(const struct model_key *key, struct model_arg name) {
+    size_t i;
+
+    for (i = 0; key != NULL && i < key->count; i++) {
+        struct model_field *field = &key->fields[i];
+
+        if (field->name.size == name.size &&
+            (name.size == 0 || memcmp(field->name.at, name.at, name.size) == 0)) {
+            return field;
+        }
+    }
+    return NULL;
+}
+
+/* True when the field is new. */
+static inline bool model__put_field(struct model_key *key, struct model_arg name,
+                                    struct model_arg value) {
+    struct model_field *field = model__field(key, name);
+    bool is_new = field == NULL;
+
+    if (is_new) {
+        field = model__new_field(key);
+        model__assign(&field->name, name.at, name.size);
+    }
+    model__assign(&field->value, value.at, value.size);
+    return is_new;
+}
+
+static inline void model__do_hset(struct model_request *r) {
+    struct model_key *key;
+    int i, count = 0;
+
+    if (r->argc % 2 != 0) {
+        model__fail(r, "ERR wrong number of arguments for 'hset' command");
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (!model__typed(r, key, MODEL_HASH)) {
+        return;
+    }
+    if (key == NULL) {
+        key = model__create(r, r->argv[1], MODEL_HASH);
+    }
+    for (i = 2; i < r->argc; i += 2) {
+        count += model__put_field(key, r->argv[i], r->argv[i + 1]);
+    }
+    model__changed(r, r->argv[1]);
+    model__count(r, count);
+}
+
+static inline void model__do_hincrby(struct model_request *r) {
+    struct model_key *key;
+    struct model_field *field;
+    struct model_arg value;
+    int64_t more, number = 0;
+    char digits[24];
+
+    if (!model__number(r, r->argv[3], &more)) {
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (!model__typed(r, key, MODEL_HASH)) {
+        return;
+    }
+    field = model__field(key, r->argv[2]);
+    if (field != NULL && !model__integer(model__as_arg(&field->value), &number)) {
+        model__fail(r, "ERR hash value is not an integer");
+        return;
+    }
+    if (!model__sum(r, &number, more)) {
+        return;
+    }
+    if (key == NULL) {
+        key = model__create(r, r->argv[1], MODEL_HASH);
+    }
+    value.at = digits;
+    value.size = model__digits(digits, number);
+    model__put_field(key, r->argv[2], value);
+    model__changed(r, r->argv[1]);
+    model__count(r, number);
+}
+
+static inline void model__do_hget(struct model_request *r) {
+    const struct model_key *key = model__look(r, r->argv[1]);
+    const struct model_field *field;
+
+    if (!model__typed(r, key, MODEL_HASH)) {
+        return;
+    }
+    field = model__field(key, r->argv[2]);
+    if (field != NULL) {
+        model__put_bulk(r->m->out, field->value.at, field->value.size);
+    } else {
+        model__put_null(r->m->out);
+    }
+}
+
+static inline void model__do_hexists(struct model_request *r) {
+    const struct model_key *key = model__look(r, r->argv[1]);
+
+    if (model__typed(r, key, MODEL_HASH)) {
+        model__count(r, model__field(key, r->argv[2]) != NULL);
+    }
+}
+
+static inline void model__do_hgetall(struct model_request *r) {
+    const struct model_key *key = model__look(r, r->argv[1]);
+    size_t i;
+
+    if (!model__typed(r, key, MODEL_HASH)) {
+        return;
+    }
+    model__put_count(r->m->out, '*', key != NULL ? (int64_t)key->count * 2 : 0);
+    for (i = 0; key != NULL && i < key->count; i++) {
+        model__put_bulk(r->m->out, key->fields[i].name.at, key->fields[i].name.size);
+        model__put_bulk(r->m->out, key->fields[i].value.at, key->fields[i].value.size);
+    }
+}
+
+static inline void model__do_hdel(struct model_request *r) {
+    struct model_key *key = model__look(r, r->argv[1]);
+    int i, count = 0;
+
+    if (!model__typed(r, key, MODEL_HASH)) {
+        return;
+    }
+    for (i = 2; key != NULL && i < r->argc; i++) {
+        struct model_field *field = model__field(key, r->argv[i]);
+
+        if (field != NULL) {
+            model__release(&field->name);
+            model__release(&field->value);
+            key->count--;
+            memmove(field, field + 1, (size_t)(key->fields + key->count - field) * sizeof *field);
+            count++;
+        }
+    }
+    if (count > 0 && key->count == 0) {
+        model__drop(r, r->argv[1]);
+    } else if (count > 0) {
+        model__changed(r, r->argv[1]);
+    }
+    model__count(r, count);
+}
+
+/* What is in it, nobody asks. */
+static inline void model__do_lpush(struct model_request *r) {
+    struct model_key *key = model__look(r, r->argv[1]);
+
+    if (!model__typed(r, key, MODEL_LIST)) {
+        return;
+    }
+    if (key == NULL) {
+        key = model__create(r, r->argv[1], MODEL_LIST);
+    }
+    key->count += (size_t)r->argc - 2;
+    model__changed(r, r->argv[1]);
+    model__count(r, (int64_t)key->count);
+}
+
+/* ---- commands: the server ---- */
+
+static inline void model__flush(struct model_request *r, int first, int last) {
+    int db;
+
+    if (r->argc > 2 ||
+        (r->argc == 2 && !model__is(r->argv[1], "sync") && !model__is(r->argv[1], "async"))) {
+        model__fail(r, MODEL__SYNTAX);
+        return;
+    }
+    model__invalidate_all(r->m);
+    for (db = first; db <= last; db++) {
+        struct model_map *map = &r->m->dbs[db];
+
+        while (map->count > 0) {
+            model__delete(r->m, map, map->count - 1, false);
+        }
+    }
+    model__say(r, "OK");
+}
+
+static inline void model__do_flushall(struct model_request *r) {
+    model__flush(r, 0, MODEL_DATABASES - 1);
+}
+
+static inline void model__do_flushdb(struct model_request *r) {
+    model__flush(r, r->peer->db, r->peer->db);
+}
+
+static inline void model__do_dbsize(struct model_request *r) {
+    model__count(r, (int64_t)model__db(r)->count);
+}
+
+static inline void model__do_time(struct model_request *r) {
+    char digits[24];
+
+    model__put_count(r->m->out, '*', 2);
+    model__put_bulk(r->m->out, digits, model__digits(digits, r->m->wall_us / 1000000));
+    model__put_bulk(r->m->out, digits, model__digits(digits, r->m->wall_us % 1000000));
+}
+
+static inline void model__do_ping(struct model_request *r) {
+    struct model_bytes *out = r->m->out;
+
+    if (r->argc > 2) {
+        model__fail(r, "ERR wrong number of arguments for 'ping' command");
+    } else if (r->peer->channels.count > 0) {
+        model__append(out, "*2\r\n$4\r\npong\r\n", 14);
+        model__put_bulk(out, r->argc == 2 ? r->argv[1].at : "", r->argc == 2 ? r->argv[1].size : 0);
+    } else if (r->argc == 2) {
+        model__put_bulk(out, r->argv[1].at, r->argv[1].size);
+    } else {
+        model__say(r, "PONG");
+    }
+}
+
+static inline void model__do_echo(struct model_request *r) {
+    model__put_bulk(r->m->out, r->argv[1].at, r->argv[1].size);
+}
+
+static inline void model__do_select(struct model_request *r) {
+    int64_t db;
+
+    if (!model__number(r, r->argv[1], &db)) {
+        return;
+    }
+    if (db < INT32_MIN || db > INT32_MAX) {
+        model__fail(r, MODEL__NOT_INTEGER);
+    } else if (db < 0 || db >= MODEL_DATABASES) {
+        model__fail(r, "ERR DB index is out of range");
+    } else {
+        r->peer->db = (int)db;
+        model__say(r, "OK");
+    }
+}
+
+static inline void model__do_info(struct model_request *r) {
+    bool server = r->argc == 1;
+    char text[256];
+    int i;
+
+    for (i = 1; i < r->argc; i++) {
+        server = server || model__is(r->argv[i], "server") || model__is(r->argv[i], "default") ||
+                 model__is(r->argv[i], "all") || model__is(r->argv[i], "everything");
+    }
+    snprintf(text, sizeof text, "# Server\r\nredis_version:%s\r\nrun_id:%s\r\n",
+             r->m->old ? "5.0.14" : "7.0.15", r->m->run_id);
+    model__put_word(r->m->out, server ? text : "");
+}
+
+static inline void model__do_wait(struct model_request *r) {
+    int64_t replicas, timeout;
+
+    if (model__is_replica(r->m)) {
+        model__fail(r, "ERR WAIT cannot be used with replica instances. Please also note that "
+                       "since Redis 4.0 if a replica is configured to be writable (which is not "
+                       "the default) writes to replicas are just local and are not propagated.");
+    } else if (model__number(r, r->argv[1], &replicas)) {
+        if (!model__integer(r->argv[2], &timeout)) {
+            model__fail(r, "ERR timeout is not an integer or out of range");
+        } else if (timeout < 0) {
+            model__fail(r, "ERR timeout is negative");
+        } else {
+            model__count(r, 0); /* there is none to wait for */
+        }
+    }
+}
+
+static inline void model__do_quit(struct model_request *r) {
+    r->peer->closing = true;
+    model__say(r, "OK");
+}
+
+static inline void model__do_hello(struct model_request *r) {
+    model__fail(r, "NOPROTO unsupported protocol version");
+}
+
+static inline void model__auth_old(struct model_request *r, bool right) {
+    if (r->m->password == NULL) {
+        model__fail(r, "ERR Client sent AUTH, but no password is set");
+    } else if (!right) {
+        r->peer->authenticated = false;
+        model__fail(r, "ERR invalid password");
+    } else {
+        r->peer->authenticated = true;
+        model__say(r, "OK");
+    }
+}
+
+static inline void model__do_auth(struct model_request *r) {
+    const char *password = r->m->password;
+    struct model_arg given = r->argv[r->argc - 1];
+    bool right = password == NULL ||
+                 (given.size == strlen(password) && memcmp(given.at, password, given.size) == 0);
+
+    if (r->m->old) {
+        if (r->argc > 2) {
+            model__fail(r, "ERR wrong number of arguments for 'auth' command");
+        } else {
+            model__auth_old(r, right);
+        }
+    } else if (r->argc > 3) {
+        model__fail(r, MODEL__SYNTAX);
+    } else if (r->argc == 2 && password == NULL) {
+        model__fail(r, "ERR AUTH <password> called without any password configured for the "
+                       "default user. Are you sure your configuration is correct?");
+    } else if (!right || (r->argc == 3 &&
+                          (r->argv[1].size != 7 || memcmp(r->argv[1].at, "default", 7) != 0))) {
+        model__fail(r, "WRONGPASS invalid username-password pair or user is disabled.");
+    } else {
+        r->peer->authenticated = true;
+        model__say(r, "OK");
+    }
+}
+
+/* ---- commands: channels ---- */
+
+static inline void model__put_subscribed(struct model_request *r, const char *kind,
+                                         const struct model_item *channel) {
+    model__put_count(r->m->out, '*', 3);
+    model__put_word(r->m->out, kind);
+    if (channel != NULL) {
+        model__put_bulk(r->m->out, channel->name, channel->size);
+    } else {
+        model__put_null(r->m->out);
+    }
+    model__put_count(r->m->out, ':', (int64_t)r->peer->channels.count);
+    r->m->loud = true;
+}
+
+static inline void model__do_subscribe(struct model_request *r) {
+    struct model_map *channels = &r->peer->channels;
+    int i;
+
+    for (i = 1; i < r->argc; i++) {
+        struct model_item *channel =
+            (struct model_item *)model__find(channels, r->argv[i].at, r->argv[i].size);
+
+        if (channel == NULL) {
+            channel = (struct model_item *)model__add(channels, r->argv[i].at, r->argv[i].size,
+                                                      sizeof *channel);
+        }
+        model__put_subscribed(r, "subscribe", channel);
+    }
+}
+
+static inline void model__do_unsubscribe(struct model_request *r) {
+    struct model_map *channels = &r->peer->channels;
+    struct model_item channel;
+    size_t place;
+    int i;
+
+    for (i = 1; i < r->argc; i++) {
+        channel.name = (char *)(uintptr_t)r->argv[i].at;
+        channel.size = r->argv[i].size;
+        if (model__place(channels, channel.name, channel.size, &place)) {
+            free(model__take(channels, place));
+        }
+        model__put_subscribed(r, "unsubscribe", &channel);
+    }
+    if (r->argc == 1 && channels->count == 0) {
+        model__put_subscribed(r, "unsubscribe", NULL);
+    }
+    while (r->argc == 1 && channels->count > 0) {
+        struct model_item *last = (struct model_item *)model__take(channels, channels->count - 1);
+
+        model__put_subscribed(r, "unsubscribe", last);
+        free(last);
+    }
+}
+
+static inline void model__do_publish(struct model_request *r) {
+    struct model *m = r->m;
+    struct model_peer *peer;
+    uint64_t id;
+    int count = 0;
+
+    m->push.size = 0;
+    model__put_message(&m->push, r->argv[1].at, r->argv[1].size);
+    model__put_bulk(&m->push, r->argv[2].at, r->argv[2].size);
+    for (peer = model__peer_after(m, 0); peer != NULL; peer = model__peer_after(m, id)) {
+        id = peer->id;
+        if (model__find(&peer->channels, r->argv[1].at, r->argv[1].size) != NULL) {
+            count++;
+            model__send(peer, &m->push);
+        }
+    }
+    model__count(r, count);
+}
+
+/* ---- commands: CLIENT ---- */
+
+static inline void model__do_client_id(struct model_request *r) {
+    model__count(r, (int64_t)r->peer->id);
+}
+
+static inline void model__do_client_getname(struct model_request *r) {
+    if (r->peer->name.size > 0) {
+        model__put_bulk(r->m->out, r->peer->name.at, r->peer->name.size);
+    } else {
+        model__put_null(r->m->out);
+    }
+}
+
+static inline void model__do_client_setname(struct model_request *r) {
+    size_t i;
+
+    for (i = 0; i < r->argv[2].size; i++) {
+        if (r->argv[2].at[i] < '!' || r->argv[2].at[i] > '~') {
+            model__fail(r, "ERR Client names cannot contain spaces, newlines or special "
+                           "characters.");
+            return;
+        }
+    }
+    model__assign(&r->peer->name, r->argv[2].at, r->argv[2].size);
+    model__say(r, "OK");
+}
+
+/* By id only: the other filters find nobody. */
+static inline void model__do_client_kill(struct model_request *r) {
+    int64_t id = 0;
+    bool spare_me = true;
+    struct model_peer *peer;
+    int i;
+
+    if (r->argc == 3) {
+        model__fail(r, "ERR No such client");
+        return;
+    }
+    for (i = 2; i < r->argc; i += 2) {
+        if (model__is(r->argv[i], "id") && i + 1 < r->argc) {
+            if (!model__integer(r->argv[i + 1], &id) || id < 1) {
+                model__fail(r, "ERR client-id should be greater than 0");
+                return;
+            }
+        } else if (model__is(r->argv[i], "skipme") && i + 1 < r->argc &&
+                   (model__is(r->argv[i + 1], "yes") || model__is(r->argv[i + 1], "no"))) {
+            spare_me = model__is(r->argv[i + 1], "yes");
+        } else {
+            model__fail(r, MODEL__SYNTAX);
+            return;
+        }
+    }
+    peer = model__peer(r->m, (uint64_t)id);
+    if (peer == r->peer && spare_me) {
+        peer = NULL;
+    }
+    model__count(r, peer != NULL);
+    if (peer == r->peer) {
+        peer->closing = true;
+    } else if (peer != NULL) {
+        model__hang_up(peer);
+    }
+}
+
+static inline void model__do_client_reply(struct model_request *r) {
+    struct model_peer *peer = r->peer;
+
+    if (model__is(r->argv[2], "on")) {
+        peer->silent = peer->skip = false;
+        model__say(r, "OK");
+    } else if (model__is(r->argv[2], "off")) {
+        peer->silent = true;
+    } else if (model__is(r->argv[2], "skip")) {
+        peer->skip_next = !peer->silent;
+    } else {
+        model__fail(r, MODEL__SYNTAX);
+    }
+}
+
+static inline void model__do_client_getredir(struct model_request *r) {
+    model__count(r, r->peer->tracking ? (int64_t)r->peer->redirect : -1);
+}
+
+static inline void model__do_client_tracking(struct model_request *r) {
+    struct model_peer *peer = r->peer;
+    int64_t redirect = 0;
+    bool noloop = false;
+    int i;
+
+    for (i = 3; i < r->argc; i++) {
+        if (model__is(r->argv[i], "redirect") && i + 1 < r->argc) {
+            i++;
+            if (redirect != 0) {
+                model__fail(r, "ERR A client can only redirect to a single other client");
+                return;
+            }
+            if (!model__number(r, r->argv[i], &redirect)) {
+                return;
+            }
+            if (model__peer(r->m, (uint64_t)redirect) == NULL) {
+                model__fail(r, "ERR The client ID you want redirect to does not exist");
+                return;
+            }
+        } else if (model__is(r->argv[i], "noloop")) {
+            noloop = true;
+        } else {
+            model__fail(r, MODEL__SYNTAX);
+            return;
+        }
+    }
+    if (!model__is(r->argv[2], "on") && !model__is(r->argv[2], "off")) {
+        model__fail(r, MODEL__SYNTAX);
+        return;
+    }
+    peer->tracking = model__is(r->argv[2], "on");
+    peer->noloop = peer->tracking && noloop;
+    peer->redirect = peer->tracking ? (uint64_t)redirect : 0;
+    model__say(r, "OK");
+}
+
+/* ---- scripts ---- */
+
+static inline void model__sha1_block(uint32_t state[5], const unsigned char *block) {
+    static const uint32_t add[4] = {0x5a827999u, 0x6ed9eba1u, 0x8f1bbcdcu, 0xca62c1d6u};
+    uint32_t w[80], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], mix, x;
+    int i;
+
+    for (i = 0; i < 80; i++) {
+        if (i < 16) {
+            w[i] = (uint32_t)block[i * 4] << 24 | (uint32_t)block[i * 4 + 1] << 16 |
+                   (uint32_t)block[i * 4 + 2] << 8 | block[i * 4 + 3];
+        } else {
+            x = w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16];
+            w[i] = x << 1 | x >> 31;
+        }
+        mix = i < 20              ? ((b & c) | (~b & d))
+              : i >= 40 && i < 60 ? ((b & c) | (b & d) | (c & d))
+                                  : (b ^ c ^ d);
+        x = (a << 5 | a >> 27) + mix + e + add[i / 20] + w[i];
+        e = d;
+        d = c;
+        c = b << 30 | b >> 2;
+        b = a;
+        a = x;
+    }
+    state[0] += a;
+    state[1] += b;
+    state[2] += c;
+    state[3] += d;
+    state[4] += e;
+}
+
+/* Forty digits and a NUL. */
+static inline void model__sha1(const char *bytes, size_t size, char out[41]) {
+    uint32_t state[5] = {0x67452301u, 0xefcdab89u, 0x98badcfeu, 0x10325476u, 0xc3d2e1f0u};
+    unsigned char tail[128];
+    size_t whole = size / 64 * 64, rest = size - whole, end = rest < 56 ? 64 : 128, i;
+
+    for (i = 0; i < whole; i += 64) {
+        model__sha1_block(state, (const unsigned char *)bytes + i);
+    }
+    memset(tail, 0, sizeof tail);
+    if (rest > 0) {
+        memcpy(tail, bytes + whole, rest);
+    }
+    tail[rest] = 0x80;
+    for (i = 0; i < 8; i++) {
+        tail[end - 1 - i] = (unsigned char)((uint64_t)size * 8 >> (8 * i));
+    }
+    for (i = 0; i < end; i += 64) {
+        model__sha1_block(state, tail + i);
+    }
+    for (i = 0; i < 5; i++) {
+        snprintf(out + i * 8, 9, "%08x", (unsigned)state[i]);
+    }
+}
+
+static inline const struct model_command *model__command(const struct model *m, int argc,
+                                                         const struct model_arg *argv);
+
+/* Pushes {err = text}. A text without a code gets one. */
+static inline void model__lua_fault(lua_State *lua, const char *text, size_t size) {
+    while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == '\r')) {
+        size--;
+    }
+    lua_newtable(lua);
+    if (memchr(text, ' ', size) == NULL) {
+        lua_pushliteral(lua, "ERR ");
+        lua_pushlstring(lua, text, size);
+        lua_concat(lua, 2);
+    } else {
+        lua_pushlstring(lua, text, size);
+    }
+    lua_setfield(lua, -2, "err");
+}
+
+/* Pushes one reply as Lua has it; returns what follows it. */
+static inline const char *model__to_lua(lua_State *lua, const char *at) {
+    const char *line = at + 1, *next = strchr(at, '\r');
+    size_t size = (size_t)(next - line);
+    long long count = strtoll(line, NULL, 10), i;
+
+    next += 2;
+    luaL_checkstack(lua, 4, "a reply in Lua");
+    switch (*at) {
+    case '+':
+        lua_newtable(lua);
+        lua_pushlstring(lua, line, size);
+        lua_setfield(lua, -2, "ok");
+        return next;
+    case '-': model__lua_fault(lua, line, size); return next;
+    case ':': lua_pushnumber(lua, (lua_Number)count); return next;
+    case '$':
+        if (count < 0) {
+            lua_pushboolean(lua, 0);
+            return next;
+        }
+        lua_pushlstring(lua, next, (size_t)count);
+        return next + count + 2;
+    default:
+        lua_newtable(lua);
+        for (i = 1; i <= count; i++) {
+            next = model__to_lua(lua, next);
+            lua_rawseti(lua, -2, (int)i);
+        }
+        return next;
+    }
+}
+
+static inline bool model__is_denied(const struct model *m, const char *name) {
+    int i;
+
+    for (i = 0; i < MODEL_DENIED && !m->old; i++) {
+        size_t size = m->denied[i] != NULL ? strlen(m->denied[i]) : 0;
+
+        if (size > 0 && strncmp(name, m->denied[i], size) == 0 &&
+            (name[size] == '\0' || name[size] == '|')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+#define MODEL__OOM "OOM command not allowed when used memory > 'maxmemory'."
+#define MODEL__MISCONF                                                                            \
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to " \
+    "disk. Commands that may modify the data set are disabled, because this instance is "         \
+    "configured to report errors during writes if RDB snapshotting fails "                        \
+    "(stop-writes-on-bgsave-error option). Please check the Redis logs for details about the "    \
+    "RDB error."
+#define MODEL__NOREPLICAS "NOREPLICAS Not enough good replicas to write."
+#define MODEL__MASTERDOWN \
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+#define MODEL__READONLY "READONLY You can't write against a read only replica."
+
+/* Why a command of a script is not run, in the order in which Redis looks; NULL = it is. */
+static inline const char *model__script_refusal(const struct model *m,
+                                                const struct model_command *command, int argc) {
+    bool replica = model__is_replica(m);
+    bool fresh = command != NULL && (command->flags & MODEL_WRITE) && !m->script_wrote;
+
+    if (command == NULL) {
+        return "ERR Unknown Redis command called from script";
+    }
+    if (command->arity > 0 ? command->arity != argc : argc < -command->arity) {
+        return "ERR Wrong number of args calling Redis command from script";
+    }
+    if (command->flags & MODEL_NOSCRIPT) {
+        return "ERR This Redis command is not allowed from script";
+    }
+    if (m->current != &m->outsider && model__is_denied(m, command->name)) {
+        return "ERR The user executing the script can't run this command or subcommand";
+    }
+    if (fresh && replica) {
+        return MODEL__READONLY;
+    }
+    if (fresh && m->misconf) {
+        return MODEL__MISCONF;
+    }
+    if (fresh && m->noreplicas) {
+        return MODEL__NOREPLICAS;
+    }
+    if (fresh && m->oom && !replica && (command->flags & MODEL_DENYOOM)) {
+        return MODEL__OOM;
+    }
+    return NULL;
+}
+
+/* What a command reads is remembered for its client. Of a script that reads anything it is all the
+ * keys that it was given, and those only. */
+static inline void model__remember_keys(struct model *m, unsigned flags,
+                                        const struct model_arg *keys, int count) {
+    int i;
+
+    for (i = 0; i < count && (flags & MODEL_READ) && m->current->tracking; i++) {
+        model__remember(m, keys[i]);
+    }
+}
+
+/* Runs what is on the stack as a command, and pushes its reply. */
+static inline const char *model__lua_run(lua_State *lua, struct model *m, int argc) {
+    const struct model_command *command;
+    struct model_request r;
+    const char *why;
+    char digits[64];
+    int i;
+
+    for (i = 1; i <= argc; i++) {
+        if (lua_type(lua, i) == LUA_TNUMBER) {
+            snprintf(digits, sizeof digits, "%.17g", (double)lua_tonumber(lua, i));
+            lua_pushstring(lua, digits);
+            lua_replace(lua, i);
+        } else if (lua_type(lua, i) != LUA_TSTRING) {
+            return "ERR Lua redis lib command arguments must be strings or integers";
+        }
+        m->inner_args = (struct model_arg *)model__grow(m->inner_args, (size_t)i - 1,
+                                                        &m->inner_args_room, sizeof *m->inner_args);
+        m->inner_args[i - 1].at = lua_tolstring(lua, i, &m->inner_args[i - 1].size);
+    }
+    command = model__command(m, argc, m->inner_args);
+    why = model__script_refusal(m, command, argc);
+    if (why != NULL) {
+        return why;
+    }
+    m->script_wrote = m->script_wrote || (command->flags & MODEL_WRITE);
+    r.m = m;
+    r.peer = &m->inner;
+    r.argc = argc;
+    r.argv = m->inner_args;
+    m->answer.size = 0;
+    m->out = &m->answer;
+    command->run(&r);
+    m->out = &m->reply;
+    model__remember_keys(m, command->flags, m->declared, m->declared_count);
+    model__to_lua(lua, m->answer.at);
+    return NULL;
+}
+
+/* redis.call and redis.pcall; upvalues: the model, and whether errors are raised. */
+static inline int model__lua_call(lua_State *lua) {
+    struct model *m = (struct model *)lua_touserdata(lua, lua_upvalueindex(1));
+    int argc = lua_gettop(lua);
+    const char *why = "ERR Please specify at least one argument for this redis lib call";
+
+    luaL_checkstack(lua, 8, "a command");
+    if (argc > 0) {
+        why = model__lua_run(lua, m, argc);
+    }
+    if (why != NULL) {
+        model__lua_fault(lua, why, strlen(why));
+    }
+    if (lua_toboolean(lua, lua_upvalueindex(2)) && (why != NULL || m->answer.at[0] == '-')) {
+        return lua_error(lua);
+    }
+    return 1;
+}
+
+static inline int model__lua_error_reply(lua_State *lua) {
+    const char *text = "ERR wrong number or type of arguments";
+    size_t size = strlen(text);
+
+    if (lua_gettop(lua) == 1 && lua_type(lua, 1) == LUA_TSTRING) {
+        text = lua_tolstring(lua, 1, &size);
+        if (size > 0 && text[0] == '-') {
+            text++;
+            size--;
+        }
+    }
+    model__lua_fault(lua, text, size);
+    return 1;
+}
+
+static inline int model__lua_status_reply(lua_State *lua) {
+    if (lua_gettop(lua) != 1 || lua_type(lua, 1) != LUA_TSTRING) {
+        lua_settop(lua, 0);
+        return model__lua_error_reply(lua);
+    }
+    lua_newtable(lua);
+    lua_pushvalue(lua, 1);
+    lua_setfield(lua, -2, "ok");
+    return 1;
+}
+
+static inline int model__lua_sha1hex(lua_State *lua) {
+    const char *text = "ERR wrong number of arguments";
+    size_t size;
+    char sha[41];
+
+    if (lua_gettop(lua) != 1) {
+        model__lua_fault(lua, text, strlen(text));
+        return lua_error(lua);
+    }
+    text = lua_tolstring(lua, 1, &size);
+    model__sha1(text, text != NULL ? size : 0, sha);
+    lua_pushstring(lua, sha);
+    return 1;
+}
+
+/* Redis' own pcall: what a script catches is the text of an error. */
+static inline int model__lua_pcall(lua_State *lua) {
+    bool fine;
+
+    luaL_checkany(lua, 1);
+    fine = lua_pcall(lua, lua_gettop(lua) - 1, LUA_MULTRET, 0) == 0;
+    if (!fine && lua_istable(lua, -1)) {
+        lua_getfield(lua, -1, "err");
+        lua_remove(lua, lua_isstring(lua, -1) ? -2 : -1);
+    }
+    luaL_checkstack(lua, 1, "pcall");
+    lua_pushboolean(lua, fine);
+    lua_insert(lua, 1);
+    return lua_gettop(lua);
+}
+
+static inline int model__lua_no_global(lua_State *lua) {
+    const char *name = lua_tostring(lua, -1);
+
+    return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'",
+                      name != NULL ? name : "?");
+}
+
+static inline int model__lua_no_new_global(lua_State *lua) {
+    return luaL_error(lua, "Attempt to modify a readonly table");
+}
+
+/* Makes an error a table that says where it was. */
+static inline int model__lua_blame(lua_State *lua) {
+    lua_Debug where;
+    bool known = lua_getstack(lua, 1, &where) && lua_getinfo(lua, "Sl", &where);
+
+    if (known && strcmp(where.what, "C") == 0) {
+        known = lua_getstack(lua, 2, &where) && lua_getinfo(lua, "Sl", &where);
+    }
+    if (!lua_istable(lua, 1)) {
+        const char *text = lua_tostring(lua, 1);
+
+        lua_newtable(lua);
+        lua_pushfstring(lua, "ERR %s", text != NULL ? text : luaL_typename(lua, 1));
+        lua_setfield(lua, -2, "err");
+    }
+    if (known) {
+        lua_pushstring(lua, where.source);
+        lua_setfield(lua, -2, "source");
+        lua_pushfstring(lua, "%d", where.currentline);
+        lua_setfield(lua, -2, "line");
+    }
+    return 1;
+}
+
+/* A text in the table on the top of the stack, which keeps it; NULL: there is none. */
+static inline const char *model__lua_member(lua_State *lua, const char *name) {
+    const char *text;
+
+    lua_pushstring(lua, name);
+    lua_rawget(lua, -2);
+    text = lua_type(lua, -1) == LUA_TSTRING ? lua_tostring(lua, -1) : NULL;
+    lua_pop(lua, 1);
+    return text;
+}
+
+static inline void model__from_lua(struct model *m, lua_State *lua);
+
+/* An error, a status, or an array that ends before the first nil. */
+static inline void model__from_table(struct model *m, lua_State *lua) {
+    const char *error = model__lua_member(lua, "err");
+    const char *status = model__lua_member(lua, "ok");
+    bool more = true;
+    int count = 0, i;
+
+    if (error != NULL || status != NULL) {
+        model__put_line(&m->reply, error != NULL ? '-' : '+', error != NULL ? error : status,
+                        strlen(error != NULL ? error : status));
+        return;
+    }
+    for (count = 0; more; count += more) {
+        lua_rawgeti(lua, -1, count + 1);
+        more = !lua_isnil(lua, -1);
+        lua_pop(lua, 1);
+    }
+    model__put_count(&m->reply, '*', count);
+    for (i = 1; i <= count; i++) {
+        lua_rawgeti(lua, -1, i);
+        model__from_lua(m, lua);
+    }
+}
+
+/* What is on the top of the stack, as a reply; takes it off. */
+static inline void model__from_lua(struct model *m, lua_State *lua) {
+    static const char deep[] = "ERR reached lua stack limit";
+    struct model_bytes *out = &m->reply;
+    lua_Number number;
+    const char *text;
+    size_t size;
+
+    switch (lua_checkstack(lua, 4) ? lua_type(lua, -1) : LUA_TNONE) {
+    case LUA_TNONE: model__put_line(out, '-', deep, sizeof deep - 1); break;
+    case LUA_TSTRING:
+        text = lua_tolstring(lua, -1, &size);
+        model__put_bulk(out, text, size);
+        break;
+    case LUA_TNUMBER:
+        number = lua_tonumber(lua, -1);
+        model__put_count(out, ':',
+                         number >= -9223372036854775808.0 && number < 9223372036854775808.0
+                             ? (int64_t)number
+                             : INT64_MIN);
+        break;
+    case LUA_TTABLE: model__from_table(m, lua); break;
+    default:
+        if (lua_toboolean(lua, -1) && lua_isboolean(lua, -1)) {
+            model__put_count(out, ':', 1);
+        } else {
+            model__put_null(out);
+        }
+        break;
+    }
+    lua_pop(lua, 1);
+}
+
+static inline void model__lua_list(struct model_request *r, const char *name, int first,
+                                   int count) {
+    lua_State *lua = r->m->lua;
+    int i;
+
+    lua_pushstring(lua, name);
+    lua_createtable(lua, count, 0);
+    for (i = 0; i < count; i++) {
+        lua_pushlstring(lua, r->argv[first + i].at, r->argv[first + i].size);
+        lua_rawseti(lua, -2, i + 1);
+    }
+    lua_rawset(lua, LUA_GLOBALSINDEX);
+}
+
+static inline void model__run_script(struct model_request *r, const struct model_script *script,
+                                     int keys) {
+    struct model *m = r->m;
+    lua_State *lua = m->lua;
+    const char *error, *source, *line;
+
+    if (m->masterdown) { /* looked at after the script: one that is unknown is said to be */
+        model__fail(r, MODEL__MASTERDOWN);
+        return;
+    }
+    m->scripts_run++;
+    m->script_wrote = false;
+    m->inner.db = r->peer->db;
+    m->declared = r->argv + 3;
+    m->declared_count = keys;
+    lua_pushcfunction(lua, model__lua_blame);
+    lua_rawgeti(lua, LUA_REGISTRYINDEX, script->function);
+    model__lua_list(r, "KEYS", 3, keys);
+    model__lua_list(r, "ARGV", 3 + keys, r->argc - 3 - keys);
+    if (lua_pcall(lua, 0, 1, -2) == 0) {
+        model__from_lua(m, lua);
+    } else {
+        lua_checkstack(lua, 8);
+        error = model__lua_member(lua, "err");
+        source = model__lua_member(lua, "source");
+        line = model__lua_member(lua, "line");
+        if (source != NULL && line != NULL) {
+            error = lua_pushfstring(lua, "%s script: %s, on %s:%s.", error != NULL ? error : "ERR",
+                                    script->item.name, source, line);
+        }
+        model__fail(r, error != NULL ? error : "ERR");
+    }
+    lua_settop(lua, 0);
+}
+
+/* Compiled before, or now; NULL, and the error is said: it cannot be. */
+static inline struct model_script *model__load(struct model_request *r, struct model_arg text) {
+    lua_State *lua = r->m->lua;
+    struct model_script *script;
+    char sha[41];
+
+    model__sha1(text.at, text.size, sha);
+    script = (struct model_script *)model__find(&r->m->scripts, sha, 40);
+    if (script != NULL) {
+        return script;
+    }
+    if (luaL_loadbuffer(lua, text.at, text.size, "@user_script") != 0) {
+        model__fail(r, model__text(r->m, "ERR Error compiling script (new function): %s",
+                                   lua_tostring(lua, -1)));
+        lua_settop(lua, 0);
+        return NULL;
+    }
+    script = (struct model_script *)model__add(&r->m->scripts, sha, 40, sizeof *script);
+    script->function = luaL_ref(lua, LUA_REGISTRYINDEX);
+    return script;
+}
+
+static inline bool model__script_keys(struct model_request *r, int *keys) {
+    int64_t count;
+
+    if (!model__number(r, r->argv[2], &count)) {
+        return false;
+    }
+    if (count < 0 || count > r->argc - 3) {
+        model__fail(r, count < 0 ? "ERR Number of keys can't be negative"
+                                 : "ERR Number of keys can't be greater than number of args");
+        return false;
+    }
+    *keys = (int)count;
+    return true;
+}
+
+static inline void model__do_eval(struct model_request *r) {
+    struct model_script *script;
+    int keys;
+
+    if (!model__script_keys(r, &keys)) {
+        return;
+    }
+    if (r->argv[1].size > 1 && memcmp(r->argv[1].at, "#!", 2) == 0) {
+        model__fail(r, "ERR the model knows no scripts that begin with #!");
+        return;
+    }
+    script = model__load(r, r->argv[1]);
+    if (script != NULL) {
+        model__run_script(r, script, keys);
+    }
+}
+
+static inline struct model_script *model__script(const struct model *m, struct model_arg name) {
+    char sha[40];
+    size_t i;
+
+    for (i = 0; i < sizeof sha && i < name.size; i++) {
+        sha[i] = model__lower(name.at[i]);
+    }
+    return name.size == 40 ? (struct model_script *)model__find(&m->scripts, sha, 40) : NULL;
+}
+
+static inline void model__do_evalsha(struct model_request *r) {
+    struct model_script *script = model__script(r->m, r->argv[1]);
+    int keys;
+
+    if (r->argv[1].size == 40 && !model__script_keys(r, &keys)) {
+        return;
+    }
+    if (script == NULL) {
+        model__fail(r, "NOSCRIPT No matching script. Please use EVAL.");
+    } else {
+        model__run_script(r, script, keys);
+    }
+}
+
+static inline void model__do_script_load(struct model_request *r) {
+    struct model_script *script = model__load(r, r->argv[2]);
+
+    if (script != NULL) {
+        model__put_bulk(r->m->out, script->item.name, script->item.size);
+    }
+}
+
+static inline void model__do_script_exists(struct model_request *r) {
+    int i;
+
+    model__put_count(r->m->out, '*', r->argc - 2);
+    for (i = 2; i < r->argc; i++) {
+        model__count(r, model__script(r->m, r->argv[i]) != NULL);
+    }
+}
+
+static inline void model__forget_scripts(struct model *m) {
+    size_t i;
+
+    for (i = 0; i < m->scripts.count; i++) {
+        struct model_script *script = (struct model_script *)(void *)m->scripts.items[i];
+
+        luaL_unref(m->lua, LUA_REGISTRYINDEX, script->function);
+    }
+    model__map_free(&m->scripts, free);
+}
+
+static inline void model__do_script_flush(struct model_request *r) {
+    if (r->argc > 3 ||
+        (r->argc == 3 && !model__is(r->argv[2], "sync") && !model__is(r->argv[2], "async"))) {
+        model__fail(r, "ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+        return;
+    }
+    model__forget_scripts(r->m);
+    model__say(r, "OK");
+}
+
+/* Lua without what would make a script's end depend on anything but its text and the keys. */
+static inline lua_State *model__lua_new(struct model *m) {
+    static const struct {
+        const char *name;
+        lua_CFunction open;
+    } libraries[] = {{"", luaopen_base},
+                     {LUA_TABLIBNAME, luaopen_table},
+                     {LUA_STRLIBNAME, luaopen_string},
+                     {LUA_MATHLIBNAME, luaopen_math}};
+    static const char *const calls[] = {"pcall", "call"};
+    static const char *const gone[] = {"dofile", "loadfile", "print", "newproxy"};
+    lua_State *lua = (lua_State *)model__must(luaL_newstate());
+    size_t i;
+
+    for (i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        lua_pushcfunction(lua, libraries[i].open);
+        lua_pushstring(lua, libraries[i].name);
+        lua_call(lua, 1, 0);
+    }
+    for (i = 0; i < sizeof gone / sizeof *gone; i++) {
+        lua_pushnil(lua);
+        lua_setglobal(lua, gone[i]);
+    }
+    lua_pushcfunction(lua, model__lua_pcall);
+    lua_setglobal(lua, "pcall");
+    lua_getglobal(lua, "math");
+    lua_pushnil(lua);
+    lua_setfield(lua, -2, "random");
+    lua_newtable(lua);
+    for (i = 0; i < 2; i++) {
+        lua_pushlightuserdata(lua, m);
+        lua_pushboolean(lua, (int)i);
+        lua_pushcclosure(lua, model__lua_call, 2);
+        lua_setfield(lua, -2, calls[i]);
+    }
+    lua_pushcfunction(lua, model__lua_error_reply);
+    lua_setfield(lua, -2, "error_reply");
+    lua_pushcfunction(lua, model__lua_status_reply);
+    lua_setfield(lua, -2, "status_reply");
+    lua_pushcfunction(lua, model__lua_sha1hex);
+    lua_setfield(lua, -2, "sha1hex");
+    lua_setglobal(lua, "redis");
+    lua_newtable(lua);
+    lua_pushcfunction(lua, model__lua_no_global);
+    lua_setfield(lua, -2, "__index");
+    lua_pushcfunction(lua, model__lua_no_new_global);
+    lua_setfield(lua, -2, "__newindex");
+    lua_setmetatable(lua, LUA_GLOBALSINDEX);
+    lua_settop(lua, 0);
+    return lua;
+}
+
+/* ---- which command it is, and whether it may run ---- */
+
+/* In the order of the names. */
+static const struct model_command model__commands[] = {
+#define R MODEL_READ
+#define W MODEL_WRITE
+#define M MODEL_WRITE | MODEL_DENYOOM
+#define A MODEL_LOADING | MODEL_STALE
+#define C MODEL_NOSCRIPT | MODEL_LOADING | MODEL_STALE
+    {"auth", -2, C | MODEL_NO_AUTH, 0, model__do_auth},
+    {"client", -2, MODEL_GROUP, 0, NULL},
+    {"client|getname", 2, C, 0, model__do_client_getname},
+    {"client|getredir", 2, C | MODEL_NEW, 0, model__do_client_getredir},
+    {"client|id", 2, C, 0, model__do_client_id},
+    {"client|kill", -3, C, 0, model__do_client_kill},
+    {"client|reply", 3, C, 0, model__do_client_reply},
+    {"client|setname", 3, C, 0, model__do_client_setname},
+    {"client|tracking", -3, C | MODEL_NEW, 0, model__do_client_tracking},
+    {"dbsize", 1, R, 0, model__do_dbsize},
+    {"del", -2, W, -1, model__do_del},
+    {"echo", 2, A, 0, model__do_echo},
+    {"eval", -3, MODEL_NOSCRIPT | MODEL_STALE, 0, model__do_eval},
+    {"evalsha", -3, MODEL_NOSCRIPT | MODEL_STALE, 0, model__do_evalsha},
+    {"exists", -2, R, -1, model__do_exists},
+    {"flushall", -1, W, 0, model__do_flushall},
+    {"flushdb", -1, W, 0, model__do_flushdb},
+    {"get", 2, R, 1, model__do_get},
+    {"hdel", -3, W, 1, model__do_hdel},
+    {"hello", -1, C | MODEL_NO_AUTH | MODEL_NEW, 0, model__do_hello},
+    {"hexists", 3, R, 1, model__do_hexists},
+    {"hget", 3, R, 1, model__do_hget},
+    {"hgetall", 2, R, 1, model__do_hgetall},
+    {"hincrby", 4, M, 1, model__do_hincrby},
+    {"hset", -4, M, 1, model__do_hset},
+    {"incr", 2, M, 1, model__do_incr},
+    {"info", -1, A, 0, model__do_info},
+    {"lpush", -3, M, 1, model__do_lpush},
+    {"persist", 2, W, 1, model__do_persist},
+    {"pexpire", -3, W, 1, model__do_pexpire},
+    {"pexpireat", -3, W, 1, model__do_pexpireat},
+    {"ping", -1, MODEL_SUBSCRIBED, 0, model__do_ping},
+    {"pttl", 2, R, 1, model__do_pttl},
+    {"publish", 3, A, 0, model__do_publish},
+    {"quit", -1, C | MODEL_NO_AUTH | MODEL_SUBSCRIBED, 0, model__do_quit},
+    {"script", -2, MODEL_GROUP, 0, NULL},
+    {"script|exists", -3, MODEL_NOSCRIPT, 0, model__do_script_exists},
+    {"script|flush", -2, MODEL_NOSCRIPT, 0, model__do_script_flush},
+    {"script|load", 3, MODEL_NOSCRIPT | MODEL_STALE, 0, model__do_script_load},
+    {"select", 2, A, 0, model__do_select},
+    {"set", -3, M, 1, model__do_set},
+    {"subscribe", -2, C | MODEL_SUBSCRIBED, 0, model__do_subscribe},
+    {"time", 1, A, 0, model__do_time},
+    {"type", 2, R, 1, model__do_type},
+    {"unlink", -2, W, -1, model__do_del},
+    {"unsubscribe", -1, C | MODEL_SUBSCRIBED, 0, model__do_unsubscribe},
+    {"wait", 3, MODEL_NOSCRIPT, 0, model__do_wait},
+#undef R
+#undef W
+#undef M
+#undef A
+#undef C
+};
+
+/* Appends a word in small letters; false: no command has so long a name. */
+static inline bool model__spell(char *name, size_t *size, size_t room, struct model_arg word) {
+    size_t i;
+
+    if (word.size >= room - *size || memchr(word.at, '\0', word.size) != NULL ||
+        memchr(word.at, '|', word.size) != NULL) {
+        return false;
+    }
+    for (i = 0; i < word.size; i++) {
+        name[(*size)++] = model__lower(word.at[i]);
+    }
+    name[*size] = '\0';
+    return true;
+}
+
+static inline const struct model_command *model__command_named(const char *name) {
+    size_t low = 0, high = sizeof model__commands / sizeof *model__commands;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strcmp(name, model__commands[middle].name);
+
+        if (order == 0) {
+            return &model__commands[middle];
+        }
+        if (order < 0) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return NULL;
+}
+
+/* NULL: there is none of that name. */
+static inline const struct model_command *model__command(const struct model *m, int argc,
+                                                         const struct model_arg *argv) {
+    const struct model_command *command = NULL;
+    char name[32];
+    size_t size = 0;
+
+    if (model__spell(name, &size, sizeof name, argv[0])) {
+        command = model__command_named(name);
+    }
+    if (command != NULL && (command->flags & MODEL_GROUP) && argc > 1) {
+        name[size++] = '|';
+        command =
+            model__spell(name, &size, sizeof name, argv[1]) ? model__command_named(name) : NULL;
+    }
+    return command != NULL && (command->flags & MODEL_NEW) && m->old ? NULL : command;
+}
+
+/* The words for a command that there is not. */
+static inline const char *model__unknown(struct model_request *r) {
+    const struct model_arg *argv = r->argv;
+    const struct model_command *group = model__command(r->m, 1, argv);
+    char args[160] = "", upper[16];
+    size_t used = 0, i;
+    int j;
+
+    if (group != NULL && (group->flags & MODEL_GROUP)) {
+        for (i = 0; group->name[i] != '\0'; i++) {
+            upper[i] = (char)(group->name[i] - ('a' - 'A'));
+        }
+        upper[i] = '\0';
+        return model__text(r->m,
+                           r->m->old ? "ERR Unknown subcommand or wrong number of arguments for "
+                                       "'%.*s'. Try %s HELP."
+                                     : "ERR unknown subcommand '%.*s'. Try %s HELP.",
+                           model__shown(argv[1], 128), argv[1].at, upper);
+    }
+    for (j = 1; j < r->argc && used < 128; j++) {
+        used +=
+            (size_t)snprintf(args + used, sizeof args - used, r->m->old ? "`%.*s`, " : "'%.*s' ",
+                             model__shown(argv[j], 128 - used), argv[j].at);
+    }
+    return model__text(r->m,
+                       r->m->old ? "ERR unknown command `%.*s`, with args beginning with: %s"
+                                 : "ERR unknown command '%.*s', with args beginning with: %s",
+                       model__shown(argv[0], 128), argv[0].at, args);
+}
+
+/* Why the data may not be had or changed now. */
+static inline const char *model__state_refusal(const struct model *m, unsigned flags) {
+    bool replica = model__is_replica(m);
+    bool ping = flags == MODEL_SUBSCRIBED; /* the one way to ask whether the server is well */
+
+    if (m->oom && !replica && (flags & MODEL_DENYOOM)) {
+        return MODEL__OOM;
+    }
+    if (m->misconf && ((flags & MODEL_WRITE) || ping)) {
+        return MODEL__MISCONF;
+    }
+    if (m->noreplicas && !replica && (flags & MODEL_WRITE)) {
+        return MODEL__NOREPLICAS;
+    }
+    if (replica && (flags & MODEL_WRITE)) {
+        return MODEL__READONLY;
+    }
+    return NULL;
+}
+
+/* Why a command is not run, in the order in which Redis looks; NULL = it is. */
+static inline const char *model__refusal(struct model_request *r,
+                                         const struct model_command *command) {
+    struct model *m = r->m;
+    struct model_peer *peer = r->peer;
+    const char *why;
+
+    if (command == NULL) {
+        return model__unknown(r);
+    }
+    if (command->arity > 0 ? command->arity != r->argc : r->argc < -command->arity) {
+        return model__text(m, "ERR wrong number of arguments for '%s' command", command->name);
+    }
+    if (m->password != NULL && !peer->authenticated && !(command->flags & MODEL_NO_AUTH)) {
+        return "NOAUTH Authentication required.";
+    }
+    if (peer != &m->outsider && !(command->flags & MODEL_NO_AUTH) &&
+        model__is_denied(m, command->name)) {
+        return model__text(m, "NOPERM this user has no permissions to run the '%s' command",
+                           command->name);
+    }
+    why = model__state_refusal(m, command->flags);
+    if (why != NULL) {
+        return why;
+    }
+    if (peer->channels.count > 0 && !(command->flags & MODEL_SUBSCRIBED)) {
+        return model__text(m,
+                           "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "
+                           "PING / QUIT / RESET are allowed in this context",
+                           command->name);
+    }
+    if (m->masterdown && !(command->flags & MODEL_STALE)) {
+        return MODEL__MASTERDOWN;
+    }
+    if (m->loading && !(command->flags & MODEL_LOADING)) {
+        return "LOADING Redis is loading the dataset in memory";
+    }
+    return NULL;
+}
+
+/* Runs one command; its reply is in m->reply. */
+static inline void model__execute(struct model_peer *peer, int argc, const struct model_arg *argv) {
+    struct model *m = peer->model;
+    const struct model_command *command = model__command(m, argc, argv);
+    struct model_request r;
+    const char *why;
+
+    r.m = m;
+    r.peer = peer;
+    r.argc = argc;
+    r.argv = argv;
+    m->commands++;
+    m->current = peer;
+    m->out = &m->reply;
+    m->reply.size = m->pending.size = 0;
+    m->loud = false;
+    why = model__refusal(&r, command);
+    if (why != NULL) {
+        model__fail(&r, why);
+    } else {
+        command->run(&r);
+        model__remember_keys(m, command->flags, argv + 1,
+                             command->keys < 0 ? argc - 1 : command->keys);
+    }
+    m->current = NULL;
+}
+
+static inline void model__serve(struct model_peer *peer, int argc, const struct model_arg *argv) {
+    struct model *m = peer->model;
+    struct model_peer *listener;
+
+    model__execute(peer, argc, argv);
+    if (m->loud || (!peer->silent && !peer->skip && !peer->skip_next)) {
+        model__send(peer, &m->reply);
+    }
+    peer->skip = peer->skip_next;
+    peer->skip_next = false;
+    listener = m->pending.size > 0 ? model__peer(m, peer->redirect) : NULL;
+    if (listener != NULL) {
+        model__send(listener, &m->pending);
+    }
+    if (peer->closing) {
+        model__hang_up(peer);
+    }
+}
+
+/* ---- the protocol ---- */
+
+/* A line `kind number \r\n` at *at: 1 and *at behind it, 0: not all is here, -1: it is none. */
+static inline int model__line(const char **at, const char *end, int64_t *number) {
+    const char *stop = (const char *)memchr(*at, '\r', (size_t)(end - *at));
+    struct model_arg digits;
+
+    if (stop == NULL) {
+        return end - *at > 65536 ? -1 : 0;
+    }
+    if (stop + 1 == end) {
+        return 0;
+    }
+    digits.at = *at + 1;
+    digits.size = (size_t)(stop - digits.at);
+    *at = stop + 2;
+    return model__integer(digits, number) ? 1 : -1;
+}
+
+/* Reads one command into m->args. The bytes it took; 0 = not all is here; or *error. */
+static inline size_t model__parse(struct model_peer *peer, const char *bytes, size_t size,
+                                  int *argc, const char **error) {
+    struct model *m = peer->model;
+    const char *at = bytes, *end = bytes + size;
+    bool stranger = m->password != NULL && !peer->authenticated;
+    int64_t count, length;
+    int got;
+
+    if (size > 0 && *at != '*') {
+        *error = "ERR Protocol error: the model knows no inline commands";
+        return 0;
+    }
+    got = size > 0 ? model__line(&at, end, &count) : 0;
+    if (got < 0 || (got > 0 && count > INT32_MAX)) {
+        *error = "ERR Protocol error: invalid multibulk length";
+    } else if (got > 0 && count > 10 && stranger) {
+        *error = "ERR Protocol error: unauthenticated multibulk length";
+    }
+    for (*argc = 0; got > 0 && *error == NULL && *argc < count; (*argc)++) {
+        if (at < end && *at != '$') {
+            *error = model__text(m, "ERR Protocol error: expected '$', got '%c'", *at);
+            return 0;
+        }
+        got = at < end ? model__line(&at, end, &length) : 0;
+        if (got < 0 || (got > 0 && (length < 0 || length > 536870912))) {
+            *error = "ERR Protocol error: invalid bulk length";
+        } else if (got > 0 && length > 16384 && stranger) {
+            *error = "ERR Protocol error: unauthenticated bulk length";
+        } else if (got > 0 && end - at < length + 2) {
+            got = 0;
+        } else if (got > 0) {
+            m->args = (struct model_arg *)model__grow(m->args, (size_t)*argc, &m->args_room,
+                                                      sizeof *m->args);
+            m->args[*argc].at = at;
+            m->args[*argc].size = (size_t)length;
+            at += length + 2;
+        }
+    }
+    return got > 0 && *error == NULL ? (size_t)(at - bytes) : 0;
+}
+
+/* Executes every complete command. Any split of the bytes will do. */
+static inline void model_feed(struct model_peer *peer, const char *bytes, size_t size) {
+    struct model *m = peer->model;
+    const char *error = NULL;
+    size_t done = 0, took = 1;
+    int argc = 0;
+
+    model__enter(m);
+    model__append(&peer->in, bytes, size);
+    while (!peer->gone && took > 0) {
+        took = model__parse(peer, peer->in.at + done, peer->in.size - done, &argc, &error);
+        done += took;
+        if (took > 0 && argc > 0) {
+            model__serve(peer, argc, m->args);
+        }
+    }
+    if (error != NULL && !peer->gone) {
+        m->reply.size = 0;
+        model__put_line(&m->reply, '-', error, strlen(error));
+        model__send(peer, &m->reply);
+        model__hang_up(peer);
+    } else if (done > 0) {
+        peer->in.size -= done;
+        memmove(peer->in.at, peer->in.at + done, peer->in.size);
+    }
+    model__quit(m);
+}
+
+/* ---- the caller's side ---- */
+
+static inline uint64_t model__mix(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static inline void model__new_process(struct model *m) {
+    uint64_t x = model__mix(model__mix(m->seed) + m->restarts);
+    int i;
+
+    for (i = 0; i < 40; i++) {
+        x = model__mix(x);
+        m->run_id[i] = "0123456789abcdef"[x >> 60];
+    }
+    m->last_id = 0; /* as in Redis: an id means another client in another process */
+}
+
+/* `id` makes the run ids. */
+static inline struct model *model_new(const struct model_hooks *hooks, uint64_t id) {
+    struct model *m = (struct model *)model__must(calloc(1, sizeof *m));
+
+    m->hooks = *hooks;
+    m->seed = id;
+    m->inner.model = m->outsider.model = m;
+    m->outsider.authenticated = true;
+    m->out = &m->reply;
+    m->lua = model__lua_new(m);
+    model__new_process(m);
+    return m;
+}
+
+static inline struct model_peer *model_accept(struct model *m, void *user) {
+    struct model_peer *peer = (struct model_peer *)model__must(calloc(1, sizeof *peer));
+
+    m->peers = (struct model_peer **)model__grow(m->peers, m->peers_count, &m->peers_room,
+                                                 sizeof *m->peers);
+    m->peers[m->peers_count++] = peer;
+    peer->model = m;
+    peer->user = user;
+    peer->id = ++m->last_id;
+    peer->authenticated = m->password == NULL;
+    return peer;
+}
+
+/* The client's side ended the connection: no more commands, and no hang_up. */
+static inline void model_leave(struct model_peer *peer) {
+    struct model *m = peer->model;
+
+    model__enter(m);
+    model__remove_peer(peer);
+    model__quit(m);
+}
+
+static inline void model__flush_dbs(struct model_map dbs[MODEL_DATABASES]) {
+    int db;
+
+    for (db = 0; db < MODEL_DATABASES; db++) {
+        model__map_free(&dbs[db], model__free_key);
+    }
+}
+
+/* No peer is hung up: they are no more. */
+static inline void model_free(struct model *m) {
+    model__enter(m);
+    while (m->peers_count > 0) {
+        model__remove_peer(m->peers[m->peers_count - 1]);
+    }
+    model__quit(m);
+    model__flush_dbs(m->dbs);
+    model__map_free(&m->tracked, model__free_readers);
+    model__map_free(&m->scripts, free);
+    model__free_peer(&m->outsider);
+    model__free_peer(&m->inner);
+    model__release(&m->reply);
+    model__release(&m->answer);
+    model__release(&m->push);
+    model__release(&m->pending);
+    free(m->args);
+    free(m->inner_args);
+    free(m->peers);
+    lua_close(m->lua);
+    free(m);
+}
+
+/* Another process on the same port: every peer is hung up, scripts, client ids and what was read
+ * are forgotten, the run id is new. */
+static inline void model_restart(struct model *m, bool keep_data) {
+    model__enter(m);
+    while (m->peers_count > 0) {
+        model__hang_up(m->peers[0]);
+    }
+    model__quit(m);
+    if (!keep_data) {
+        model__flush_dbs(m->dbs);
+    }
+    model__map_free(&m->tracked, model__free_readers);
+    model__forget_scripts(m);
+    m->restarts++;
+    model__new_process(m);
+}
+
+/* Deletes what is over at m->wall_us. A replica does not. */
+static inline void model_tick(struct model *m) {
+    int db;
+    size_t i;
+
+    model__enter(m);
+    for (db = 0; db < MODEL_DATABASES && !model__is_replica(m); db++) {
+        struct model_map *map = &m->dbs[db];
+
+        for (i = map->count; i > 0; i--) {
+            if (model__is_over(m, (struct model_key *)(void *)map->items[i - 1])) {
+                model__delete(m, map, i - 1, true);
+            }
+        }
+    }
+    model__quit(m);
+}
+
+static inline int64_t model__gone_us(const struct model_key *key) {
+    return key->expires_ms < 0 ? -1 : (key->expires_ms + 1) * 1000;
+}
+
+/* The wall_us at which the first key goes; -1 = none does. */
+static inline int64_t model_next_expiry(const struct model *m) {
+    int64_t first = -1;
+    size_t i;
+    int db;
+
+    for (db = 0; db < MODEL_DATABASES; db++) {
+        for (i = 0; i < m->dbs[db].count; i++) {
+            int64_t us = model__gone_us((struct model_key *)(void *)m->dbs[db].items[i]);
+
+            first = us >= 0 && (first < 0 || us < first) ? us : first;
+        }
+    }
+    return first;
+}
+
+/* All databases, as they are now. */
+static inline struct model_copy *model_save(const struct model *m) {
+    struct model_copy *copy = (struct model_copy *)model__must(calloc(1, sizeof *copy));
+    int db;
+
+    for (db = 0; db < MODEL_DATABASES; db++) {
+        model__map_copy(&copy->dbs[db], &m->dbs[db]);
+    }
+    return copy;
+}
+
+/* Puts them back; nobody is told. */
+static inline void model_load(struct model *m, const struct model_copy *copy) {
+    int db;
+
+    model__flush_dbs(m->dbs);
+    for (db = 0; db < MODEL_DATABASES; db++) {
+        model__map_copy(&m->dbs[db], &copy->dbs[db]);
+    }
+}
+
+static inline void model_copy_free(struct model_copy *copy) {
+    if (copy != NULL) {
+        model__flush_dbs(copy->dbs);
+        free(copy);
+    }
+}
+
+/* Looks without touching; false: the key is not there, or is over. */
+static inline bool model_get(const struct model *m, int db, const char *key, size_t key_len,
+                             struct model_value *out) {
+    const struct model_key *found =
+        (const struct model_key *)model__find(&m->dbs[db], key, key_len);
+
+    memset(out, 0, sizeof *out);
+    if (found == NULL || model__is_over(m, found)) {
+        return false;
+    }
+    out->type = found->type;
+    out->bytes = found->value.at;
+    out->size = found->value.size;
+    out->fields = found->fields;
+    out->count = found->count;
+    out->expires_us = model__gone_us(found);
+    return true;
+}
+
+/* The names of the keys that are there, in the order of their bytes: at most `room` of them into
+ * `names`. Returns how many there are. */
+static inline size_t model_keys(const struct model *m, int db, struct model_arg *names,
+                                size_t room) {
+    size_t i, count = 0;
+
+    for (i = 0; i < m->dbs[db].count; i++) {
+        const struct model_key *key = (const struct model_key *)(void *)m->dbs[db].items[i];
+
+        if (!model__is_over(m, key)) {
+            if (count < room) {
+                names[count].at = key->item.name;
+                names[count].size = key->item.size;
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+/* A command of somebody else, who needs no password and is denied nothing. The reply as it would
+ * be on the wire, good until the next call. */
+static inline const char *model_call(struct model *m, int db, int argc, const char *const argv[]) {
+    struct model_arg args[64];
+    int i;
+
+    for (i = 0; i < argc && i < 64; i++) {
+        args[i].at = argv[i];
+        args[i].size = strlen(argv[i]);
+    }
+    model__enter(m);
+    m->outsider.db = db;
+    model__execute(&m->outsider, i, args);
+    model__quit(m);
+    return m->reply.at;
+}
+
+#endif

@@ -1,0 +1,1275 @@
+/* model_check.c - the model of a server answers as a server does
+ *
+ * A seed is a sequence of commands made up by dice: keys, times to live, hashes, channels, client
+ * tracking, rlock's own scripts by EVAL and EVALSHA, scripts of all kinds, wrong types, arities and
+ * numbers, pipelines, broken protocol, clients that leave or are killed; and a server that is out
+ * of memory, read-only, without replicas, without its master, unable to save, behind a password, or
+ * that denies commands. The model runs it first; then a real private server gets the same bytes on
+ * as many connections, and every reply and push of every connection must be the same, error texts
+ * included. Four of them differ by nature, and `same` alone knows of them.
+ *
+ *     model_check          every seed
+ *     model_check SEED     that one seed, with a trace; a failure prints the seed */
+
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#include "model.h"
+#include "server.h"
+
+#define SEEDS 400
+#define STEPS 60
+#define LINES 4
+#define ARGS_MAX 24
+#define PATIENCE_MS 10000 /* for what comes at once */
+
+/* One connection, on both sides. */
+struct line {
+    int fd;
+    bool over;                        /* the model hung up */
+    struct model_peer *peer;          /* NULL = over */
+    struct model_bytes expected, got; /* by the model, from the server */
+};
+
+static struct {
+    struct server server;
+    int boss; /* a connection of another user, who sets what the seed wants set */
+    struct model *model;
+    struct line lines[LINES];
+    struct model_bytes trace;
+    uint64_t first, seed, dice, compared, errors;
+    unsigned leases, weather;
+    const char *program;
+    bool running;
+} g;
+
+/* ---- dice ---- */
+
+static unsigned roll(unsigned sides) {
+    g.dice = model__mix(g.dice);
+    return (unsigned)((g.dice >> 33) % sides);
+}
+
+static int64_t wall_us(void) {
+    struct timeval t;
+
+    gettimeofday(&t, NULL);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_usec;
+}
+
+/* ---- the trace, and the end of a seed that failed ---- */
+
+static void note(const char *kind, const char *bytes, size_t size) {
+    char octal[8];
+    size_t i;
+
+    model__append(&g.trace, kind, strlen(kind));
+    for (i = 0; i < size && i < 400; i++) {
+        if (bytes[i] == '\r' && i + 1 < size && bytes[i + 1] == '\n') {
+            model__append(&g.trace, " ", 1);
+            i++;
+        } else if (bytes[i] >= ' ' && bytes[i] <= '~') {
+            model__append(&g.trace, &bytes[i], 1);
+        } else {
+            snprintf(octal, sizeof octal, "\\%o", (unsigned)(unsigned char)bytes[i]);
+            model__append(&g.trace, octal, strlen(octal));
+        }
+    }
+    model__append(&g.trace, "\n", 1);
+}
+
+static void failed(const char *what, const char *expected, size_t expected_size, const char *got,
+                   size_t got_size) {
+    size_t from = g.trace.size > 6000 && g.first == 0 ? g.trace.size - 6000 : 0;
+
+    note("MODEL  ", expected, expected_size);
+    note("SERVER ", got, got_size);
+    fprintf(stderr, "%s\n%s\n", g.trace.at + from, what);
+    if (g.seed != 0) {
+        fprintf(stderr, "the failing seed is %llu, to see it again: %s %llu\n",
+                (unsigned long long)g.seed, g.program, (unsigned long long)g.seed);
+    }
+    fail_msg("%s", what);
+}
+
+/* ---- RESP ---- */
+
+/* Bytes of the first whole value; 0 = it is not all here. */
+static size_t value_size(const char *at, size_t size) {
+    const char *end = size > 0 ? (const char *)memchr(at, '\n', size) : NULL;
+    size_t used = end != NULL ? (size_t)(end + 1 - at) : 0, one;
+    long long count = end != NULL ? strtoll(at + 1, NULL, 10) : 0, i;
+
+    if (end != NULL && *at == '$' && count >= 0) {
+        used += (size_t)count + 2;
+    }
+    for (i = 0; end != NULL && *at == '*' && i < count; i++) {
+        one = used < size ? value_size(at + used, size - used) : 0;
+        if (one == 0) {
+            return 0;
+        }
+        used += one;
+    }
+    return used <= size ? used : 0;
+}
+
+/* How replies and pushes begin that must have been among those compared. */
+static struct {
+    const char *begins;
+    bool seen;
+} seen[] = {{"+OK", false},
+            {"-ERR", false},
+            {"-WRONGTYPE", false},
+            {"-NOSCRIPT", false},
+            {"-NOAUTH", false},
+            {"-WRONGPASS", false},
+            {"-NOPERM", false},
+            {"-OOM", false},
+            {"-READONLY", false},
+            {"-MISCONF", false},
+            {"-NOREPLICAS", false},
+            {"-MASTERDOWN", false},
+            {"-ERR Protocol", false},
+            {"-ERR The user executing", false},
+            {"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1", false},
+            {"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$-1", false},
+            {"*3\r\n$7\r\nmessage\r\n$29\r\nredisson", false},
+            {":-2", false},
+            {"$16\r\n1", false},
+            {"*2\r\n$10\r\n1", false}};
+
+static void look_at(const char *value) {
+    unsigned i;
+
+    for (i = 0; i < sizeof seen / sizeof *seen; i++) {
+        seen[i].seen = seen[i].seen || strncmp(value, seen[i].begins, strlen(seen[i].begins)) == 0;
+    }
+}
+
+static int value_count(const struct model_bytes *bytes) {
+    size_t used = 0, one = 1;
+    int count = 0;
+
+    for (; used < bytes->size && one > 0; used += one) {
+        one = value_size(bytes->at + used, bytes->size - used);
+        count += one > 0;
+    }
+    return count;
+}
+
+/* Milliseconds left, and seconds or microseconds of the wall clock: the two servers looked at it
+ * at two moments. No other number that the dice make up is so large but by chance the same. */
+static bool near_times(int64_t a, int64_t b) {
+    int64_t apart = a > b ? a - b : b - a;
+
+    return (a >= 50000 && b >= 50000 && apart <= 5000) ||
+           (a >= 1000000000000000 && b >= 1000000000000000 && apart <= 5000000);
+}
+
+static bool is_server_info(struct model_arg text) {
+    const char *id = text.size > 9 && memcmp(text.at, "# Server\r", 9) == 0
+                         ? strstr(text.at, "\r\nrun_id:")
+                         : NULL;
+
+    return id != NULL && strspn(id + 9, "0123456789abcdef") == 40;
+}
+
+static struct model_arg bulk_of(const char *at) {
+    struct model_arg arg;
+
+    arg.at = strchr(at, '\n') + 1;
+    arg.size = (size_t)strtoll(at + 1, NULL, 10);
+    return arg;
+}
+
+/* Whether two whole values are the same, but for four things: the time left and the time, as
+ * above; the microseconds that TIME gives behind the seconds; INFO, whose one line that counts
+ * must be there. */
+static bool same(const char *a, size_t a_size, const char *b, size_t b_size, bool behind_seconds) {
+    struct model_arg left, right;
+    int64_t x, y;
+    long long count, i;
+    size_t used_a, used_b, one_a, one_b;
+
+    if (a_size == b_size && memcmp(a, b, a_size) == 0) {
+        return true;
+    }
+    if (*a != *b || strchr("$:*", *a) == NULL || a[1] == '-' || b[1] == '-') {
+        return false;
+    }
+    if (*a == '$' || *a == ':') {
+        left = right = (struct model_arg){a + 1, a_size - 3};
+        right.at = b + 1;
+        right.size = b_size - 3;
+        if (*a == '$') {
+            left = bulk_of(a);
+            right = bulk_of(b);
+        }
+        return (is_server_info(left) && is_server_info(right)) ||
+               (model__integer(left, &x) && model__integer(right, &y) &&
+                (near_times(x, y) || (behind_seconds && x < 1000000 && y < 1000000)));
+    }
+    count = strtoll(a + 1, NULL, 10);
+    used_a = (size_t)(strchr(a, '\n') + 1 - a);
+    used_b = (size_t)(strchr(b, '\n') + 1 - b);
+    for (i = 0; i < count && strtoll(b + 1, NULL, 10) == count; i++) {
+        one_a = value_size(a + used_a, a_size - used_a);
+        one_b = value_size(b + used_b, b_size - used_b);
+        if (!same(a + used_a, one_a, b + used_b, one_b,
+                  i == 1 && count == 2 && strncmp(a, "*2\r\n$10\r\n", 9) == 0)) {
+            return false;
+        }
+        used_a += one_a;
+        used_b += one_b;
+    }
+    return i == count;
+}
+
+/* ---- the model's side ---- */
+
+static void on_send(void *ctx, void *user, const char *bytes, size_t size) {
+    (void)ctx;
+    model__append(&((struct line *)user)->expected, bytes, size);
+}
+
+static void on_hang_up(void *ctx, void *user) {
+    struct line *line = (struct line *)user;
+
+    (void)ctx;
+    line->peer = NULL;
+    line->over = true;
+}
+
+static const struct model_hooks plain_hooks = {NULL, on_send, on_hang_up, NULL};
+
+/* ---- the server's side ---- */
+
+static int dial(const struct server *server) {
+    struct sockaddr_un a;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    memset(&a, 0, sizeof a);
+    a.sun_family = AF_UNIX;
+    memcpy(a.sun_path, server->socket, sizeof server->socket);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+static void send_all(int fd, const char *bytes, size_t size) {
+    while (size > 0) {
+        ssize_t n = send(fd, bytes, size, MSG_NOSIGNAL);
+
+        if (n <= 0) {
+            return; /* closed: the reading says so */
+        }
+        bytes += n;
+        size -= (size_t)n;
+    }
+}
+
+/* Reads on: 1, or 0 when the server closed, or -1 when nothing comes. */
+static int receive(int fd, struct model_bytes *into, int patience_ms) {
+    struct pollfd ask = {fd, POLLIN, 0};
+    char bytes[16384];
+    ssize_t n;
+
+    if (poll(&ask, 1, patience_ms) <= 0) {
+        return -1;
+    }
+    n = recv(fd, bytes, sizeof bytes, 0);
+    if (n <= 0) {
+        return 0;
+    }
+    model__append(into, bytes, (size_t)n);
+    return 1;
+}
+
+static void put_command(struct model_bytes *out, int argc, const struct model_arg *argv) {
+    int i;
+
+    model__put_count(out, '*', argc);
+    for (i = 0; i < argc; i++) {
+        model__put_bulk(out, argv[i].at, argv[i].size);
+    }
+}
+
+static int split(const char *text, struct model_arg *argv) {
+    int argc = 0;
+
+    while (*text != '\0' && argc < ARGS_MAX) {
+        argv[argc].at = text;
+        argv[argc].size = strcspn(text, " ");
+        text += argv[argc].size;
+        text += *text == ' ';
+        argc++;
+    }
+    return argc;
+}
+
+/* A command of the other user, as redis-cli takes it; the reply is good until the next one. */
+static const char *boss(const char *command) {
+    static struct model_bytes reply;
+
+    send_all(g.boss, command, strlen(command));
+    send_all(g.boss, "\r\n", 2);
+    model__assign(&reply, "", 0);
+    while (value_size(reply.at, reply.size) == 0) {
+        assert_int_equal(receive(g.boss, &reply, PATIENCE_MS), 1);
+    }
+    return reply.at;
+}
+
+static void boss_ok(const char *command) {
+    const char *reply = boss(command);
+
+    if (strncmp(reply, "+OK", 3) != 0) {
+        fail_msg("%s: %s", command, reply);
+    }
+}
+
+/* ---- lines ---- */
+
+/* The newest connection's id on the server is its id in the model. */
+static void line_open(struct line *line) {
+    const char *id;
+
+    line->fd = dial(&g.server);
+    line->over = false;
+    line->expected.size = line->got.size = 0;
+    model__append(&line->got, "", 0);
+    boss("ECHO accepted");
+    for (id = boss("CLIENT LIST"); strstr(id, "\nid=") != NULL; id = strstr(id, "\nid=") + 4) {
+    }
+    g.model->last_id = strtoull(id, NULL, 10) - 1;
+    line->peer = model_accept(g.model, line);
+}
+
+static void line_close(struct line *line) {
+    close(line->fd);
+    if (line->peer != NULL) {
+        model_leave(line->peer);
+        line->peer = NULL;
+    }
+    boss("ECHO noticed");
+}
+
+/* What the model said must come from the server, in that order; and no more than that. */
+static void line_compare(struct line *line) {
+    size_t one, other;
+    int count = value_count(&line->expected);
+
+    while (value_count(&line->got) < count) {
+        int got = receive(line->fd, &line->got, PATIENCE_MS);
+
+        if (got <= 0) {
+            failed(got == 0 ? "the server closed" : "the server says less", line->expected.at,
+                   line->expected.size, line->got.at, line->got.size);
+        }
+    }
+    while (count-- > 0) {
+        one = value_size(line->expected.at, line->expected.size);
+        other = value_size(line->got.at, line->got.size);
+        g.compared++;
+        look_at(line->expected.at);
+        g.errors += *line->expected.at == '-';
+        note("       ", line->expected.at, one);
+        if (!same(line->expected.at, one, line->got.at, other, false)) {
+            failed("they differ", line->expected.at, one, line->got.at, other);
+        }
+        line->expected.size -= one;
+        line->got.size -= other;
+        memmove(line->expected.at, line->expected.at + one, line->expected.size);
+        memmove(line->got.at, line->got.at + other, line->got.size);
+    }
+}
+
+/* Nothing else is on the way: whoever is served later has been answered. */
+static void line_is_silent(struct line *line) {
+    int got;
+
+    do {
+        got = receive(line->fd, &line->got, line->over ? PATIENCE_MS : 0);
+    } while (got > 0);
+    if (line->got.size > 0) {
+        failed("the server says more", "", 0, line->got.at, line->got.size);
+    }
+    if ((got == 0) != line->over) {
+        failed(line->over ? "the server did not close" : "the server closed", "", 0, "", 0);
+    }
+}
+
+/* Compares all that was said; then, that no more was. */
+static void compare_all(void) {
+    int i;
+
+    for (i = 0; i < LINES; i++) {
+        line_compare(&g.lines[i]);
+    }
+    boss("ECHO once");  /* what was sent before has been executed, */
+    boss("ECHO twice"); /* and what the server had to say is written */
+    for (i = 0; i < LINES; i++) {
+        line_is_silent(&g.lines[i]);
+        if (g.lines[i].over) {
+            line_close(&g.lines[i]);
+            line_open(&g.lines[i]);
+        }
+    }
+}
+
+/* ---- what the dice choose from ---- */
+
+#define ARG(text) \
+    { text, sizeof(text) - 1 }
+
+/* As many in a line as it holds. */
+/* clang-format off */
+static const struct model_arg keys[] = {
+    ARG("lock"), ARG("lock"), ARG("lock"), ARG("b{1}"), ARG("{lock}:fence"), ARG("b{1}:fence"),
+    ARG("other"), ARG(""), ARG("x\0\r\ny")};
+static const struct model_arg values[] = {
+    ARG("1"), ARG("41"), ARG("-7"), ARG("abc"), ARG(""), ARG("a\0\r\nb"), ARG("007"), ARG("+3"),
+    ARG(" 4"), ARG("-0"), ARG("1.5"), ARG("9223372036854775807"), ARG("-9223372036854775808"),
+    ARG("9223372036854775808"), ARG("me:1"), ARG("me:2")};
+static const struct model_arg owners[] = {
+    ARG("me:1"), ARG("me:2"), ARG("you:1")};
+static const struct model_arg channels[] = {
+    ARG("__redis__:invalidate"), ARG("redisson_lock__channel:{lock}"), ARG("c\r\nd")};
+static const struct model_arg databases[] = {
+    ARG("0"), ARG("0"), ARG("1"), ARG("2"), ARG("15"), ARG("16"), ARG("-1"), ARG("x")};
+static const struct model_arg passwords[] = {ARG("secret"), ARG("secret"), ARG("wrong"), ARG("")};
+static const struct model_arg users[] = {ARG("default"), ARG("default"), ARG("nobody")};
+static const struct model_arg numbers[] = {ARG("0"), ARG("1"), ARG("2"), ARG("-1"), ARG("x")};
+/* Times that are none, or have passed: what ends soon would end at two moments. */
+static const struct model_arg times[] = {
+    ARG("0"), ARG("-1"), ARG("x"), ARG(""), ARG("1.5"), ARG("9223372036854775807"),
+    ARG("-9223372036854775808")};
+
+/* What a letter behind % stands for; the rest of them are made up in draw_word. */
+static const struct {
+    char letter;
+    const struct model_arg *words;
+    unsigned count;
+} pools[] = {
+#define POOL(letter, words) \
+    { letter, words, sizeof(words) / sizeof *(words) }
+    POOL('k', keys),     POOL('v', values),    POOL('o', owners),
+    POOL('c', channels), POOL('d', databases), POOL('p', passwords),
+    POOL('u', users),    POOL('n', numbers),   POOL('m', times)};
+
+/* %l a lease, %t a moment, %i a client's id, %w that of the last line, %s the SHA-1 of one of
+ * rlock's scripts. */
+static const char *const commands[] = {
+    "GET %k", "GET %k", "GET %k", "PTTL %k", "PTTL %k", "EXISTS %k %k", "TYPE %k", "SET %k %v",
+    "SET %k %o PX %l", "SET %k %o NX PX %l", "SET %k %o NX PX %l", "SET %k %o PX %l NX",
+    "SET %k %v XX", "SET %k %v KEEPTTL", "SET %k %v EX 300", "SET %k %v XX KEEPTTL",
+    "SET %k %v PX %m", "SET %k %v NX XX", "SET %k %v PX", "SET %k %v EX %m",
+    "SET %k %v PX 300000 KEEPTTL", "DEL %k", "DEL %k", "DEL %k %k", "UNLINK %k", "PEXPIRE %k %l",
+    "PEXPIRE %k %m", "PEXPIRE %k %m", "PEXPIREAT %k %t", "PEXPIREAT %k %v", "PERSIST %k",
+    "INCR %k", "INCR %k", "HSET %k %o 1", "HSET %k %o %v %v %v", "HGET %k %o", "HEXISTS %k %o",
+    "HINCRBY %k %o 1", "HINCRBY %k %o %v", "HDEL %k %o", "HDEL %k %o %o", "HGETALL %k",
+    "LPUSH %k a b", "TIME", "PING", "PING %v", "ECHO %v", "DBSIZE", "FLUSHALL", "FLUSHDB ASYNC",
+    "FLUSHDB %v", "WAIT x 1", "WAIT 0 %v", "SELECT %d", "SELECT 0", "INFO server", "INFO",
+    "INFO nothing", "AUTH %p", "AUTH %u %p", "CLIENT ID", "CLIENT GETNAME", "CLIENT SETNAME %v",
+    "CLIENT SETNAME me", "CLIENT KILL ID %i", "CLIENT KILL ID %n", "CLIENT KILL ID %i SKIPME %v",
+    "CLIENT KILL ID %i SKIPME no", "CLIENT KILL %v", "CLIENT GETREDIR",
+    "CLIENT TRACKING ON REDIRECT %i NOLOOP", "CLIENT TRACKING ON REDIRECT %i NOLOOP",
+    "CLIENT TRACKING ON REDIRECT %i", "CLIENT TRACKING ON REDIRECT %i", "CLIENT TRACKING ON",
+    "CLIENT TRACKING on REDIRECT %n", "CLIENT TRACKING ON REDIRECT %i REDIRECT %i",
+    "CLIENT TRACKING OFF", "CLIENT TRACKING %v", "CLIENT TRACKING ON %v", "CLIENT REPLY ON",
+    "CLIENT REPLY OFF", "CLIENT REPLY SKIP", "CLIENT REPLY %v", "CLIENT %v", "CLIENT", "SCRIPT",
+    "SCRIPT FLUSH", "SCRIPT FLUSH %v", "SCRIPT EXISTS %s %s", "SCRIPT NOTHING",
+    "NOTHING %v %v %v", "QUIT", "PUBLISH %c %v", "PUBLISH %c %v", "SUBSCRIBE %c", "SUBSCRIBE %c",
+    "SUBSCRIBE %c %c", "UNSUBSCRIBE", "UNSUBSCRIBE %c", "UNSUBSCRIBE %c %c",
+    "EVALSHA %s 1 %k %o %l", "EVALSHA %s %n %k %o", "EVALSHA %v 0", "EVALSHA %v %v"};
+
+/* On a connection that has subscribed, for the most part. */
+static const char *const heard[] = {
+    "PING", "PING %v", "SUBSCRIBE %c", "SUBSCRIBE %c %c", "UNSUBSCRIBE", "UNSUBSCRIBE %c",
+    "UNSUBSCRIBE %c", "QUIT", "GET %k"};
+
+/* Each gets KEYS[1], ARGV[1] and ARGV[2]. */
+static const char *const snippets[] = {
+    "return 1", "return 3.99", "return -3.99", "return '1'", "return true", "return false",
+    "return nil", "return", "return {}", "return {1,2,nil,3}",
+    "return {1,{2,'x',{}},false,true}", "return {ok='fine'}", "return {err='MINE it is'}",
+    "return {err='short'}", "return {ok='a\r\nb'}", "return {err='a\r\nb'}", "return {ok=1}",
+    "return {err=1, 5}", "return {{err='INNER one'}, {ok='two'}}",
+    "return redis.error_reply('MINE it is')", "return redis.error_reply('short')",
+    "return redis.error_reply('-MINE it is')", "return redis.error_reply('-short')",
+    "return redis.error_reply(1)", "return redis.error_reply()",
+    "return redis.status_reply('fine')", "return redis.status_reply(1)", "return 1, 2",
+    "return redis.sha1hex('abc')", "return redis.sha1hex('')", "return redis.sha1hex()",
+    "return redis.sha1hex(string.rep('x', 55)) .. redis.sha1hex(string.rep('x', 64))",
+    "error('boom')", "error('boom', 0)", "error('a\nb')", "error({err='TEA pot'})", "error(5)",
+    "local t = nil return t.x", "local t = {} return t.x.y", "x = 1", "return x", "return 1 +",
+    "foo bar", "return redis.call()", "return redis.call({})", "return redis.pcall()",
+    "return redis.pcall('GET', nil)", "return redis.call('GET', true)",
+    "return redis.call('nothing')", "return redis.pcall('nothing')", "return redis.call('GET')",
+    "return redis.call('EVAL', 'return 1', 0)", "return redis.call('SUBSCRIBE', 'c')",
+    "redis.call('SET', KEYS[1], 1.5) return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], 1e15) return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], 0.1) return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], 2^53) return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], -1e300) return redis.call('GET', KEYS[1])", "return KEYS",
+    "return ARGV", "return {KEYS, ARGV}", "return #ARGV", "return tostring(1e15)",
+    "return type(redis.call('GET', KEYS[1]))", "return type(redis.pcall('nothing'))",
+    "return redis.pcall('GET', KEYS[1]).err", "return redis.pcall('nothing').err",
+    "local ok, e = pcall(redis.call, 'nothing') return {tostring(ok), type(e), e.err}",
+    "local ok, e = pcall(error, 'x') return e", "return string.format('%.0f', 1600000000123456)",
+    "return {redis.call('SELECT', 1), redis.call('SET', 'n', '1'), redis.call('DBSIZE')}",
+    "return 9007199254740993", "return setmetatable({}, {__index = function() return 1 end})",
+    "return loadstring('return 7')()", "return tonumber('0x10')", "return string.rep('x', 70)",
+    "return ARGV[1] + 1", "return ARGV[3]", "return ARGV[1] .. KEYS[2]", "return print",
+    "redis.call('SET', KEYS[1], ARGV[1]) error('after')",
+    "redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) return 1",
+    "redis.call('SET', KEYS[1], ARGV[1]) redis.call('GET', KEYS[1]) return 1",
+    "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], ARGV[1])",
+    "redis.call('PEXPIRE', KEYS[1], ARGV[2]) return redis.call('PTTL', KEYS[1])",
+    "redis.pcall('DEL', KEYS[1]) return {redis.pcall('SET', KEYS[1], ARGV[1])}",
+    "local r = {} for i, c in ipairs(ARGV) do r[i] = redis.pcall('GET', c) end return r",
+    "return {redis.pcall('GET', KEYS[1]), redis.pcall('HGETALL', KEYS[1])}",
+    "local t = redis.call('TIME') return t[1] * 1000000 + t[2]", "return redis.call('TIME')",
+    "return redis.call('PUBLISH', 'redisson_lock__channel:{lock}', ARGV[1])",
+    "redis.call('HSET', KEYS[1], ARGV[1], 1) return redis.call('HGETALL', KEYS[1])",
+    "for i = 1, 3 do redis.call('INCR', KEYS[1]) end return redis.call('GET', KEYS[1])"};
+
+/* Run whatever command follows. */
+static const char *const wrappers[] = {
+    "return redis.call(unpack(ARGV))", "return redis.pcall(unpack(ARGV))",
+    "return {redis.pcall(unpack(ARGV)), redis.pcall(unpack(ARGV))}",
+    "redis.pcall('SET', 'other', 1) return redis.call(unpack(ARGV))",
+    "local r = redis.pcall(unpack(ARGV)) return type(r) == 'table' and {r.ok, r.err, #r, r} or r"};
+
+static const struct model_arg garbage[] = {
+    ARG("*1\r\n:1\r\n"), ARG("*x\r\n"), ARG("*1\r\n$x\r\n"), ARG("*1\r\n$-1\r\n"),
+    ARG("*2147483648\r\n"), ARG("*2\r\n$3\r\nGET\r\nlock\r\n"), ARG("*01\r\n$4\r\nPING\r\n"),
+    ARG("*1\r\n$600000000\r\n"), ARG("*11\r\n$4\r\nPING\r\n$x\r\n"),
+    ARG("*2\r\n$4\r\nPING\r\n$20000\r\n$\r\n")};
+/* clang-format on */
+
+#define COUNT(list) ((unsigned)(sizeof(list) / sizeof *(list)))
+
+/* ---- commands made up ---- */
+
+struct command {
+    struct model_arg argv[ARGS_MAX];
+    char made[ARGS_MAX][48]; /* the words that are made up */
+    int argc;
+};
+
+/* No two of a seed are the same, so that no millisecond decides which of them is longer. */
+static unsigned next_lease(void) {
+    return 60000 + 1000 * (g.leases++ * 37 % 101);
+}
+
+static void draw_word(struct command *c, char letter) {
+    struct model_arg *arg = &c->argv[c->argc];
+    char *made = c->made[c->argc];
+    unsigned i;
+
+    for (i = 0; i < COUNT(pools); i++) {
+        if (pools[i].letter == letter) {
+            *arg = pools[i].words[roll(pools[i].count)];
+        }
+    }
+    made[0] = '\0';
+    if (letter == 'l') {
+        snprintf(made, 48, "%u", next_lease());
+    } else if (letter == 't') {
+        snprintf(made, 48, "%lld", (long long)wall_us() / 1000 + 200000 + next_lease());
+    } else if (letter == 'i') {
+        const struct line *line = &g.lines[roll(10) ? LINES - 1 - roll(2) : roll(LINES)];
+
+        snprintf(made, 48, "%llu", line->peer ? (unsigned long long)line->peer->id : 1);
+    } else if (letter == 'w') {
+        snprintf(made, 48, "%llu", (unsigned long long)g.lines[LINES - 1].peer->id);
+    } else if (letter == 's') {
+        snprintf(made, 48, "%s", rlock__scripts[roll(2)][roll(3)].sha);
+    }
+    if (made[0] != '\0') {
+        arg->at = made;
+        arg->size = strlen(made);
+    }
+    c->argc++;
+}
+
+static void add_word(struct command *c, const char *word) {
+    c->argv[c->argc].at = word;
+    c->argv[c->argc].size = strlen(word);
+    c->argc++;
+}
+
+static void draw_words(struct command *c, const char *words) {
+    struct model_arg split_words[ARGS_MAX];
+    int i, count = split(words, split_words);
+
+    for (i = 0; i < count && c->argc < ARGS_MAX; i++) {
+        if (split_words[i].at[0] == '%') {
+            draw_word(c, split_words[i].at[1]);
+        } else {
+            c->argv[c->argc++] = split_words[i];
+        }
+    }
+}
+
+/* One of rlock's scripts as rlock calls it, by its text or by its name. */
+static void draw_rlock(struct command *c) {
+    unsigned wire = roll(2), op = roll(3), key = roll(4);
+    bool fence = op == RLOCK_OP_ACQUIRE && roll(2);
+    const rlock__script *script = &rlock__scripts[wire][op];
+
+    draw_words(c, roll(3) ? "EVALSHA" : "EVAL");
+    add_word(c, c->argv[0].size == 4 ? script->lua : script->sha);
+    draw_words(c, fence ? "2" : "1");
+    c->argv[c->argc++] = keys[key];
+    if (fence) {
+        c->argv[c->argc++] = keys[key < 3 ? 4 : 5];
+    }
+    draw_words(c, op != RLOCK_OP_RELEASE ? "%o %l" : wire == RLOCK_WIRE_REDISSON ? "%o %c" : "%o");
+}
+
+static void draw_command(struct command *c, bool subscribed) {
+    unsigned kind = roll(100);
+
+    c->argc = 0;
+    if (subscribed && roll(8)) {
+        kind = 99;
+    }
+    if (kind < 25) {
+        draw_rlock(c);
+        return;
+    }
+    if (kind < 40) {
+        add_word(c, "EVAL");
+        add_word(c, snippets[roll(COUNT(snippets))]);
+        draw_words(c, roll(12) ? "1 %k %v %l" : "%v %k %v %l");
+        return;
+    }
+    if (kind < 42) {
+        draw_words(c, "SCRIPT LOAD");
+        add_word(c,
+                 roll(2) ? rlock__scripts[roll(2)][roll(3)].lua : snippets[roll(COUNT(snippets))]);
+        return;
+    }
+    if (kind < 57) {
+        add_word(c, "EVAL");
+        add_word(c, wrappers[roll(COUNT(wrappers))]);
+        add_word(c, "0");
+    }
+    draw_words(c, subscribed ? heard[roll(COUNT(heard))] : commands[roll(COUNT(commands))]);
+    if (roll(25) == 0 && c->argc > 1) {
+        c->argc--;
+    } else if (roll(25) == 0 && c->argc < ARGS_MAX) {
+        add_word(c, "x");
+    }
+}
+
+static bool begins(const struct command *c, const char *first, const char *second) {
+    return model__is(c->argv[0], first) &&
+           (second == NULL || (c->argc > 1 && model__is(c->argv[1], second)));
+}
+
+/* ---- the weather: what the server refuses for a while ---- */
+
+static const struct {
+    const char *name, *on, *off;
+    size_t flag; /* in struct model */
+} skies[] = {
+    {"oom", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", offsetof(struct model, oom)},
+    {"readonly", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", offsetof(struct model, readonly)},
+    {"noreplicas", "CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0",
+     offsetof(struct model, noreplicas)},
+    {"misconf", "CONFIG SET save '3600 1000000'", "CONFIG SET save ''",
+     offsetof(struct model, misconf)},
+    {"masterdown", "CONFIG SET replica-serve-stale-data no",
+     "CONFIG SET replica-serve-stale-data yes", offsetof(struct model, masterdown)},
+    {"password", "CONFIG SET requirepass secret", "CONFIG SET requirepass ''", 0},
+    {"denied", NULL, "ACL SETUSER default +@all", 0}};
+
+enum { SKY_READONLY = 1, SKY_MASTERDOWN = 4, SKY_PASSWORD, SKY_DENIED };
+
+static const char *const deniable[] = {"client",    "client|kill", "client|tracking",
+                                       "client|id", "publish",     "evalsha",
+                                       "eval",      "info",        "get",
+                                       "pttl",      "set",         "pexpire",
+                                       "del",       "hset",        "script",
+                                       "subscribe", "time",        "script|load",
+                                       "auth",      "ping"};
+
+/* Masters are not down for who is none: that one takes the replica's sky along. */
+static void sky_turn(unsigned which, bool on) {
+    char command[64];
+
+    if (which == SKY_DENIED && on) {
+        g.model->denied[0] = deniable[roll(COUNT(deniable))];
+        snprintf(command, sizeof command, "ACL SETUSER default -%s", g.model->denied[0]);
+        boss_ok(command);
+    } else {
+        boss_ok(on ? skies[which].on : skies[which].off);
+        g.model->denied[0] = which == SKY_DENIED ? NULL : g.model->denied[0];
+    }
+    if (which == SKY_PASSWORD) {
+        g.model->password = on ? "secret" : NULL;
+    } else if (skies[which].flag != 0) {
+        *(bool *)((char *)g.model + skies[which].flag) = on;
+    }
+    g.weather ^= 1u << which;
+    note(on ? "ON     " : "OFF    ", skies[which].name, strlen(skies[which].name));
+    if (which == SKY_MASTERDOWN && on != ((g.weather >> SKY_READONLY & 1) != 0)) {
+        sky_turn(SKY_READONLY, on);
+    } else if (which == SKY_READONLY && !on && (g.weather >> SKY_MASTERDOWN & 1)) {
+        sky_turn(SKY_MASTERDOWN, false);
+    }
+}
+
+static void sky_clears(void) {
+    unsigned i;
+
+    for (i = 0; i < COUNT(skies); i++) {
+        if (g.weather >> i & 1) {
+            sky_turn(i, false);
+        }
+    }
+}
+
+/* ---- one seed ---- */
+
+/* Any split of the bytes is the same to the model. */
+static void run_in_model(struct line *line, const struct model_bytes *bytes) {
+    size_t done = 0, piece;
+
+    g.model->wall_us = wall_us();
+    while (done < bytes->size && line->peer != NULL) {
+        piece = roll(2) ? bytes->size - done : 1 + roll((unsigned)(bytes->size - done));
+        model_feed(line->peer, bytes->at + done, piece);
+        done += piece;
+    }
+}
+
+/* A server closes behind its last word: where it may not answer, it forgets to. */
+static bool may_end(const struct line *line) {
+    return !line->peer->silent && !line->peer->skip;
+}
+
+static void run_pipeline(struct line *line, int count) {
+    static struct model_bytes bytes, all;
+    struct command c;
+
+    all.size = 0;
+    while (count-- > 0 && line->peer != NULL) {
+        draw_command(&c, line->peer->channels.count > 0);
+        if ((begins(&c, "client", "kill") && (all.size > 0 || !may_end(line))) ||
+            (begins(&c, "quit", NULL) && !may_end(line)) ||
+            (begins(&c, "unsubscribe", NULL) && c.argc == 1 && line->peer->channels.count > 1)) {
+            continue; /* who is killed may not have been told; channels end in any order */
+        }
+        bytes.size = 0;
+        put_command(&bytes, c.argc, c.argv);
+        note(line == g.lines       ? "0 >    "
+             : line == g.lines + 1 ? "1 >    "
+             : line == g.lines + 2 ? "2 >    "
+                                   : "3 >    ",
+             bytes.at, bytes.size);
+        model__append(&all, bytes.at, bytes.size);
+        run_in_model(line, &bytes);
+        count = begins(&c, "client", "kill") ? 0 : count;
+    }
+    send_all(line->fd, all.at, all.size);
+}
+
+static void run_garbage(struct line *line) {
+    struct model_arg words = garbage[roll(COUNT(garbage))];
+    struct model_bytes bytes = {NULL, 0, 0};
+
+    model__append(&bytes, words.at, words.size);
+    note("! >    ", bytes.at, bytes.size);
+    run_in_model(line, &bytes);
+    send_all(line->fd, bytes.at, bytes.size);
+    model__release(&bytes);
+}
+
+/* A key that both servers have lost when they are asked next: they lose it when they look. */
+static void run_out_of_time(struct line *line) {
+    static const char *const ways[] = {
+        "SET %k %o PX 2", "PEXPIRE %k 2",
+        "EVAL redis.call('PEXPIRE',KEYS[1],2)redis.call('PTTL',KEYS[1]) 1 %k"};
+    struct model_bytes bytes = {NULL, 0, 0};
+    struct command c;
+    int64_t until_ms;
+
+    c.argc = 0;
+    draw_words(&c, ways[roll(COUNT(ways))]);
+    put_command(&bytes, c.argc, c.argv);
+    note("short >", bytes.at, bytes.size);
+    run_in_model(line, &bytes);
+    send_all(line->fd, bytes.at, bytes.size);
+    model__release(&bytes);
+    boss("ECHO executed");
+    until_ms = wall_us() / 1000 + 2;
+    while (wall_us() / 1000 <= until_ms) {
+        server_sleep_ms(1);
+    }
+}
+
+static void step(bool stormy) {
+    unsigned kind = roll(100);
+    struct line *line = &g.lines[roll(4) ? roll(LINES - 1) : LINES - 1];
+
+    if (kind < 2) {
+        line_close(line);
+        note("left", "", 0);
+        line_open(line);
+    } else if (kind < 4) {
+        run_out_of_time(line);
+    } else if (kind < 5 && may_end(line)) {
+        run_garbage(line);
+    } else if (kind < 13 && stormy) {
+        unsigned which = roll(COUNT(skies));
+
+        sky_turn(which, !(g.weather >> which & 1));
+    } else {
+        run_pipeline(line, roll(4) ? 1 : 1 + (int)roll(4));
+    }
+    compare_all();
+}
+
+/* Some begin with what locks do: a watcher, and a reader that is told of changes. */
+static void tell(struct line *line, const char *words) {
+    struct model_bytes bytes = {NULL, 0, 0};
+    struct command c;
+
+    c.argc = 0;
+    draw_words(&c, words);
+    put_command(&bytes, c.argc, c.argv);
+    note("tell > ", bytes.at, bytes.size);
+    run_in_model(line, &bytes);
+    send_all(line->fd, bytes.at, bytes.size);
+    model__release(&bytes);
+    compare_all();
+}
+
+/* What the commands left behind. */
+static void compare_keys(struct line *line) {
+    static const char *const asked[] = {"TYPE", "PTTL", "GET", "HGETALL"};
+    static const char *const dbs[] = {"0", "1", "2", "15"};
+    struct command c;
+    struct model_bytes all = {NULL, 0, 0};
+    unsigned i, j, db;
+
+    for (db = 0; db < COUNT(dbs); db++) {
+        c.argc = 0;
+        add_word(&c, "SELECT");
+        add_word(&c, dbs[db]);
+        put_command(&all, c.argc, c.argv);
+        for (i = 0; i < COUNT(keys); i++) {
+            for (j = 0; j < COUNT(asked); j++) {
+                c.argc = 0;
+                add_word(&c, asked[j]);
+                c.argv[c.argc++] = keys[i];
+                put_command(&all, c.argc, c.argv);
+            }
+        }
+    }
+    note("left behind", "", 0);
+    run_in_model(line, &all);
+    send_all(line->fd, all.at, all.size);
+    model__release(&all);
+    compare_all();
+}
+
+static void lines_open(void) {
+    int i;
+
+    for (i = 0; i < LINES; i++) {
+        line_open(&g.lines[i]);
+    }
+}
+
+static void lines_close(void) {
+    int i;
+
+    for (i = 0; i < LINES; i++) {
+        line_close(&g.lines[i]);
+    }
+}
+
+static void run_seed(uint64_t seed) {
+    int i;
+
+    g.running = true;
+    g.seed = seed;
+    g.dice = model__mix(seed);
+    g.leases = 0;
+    g.trace.size = 0;
+    boss_ok("FLUSHALL");
+    boss_ok("SCRIPT FLUSH");
+    g.model = model_new(&plain_hooks, seed);
+    lines_open();
+    if (roll(4)) {
+        tell(&g.lines[3], "SUBSCRIBE __redis__:invalidate");
+        tell(&g.lines[2], "SUBSCRIBE redisson_lock__channel:{lock}");
+        tell(&g.lines[0], "CLIENT TRACKING ON REDIRECT %i NOLOOP");
+        tell(&g.lines[1], "CLIENT TRACKING ON REDIRECT %i");
+    }
+    for (i = 0; i < STEPS; i++) {
+        step(seed % 2 == 0);
+    }
+    sky_clears();
+    line_close(&g.lines[0]);
+    line_open(&g.lines[0]);
+    compare_keys(&g.lines[0]);
+    lines_close();
+    model_free(g.model);
+    g.running = false;
+}
+
+/* The seeds have seen it all; else they prove less than they say. */
+static void every_kind_was_seen(void) {
+    unsigned i;
+
+    for (i = 0; i < COUNT(seen); i++) {
+        if (!seen[i].seen) {
+            fail_msg("no reply of the kind %s", seen[i].begins);
+        }
+    }
+}
+
+static void seeds_answer_as_a_server_does(void **state) {
+    uint64_t i, first = g.first != 0 ? g.first : 1, count = g.first != 0 ? 1 : SEEDS;
+
+    (void)state;
+    for (i = 0; i < count; i++) {
+        run_seed(first + i);
+    }
+    if (g.first != 0) {
+        fputs(g.trace.at, stderr);
+    }
+    if (g.first == 0) {
+        every_kind_was_seen();
+    }
+    print_message("%llu seeds, %llu replies and pushes compared, %llu of them errors\n",
+                  (unsigned long long)count, (unsigned long long)g.compared,
+                  (unsigned long long)g.errors);
+}
+
+/* ---- what no dice decide ---- */
+
+static void world_begins(void) {
+    g.running = true;
+    g.seed = 0;
+    g.trace.size = 0;
+    g.dice = 1;
+    boss_ok("FLUSHALL");
+    g.model = model_new(&plain_hooks, 1);
+    lines_open();
+}
+
+static void world_ends(void) {
+    lines_close();
+    model_free(g.model);
+    g.running = false;
+}
+
+/* The server expires keys that nobody looks at, and says so: to NOLOOP readers too, as it was not
+ * they who did it. */
+static void expiry_is_pushed_without_a_look(void **state) {
+    int64_t due;
+
+    (void)state;
+    world_begins();
+    tell(&g.lines[3], "SUBSCRIBE __redis__:invalidate");
+    tell(&g.lines[0], "CLIENT TRACKING ON REDIRECT %w NOLOOP");
+    tell(&g.lines[0], "SET lock me PX 700");
+    tell(&g.lines[0], "GET lock");
+    due = model_next_expiry(g.model);
+    assert_true(due > g.model->wall_us && due <= g.model->wall_us + 702000);
+    g.model->wall_us = due - 1;
+    model_tick(g.model);
+    assert_int_equal(g.lines[3].expected.size, 0);
+    boss_ok("DEBUG SET-ACTIVE-EXPIRE 1");
+    g.model->wall_us = due;
+    model_tick(g.model);
+    assert_true(g.lines[3].expected.size > 0);
+    compare_all(); /* waits for it */
+    assert_int_equal(model_next_expiry(g.model), -1);
+    tell(&g.lines[0], "GET lock");
+    boss_ok("DEBUG SET-ACTIVE-EXPIRE 0");
+    world_ends();
+}
+/* What a script publishes comes before what it made its own client's watcher hear. */
+static void own_invalidations_come_behind_the_script(void **state) {
+    (void)state;
+    world_begins();
+    tell(&g.lines[3], "SUBSCRIBE c");
+    tell(&g.lines[0], "CLIENT TRACKING ON REDIRECT %w");
+    tell(&g.lines[0], "SET lock me");
+    tell(&g.lines[0], "GET lock");
+    tell(&g.lines[0], "EVAL redis.call('DEL','lock')return{redis.call('PUBLISH','c','x')} 0");
+    world_ends();
+}
+
+/* A server that loads says so to most commands. The order in which it looks is its own: with a
+ * password, or denied commands. */
+static void loading_is_answered_alike(void **state) {
+    static const char *const asked[] = {
+        "GET lock",     "SET lock 1",        "PING",           "ECHO x",     "TIME",
+        "INFO server",  "CLIENT ID",         "DBSIZE",         "WAIT 0 0",   "SELECT 1",
+        "SCRIPT FLUSH", "SCRIPT EXISTS x",   "EVALSHA x 0",    "EVAL x 0",   "CLIENT SETNAME x",
+        "NOTHING",      "PUBLISH c x",       "CLIENT REPLY x", "GET",        "CLIENT TRACKING ON",
+        "DEL lock",     "CLIENT KILL ID 99", "SCRIPT LOAD x",  "SUBSCRIBE c"};
+    int reloading = dial(&g.server);
+    char path[128];
+    unsigned i;
+
+    (void)state;
+    world_begins();
+    snprintf(path, sizeof path, "%s/dump.rdb", g.server.dir);
+    assert_int_equal(rmdir(path), 0);
+    boss_ok("DEBUG POPULATE 6000 filler 100");
+    boss_ok("CONFIG SET key-load-delay 500");
+    send_all(reloading, "DEBUG RELOAD\r\n", 14);
+    while (strncmp(boss("PING"), "-LOADING", 8) != 0) {
+        server_sleep_ms(1);
+    }
+    g.model->loading = true;
+    for (i = 0; i < COUNT(asked); i++) {
+        tell(&g.lines[0], asked[i]);
+    }
+    boss_ok("CONFIG SET key-load-delay 0");
+    while (strncmp(boss("PING"), "-LOADING", 8) == 0) {
+        server_sleep_ms(1);
+    }
+    close(reloading);
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    world_ends();
+}
+
+/* ---- what the simulator needs of it, and no server has ---- */
+
+struct witness {
+    struct line lines[2];
+    struct model_bytes touched; /* "name=key " for each */
+};
+
+static void on_touched(void *ctx, void *by, const char *key, size_t size) {
+    struct witness *w = (struct witness *)ctx;
+
+    model__append(&w->touched, by != NULL ? (const char *)by : "nobody", by != NULL ? 1 : 6);
+    model__append(&w->touched, "=", 1);
+    model__append(&w->touched, key, size);
+    model__append(&w->touched, " ", 1);
+}
+
+static void ignore_send(void *ctx, void *user, const char *bytes, size_t size) {
+    struct witness *w = (struct witness *)ctx;
+
+    model__append(&w->lines[*(const char *)user - 'a'].expected, bytes, size);
+}
+
+static void note_hang_up(void *ctx, void *user) {
+    ((struct witness *)ctx)->lines[*(const char *)user - 'a'].over = true;
+}
+
+static const char *call(struct model *m, int db, const char *command) {
+    static char copy[256];
+    const char *argv[ARGS_MAX];
+    char *word;
+    int argc = 0;
+
+    snprintf(copy, sizeof copy, "%s", command);
+    for (word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        argv[argc++] = word;
+    }
+    return model_call(m, db, argc, argv);
+}
+
+static struct model *witnessed(struct witness *w) {
+    struct model_hooks hooks = {w, ignore_send, note_hang_up, on_touched};
+
+    memset(w, 0, sizeof *w);
+    return model_new(&hooks, 7);
+}
+
+static void forget(struct witness *w, struct model *m) {
+    model__release(&w->touched);
+    model__release(&w->lines[0].expected);
+    model__release(&w->lines[1].expected);
+    model_free(m);
+}
+
+static void touched_tells_which_key_and_whose_doing(void **state) {
+    static const char set[] =
+        "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    struct witness w;
+    struct model *m = witnessed(&w);
+    struct model_peer *a = model_accept(m, (char *)(uintptr_t) "a");
+
+    (void)state;
+    m->stranger = (char *)(uintptr_t) "z";
+    model_feed(a, set, sizeof set - 1);
+    call(m, 0, "SET l v PX 5");
+    call(m, 0, "DEL k nothing");
+    m->wall_us = model_next_expiry(m);
+    model_tick(m);
+    call(m, 3, "EVAL redis.call('INCR','n')redis.call('DEL','n') 0");
+    assert_string_equal(w.touched.at, "a=k z=l z=k nobody=l z=n z=n ");
+    forget(&w, m);
+}
+
+static void a_copy_brings_every_database_back(void **state) {
+    struct witness w;
+    struct model *m = witnessed(&w);
+    struct model_value value;
+    struct model_copy *copy;
+    struct model_arg names[2];
+
+    (void)state;
+    call(m, 0, "SET k v PX 1000");
+    call(m, 2, "HSET h f 1 g 2");
+    copy = model_save(m);
+    call(m, 0, "FLUSHALL");
+    call(m, 2, "SET other 1");
+    model_load(m, copy);
+    model_copy_free(copy);
+    assert_true(model_get(m, 0, "k", 1, &value));
+    assert_int_equal(value.type, MODEL_STRING);
+    assert_memory_equal(value.bytes, "v", 1);
+    assert_int_equal(value.expires_us, 1001000);
+    assert_true(model_get(m, 2, "h", 1, &value));
+    assert_int_equal(value.type, MODEL_HASH);
+    assert_int_equal(value.count, 2);
+    assert_memory_equal(value.fields[1].name.at, "g", 1);
+    assert_int_equal(value.expires_us, -1);
+    assert_int_equal(model_keys(m, 2, names, 2), 1);
+    assert_memory_equal(names[0].at, "h", 1);
+    m->wall_us = 1001000;
+    assert_false(model_get(m, 0, "k", 1, &value));
+    assert_int_equal(model_keys(m, 0, names, 2), 0);
+    forget(&w, m);
+}
+
+static void a_restart_is_another_process(void **state) {
+    struct witness w;
+    struct model *m = witnessed(&w);
+    struct model_value value;
+    char run_id[41];
+
+    (void)state;
+    model_accept(m, (char *)(uintptr_t) "a");
+    model_accept(m, (char *)(uintptr_t) "b");
+    memcpy(run_id, m->run_id, sizeof run_id);
+    call(m, 0, "SET k v");
+    assert_string_equal(call(m, 0, "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0"),
+                        "-NOSCRIPT No matching script. Please use EVAL.\r\n");
+    call(m, 0, "EVAL return\t1 0");
+    model_restart(m, true);
+    assert_true(w.lines[0].over && w.lines[1].over);
+    assert_string_not_equal(run_id, m->run_id);
+    assert_int_equal(m->scripts.count, 0);
+    assert_true(model_get(m, 0, "k", 1, &value));
+    assert_int_equal(model_accept(m, (char *)(uintptr_t) "a")->id, 1);
+    model_restart(m, false);
+    assert_false(model_get(m, 0, "k", 1, &value));
+    forget(&w, m);
+}
+
+/* Redis 5 as its sources have it: none is here to be asked. */
+static void an_old_server_knows_no_tracking(void **state) {
+    struct witness w;
+    struct model *m = witnessed(&w);
+
+    (void)state;
+    m->old = true;
+    assert_string_equal(call(m, 0, "CLIENT TRACKING ON"),
+                        "-ERR Unknown subcommand or wrong number of arguments for 'TRACKING'. Try "
+                        "CLIENT HELP.\r\n");
+    assert_string_equal(call(m, 0, "HELLO 3"),
+                        "-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n");
+    assert_string_equal(call(m, 0, "AUTH x"), "-ERR Client sent AUTH, but no password is set\r\n");
+    m->password = "secret";
+    assert_string_equal(call(m, 0, "AUTH x"), "-ERR invalid password\r\n");
+    assert_string_equal(call(m, 0, "AUTH secret"), "+OK\r\n");
+    forget(&w, m);
+}
+
+/* ---- the group ---- */
+
+/* A failed test leaves everything where it was: the next one begins anew. */
+static int cleared(void **state) {
+    (void)state;
+    if (g.running) {
+        sky_clears();
+        lines_close();
+        model_free(g.model);
+        g.running = false;
+    }
+    return 0;
+}
+
+static int group_begins(void **state) {
+    static const char *args[] = {"--enable-debug-command", "yes",
+                                 "--loading-process-events-interval-bytes", "1024", NULL};
+    char path[128];
+    int unused[3], i;
+
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    if (server_start(&g.server, args) != 0) {
+        return -1;
+    }
+    for (i = 0; i < 3; i++) {
+        unused[i] = dial(&g.server); /* ids 1 and 2 are nobody's whom a seed could hit */
+    }
+    g.boss = dial(&g.server);
+    for (i = 0; i < 3; i++) {
+        close(unused[i]);
+    }
+    boss_ok("ACL SETUSER boss on nopass +@all ~* &*");
+    boss_ok("AUTH boss x");
+    boss_ok("DEBUG SET-ACTIVE-EXPIRE 0");
+    snprintf(path, sizeof path, "%s/dump.rdb", g.server.dir); /* no snapshot can take its place */
+    if (mkdir(path, 0700) != 0) {
+        return -1;
+    }
+    boss("BGSAVE");
+    while (strstr(boss("INFO persistence"), "rdb_last_bgsave_status:err") == NULL) {
+        server_sleep_ms(5);
+    }
+    return 0;
+}
+
+static int group_ends(void **state) {
+    (void)state;
+    close(g.boss);
+    server_stop(&g.server);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(seeds_answer_as_a_server_does, cleared),
+        cmocka_unit_test_teardown(expiry_is_pushed_without_a_look, cleared),
+        cmocka_unit_test_teardown(own_invalidations_come_behind_the_script, cleared),
+        cmocka_unit_test_teardown(loading_is_answered_alike, cleared),
+        cmocka_unit_test(touched_tells_which_key_and_whose_doing),
+        cmocka_unit_test(a_copy_brings_every_database_back),
+        cmocka_unit_test(a_restart_is_another_process),
+        cmocka_unit_test(an_old_server_knows_no_tracking)};
+
+    g.program = argv[0];
+    g.first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
+    return _cmocka_run_group_tests("model_check", tests, g.first != 0 ? 1 : COUNT(tests),
+                                   group_begins, group_ends);
+}

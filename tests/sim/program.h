@@ -1,0 +1,912 @@
+/* program.h - one seed: a world, a program of calls and a list of faults, all drawn by dice
+ *
+ * The whole program is drawn before it runs, each step with dice of its own, so that a step can be
+ * left out without changing the others: that is how a failing seed is shortened. What is drawn
+ * comes from a seed, or from a tape of bytes (a fuzzer's).
+ */
+
+#ifndef SIM_PROGRAM_H
+#define SIM_PROGRAM_H
+
+#include "hands.h"
+
+#define PROGRAM_STEPS 256
+
+/* Families of faults; a seed has some of them. */
+enum {
+    ABOUT_PROCESSES = 1,
+    ABOUT_SERVERS = 2,
+    ABOUT_NETWORK = 4,
+    ABOUT_ANSWERS = 8,
+    ABOUT_DATA = 16, /* breaks a rule of the world: what was held may be held twice */
+    ABOUT_MEMORY = 32,
+    ABOUT_CALLBACKS = 64, /* calls from inside callbacks, and stops there */
+    ABOUT_LIFETIMES = 128,
+    ABOUT_CLOCKS = 256,
+    FAMILIES = 9
+};
+
+struct step {
+    const struct act *act;
+    int64_t at_us;
+    uint64_t dice;
+    int number;
+    bool skipped;
+};
+
+static struct {
+    uint64_t seed;
+    const uint8_t *tape; /* NULL = by the seed */
+    size_t tape_left;
+    struct sim_dice dice;
+    unsigned families;
+    bool quiet; /* no fault at all */
+    struct step steps[PROGRAM_STEPS];
+    int step_count;
+    int first_step, kept; /* of shortened runs */
+    int64_t end_us;
+    int64_t hold_us, most_lease_ms;
+    int64_t lease_ms[3];
+    struct sim_weather weather;
+    struct model_copy *copies[SIM_SERVERS];
+    uint64_t quiet_commands;
+} program;
+
+/* ------------------------------------------------------------------------------------------------
+ * Drawing.
+ */
+
+static inline int64_t draw(int64_t sides) {
+    uint64_t value = 0;
+    int64_t reach = 1;
+    if (program.tape == NULL || program.tape_left == 0) {
+        return sim_roll(&program.dice, sides);
+    }
+    for (; reach < sides && program.tape_left > 0; reach *= 256) {
+        value = value << 8 | *program.tape++;
+        program.tape_left--;
+    }
+    return (int64_t)(value % (uint64_t)sides);
+}
+
+static inline bool draw_one_in(int64_t n) {
+    return draw(n) == 0;
+}
+
+static inline int64_t draw_of(const int64_t *choices, int64_t count) {
+    return choices[draw(count)];
+}
+#define DRAW_OF(...)                        \
+    draw_of((const int64_t[]){__VA_ARGS__}, \
+            (int64_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+/* ------------------------------------------------------------------------------------------------
+ * What a step finds to act on.
+ */
+
+static inline struct hand *some_hand(struct sim_dice *dice) {
+    return oracle.hand_count > 0 ? &oracle.hands[sim_roll(dice, oracle.hand_count)] : NULL;
+}
+
+/* A handle that can be called now: its process runs, and is not on the stack. */
+static inline bool callable(const struct hand *hand) {
+    return hand != NULL && !hand->gone && hand->actor->process->paused_until_us <= sim.now_us &&
+           !hand->actor->process->inside;
+}
+
+static inline struct sim_server *some_server(struct sim_dice *dice) {
+    return &sim.servers[sim_roll(dice, sim.server_count)];
+}
+
+static inline struct sim_process *some_process(struct sim_dice *dice) {
+    return &sim.processes[sim_roll(dice, sim.process_count)];
+}
+
+static inline struct sim_line *some_line(struct sim_dice *dice) {
+    struct sim_line *line, *found = NULL;
+    int64_t open = 0;
+    for (line = sim.lines; line != NULL; line = line->next) {
+        if (line->fd >= 0 && line->state == SIM_UP && sim_one_in(dice, ++open)) {
+            found = line;
+        }
+    }
+    return found;
+}
+
+static inline int64_t some_lease_ms(struct sim_dice *dice) {
+    return program.lease_ms[sim_roll(dice, 3)];
+}
+
+static inline void later(int64_t in_us, void (*happen)(void *object), void *object) {
+    sim_at(sim.now_us + in_us, happen, object);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What the program does. Each returns whether it happened.
+ */
+
+static inline void program_react(struct hand *hand, const rlock_event *event);
+
+static inline bool do_acquire(struct sim_dice *dice) {
+    static const int64_t waits[] = {0, 1, 50, 1000, 5000, RLOCK_FOREVER};
+    struct hand *hand = some_hand(dice);
+    int64_t lease_ms = sim_one_in(dice, 3) ? 0 : some_lease_ms(dice);
+    return callable(hand) && hand_acquire(hand, waits[sim_roll(dice, 6)], lease_ms) == RLOCK_OK;
+}
+
+static inline bool do_release(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    return callable(hand) && hand_release(hand) == RLOCK_OK;
+}
+
+static inline bool do_renew(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    int64_t lease_ms = sim_one_in(dice, 2) ? 0 : some_lease_ms(dice);
+    return callable(hand) && hand_renew(hand, lease_ms) == RLOCK_OK;
+}
+
+static inline bool do_cancel(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    return callable(hand) && hand_cancel(hand) == RLOCK_OK;
+}
+
+static inline struct hand *program_hand(struct actor *actor, struct sim_dice *dice) {
+    static const int watchdogs[] = {RLOCK_WATCHDOG_AUTO, RLOCK_WATCHDOG_ON, RLOCK_WATCHDOG_OFF};
+    struct slot *slot = NULL;
+    struct hand *hand;
+    rlock_options options;
+    int s, fitting = 0;
+    for (s = 0; s < oracle.slot_count; s++) {
+        if (oracle.slots[s].server == actor->server && sim_one_in(dice, ++fitting)) {
+            slot = &oracle.slots[s];
+        }
+    }
+    memset(&options, 0, sizeof options);
+    options.fencing = !sim_one_in(dice, 3);
+    options.reentrant = sim_one_in(dice, 8);
+    options.watchdog = watchdogs[sim_roll(dice, 3)];
+    options.max_hold_ms = sim_one_in(dice, 8) ? 20 + sim_roll(dice, 2000) : 0;
+    hand = slot != NULL ? hand_new(actor, slot, options) : NULL;
+    if (hand != NULL) {
+        hand->watched = options.watchdog == RLOCK_WATCHDOG_ON && options.max_hold_ms == 0;
+        hand->react = program_react;
+    }
+    return hand;
+}
+
+static inline bool do_free(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    if (!callable(hand)) {
+        return false;
+    }
+    hand_free(hand);
+    if (!hand->actor->gone && !hand->actor->closing) {
+        program_hand(hand->actor, dice);
+    }
+    return true;
+}
+
+static inline bool do_free_client(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    if (!callable(hand) || hand->actor->gone) {
+        return false;
+    }
+    actor_free(hand->actor);
+    return true;
+}
+
+static inline bool do_shutdown(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    if (!callable(hand) || hand->actor->gone || hand->actor->closing) {
+        return false;
+    }
+    actor_shutdown(hand->actor, sim_roll(dice, 3) * 500);
+    return true;
+}
+
+/* The process dies with all it had: nothing more leaves it. */
+static inline bool do_crash(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    struct sim_line *line;
+    if (!callable(hand) || hand->actor->gone) {
+        return false;
+    }
+    for (line = sim.lines; line != NULL; line = line->next) {
+        if (line->seat != NULL && line->fd >= 0 && line->seat->client == hand->actor->client) {
+            sim_reset(line);
+        }
+    }
+    actor_free(hand->actor);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What goes wrong. Each returns whether it happened.
+ */
+
+static inline bool do_pause_process(struct sim_dice *dice) {
+    struct sim_process *process = some_process(dice);
+    if (process->inside || process->paused_until_us > sim.now_us) {
+        return false;
+    }
+    sim_pause(process, 1 + sim_roll(dice, sim_one_in(dice, 3) ? 6000000 : 600000));
+    return true;
+}
+
+static inline bool do_pause_server(struct sim_dice *dice) {
+    sim_server_pause(some_server(dice), 1 + sim_roll(dice, sim_one_in(dice, 3) ? 4000000 : 400000));
+    return true;
+}
+
+static inline bool do_restart(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    sim_server_restart(server, true, sim_roll(dice, 500000));
+    return true;
+}
+
+static inline bool do_hang_up(struct sim_dice *dice) { /* as by CLIENT KILL */
+    struct sim_line *line = some_line(dice);
+    if (line == NULL || line->peer == NULL) {
+        return false;
+    }
+    model_leave(line->peer);
+    sim_model_hang_up(line->server, line);
+    return true;
+}
+
+static inline bool do_reset(struct sim_dice *dice) {
+    struct sim_line *line = some_line(dice);
+    if (line != NULL) {
+        sim_reset(line);
+    }
+    return line != NULL;
+}
+
+/* Nothing comes through any more, in one direction or in both, and nobody is told. */
+static inline bool do_lose_replies(struct sim_dice *dice) {
+    struct sim_line *line = some_line(dice);
+    if (line != NULL) {
+        line->down.dead = true;
+        sim_trace("line %d loses its replies", line->number);
+    }
+    return line != NULL;
+}
+
+static inline bool do_half_open(struct sim_dice *dice) {
+    struct sim_line *line = some_line(dice);
+    if (line != NULL) {
+        line->down.dead = line->up.dead = true;
+        sim_drop(&line->up);
+        sim_trace("line %d is half-open", line->number);
+    }
+    return line != NULL;
+}
+
+/* What is asked is executed seconds later, when nobody waits for it any more. */
+static inline bool do_delay(struct sim_dice *dice) {
+    struct sim_line *line = some_line(dice);
+    if (line != NULL) {
+        sim_delay(line, 1 + sim_roll(dice, 3000000));
+    }
+    return line != NULL;
+}
+
+static inline void heal_cut(void *object) {
+    sim_server_cut((struct sim_server *)object, false);
+}
+
+static inline bool do_cut(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    sim_server_cut(server, true);
+    later(1 + sim_roll(dice, 3000000), heal_cut, server);
+    return true;
+}
+
+static inline bool do_script_flush(struct sim_dice *dice) {
+    static const char *const words[] = {"SCRIPT", "FLUSH"};
+    oracle_stranger(some_server(dice), 2, words);
+    return true;
+}
+
+static inline void heal_server(void *object) {
+    struct sim_server *server = (struct sim_server *)object;
+    struct model *model = server->model;
+    model->readonly = model->oom = model->misconf = model->loading = model->masterdown = false;
+    model->noreplicas = false;
+    model->password = server->password;
+    memset(model->denied, 0, sizeof model->denied);
+    model->denied[0] = server->always_denied;
+}
+
+static inline bool do_refuse(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    struct model *model = server->model;
+    static const char *const commands[] = {"client|tracking", "client|kill", "publish", "info",
+                                           "evalsha",         "eval",        "set",     "subscribe",
+                                           "client|id"};
+    int64_t what = sim_roll(dice, 9);
+    bool *const flags[] = {&model->readonly, &model->oom,        &model->misconf,
+                           &model->loading,  &model->masterdown, &model->noreplicas};
+    if (what < 6) {
+        *flags[what] = true;
+    } else if (what == 6) {
+        model->password = "changed";
+    } else {
+        model->denied[1] = commands[sim_roll(dice, 9)];
+    }
+    sim_trace("server %d refuses: %d", server->number, (int)what);
+    later(1 + sim_roll(dice, 2000000), heal_server, server);
+    return true;
+}
+
+static inline void stranger_on(struct slot *slot, const char *command, const char *value,
+                               const char *px) {
+    const char *words[5];
+    int count = 0;
+    words[count++] = command;
+    words[count++] = slot->key;
+    if (value != NULL) {
+        words[count++] = value;
+    }
+    if (px != NULL) {
+        words[count++] = "PX";
+        words[count++] = px;
+    }
+    oracle_stranger(slot->server, count, words);
+}
+
+static inline struct slot *some_slot(struct sim_dice *dice) {
+    return &oracle.slots[sim_roll(dice, oracle.slot_count)];
+}
+
+static inline bool do_delete(struct sim_dice *dice) {
+    struct slot *slot = some_slot(dice);
+    stranger_on(slot, "DEL", NULL, NULL);
+    return true;
+}
+
+static inline bool do_steal(struct sim_dice *dice) {
+    struct slot *slot = some_slot(dice);
+    stranger_on(slot, "SET", "a stranger", "700");
+    return true;
+}
+
+static inline void heal_type(void *object) {
+    stranger_on((struct slot *)object, "DEL", NULL, NULL);
+}
+
+static inline bool do_wrong_type(struct sim_dice *dice) {
+    struct slot *slot = some_slot(dice);
+    stranger_on(slot, "DEL", NULL, NULL);
+    stranger_on(slot, "LPUSH", "something", NULL);
+    later(1 + sim_roll(dice, 500000), heal_type, slot);
+    return true;
+}
+
+static inline bool do_wipe(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    oracle_void(server);
+    sim_server_restart(server, false, sim_roll(dice, 300000));
+    oracle_reread(server);
+    return true;
+}
+
+static inline bool do_save(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    model_copy_free(program.copies[server->number]);
+    program.copies[server->number] = model_save(server->model);
+    return true;
+}
+
+/* Another takes over, who had not heard of the latest writes. */
+static inline bool do_failover(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    if (program.copies[server->number] == NULL) {
+        return false;
+    }
+    oracle_void(server);
+    sim_server_restart(server, false, sim_roll(dice, 300000));
+    model_load(server->model, program.copies[server->number]);
+    oracle_reread(server);
+    return true;
+}
+
+static inline bool do_step_clock(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    oracle_void(server);
+    server->clock.base_us += 1 + sim_roll(dice, 5000000);
+    sim_trace("the clock of server %d steps forward", server->number);
+    return true;
+}
+
+static inline void heal_memory(void *object) {
+    (void)object;
+    sim.weather.no_memory = 0;
+}
+
+static inline bool do_no_memory(struct sim_dice *dice) {
+    sim.weather.no_memory = 1 + sim_roll(dice, 20);
+    later(1 + sim_roll(dice, 300000), heal_memory, NULL);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The table of what can happen: its row, its weight among its like, and how often it did.
+ */
+
+struct act {
+    const char *name;
+    unsigned family; /* 0 = the program itself */
+    int weight;
+    bool (*happen)(struct sim_dice *dice);
+};
+
+static const struct act acts[] = {
+    {"acquire", 0, 12, do_acquire},
+    {"release", 0, 4, do_release},
+    {"renew", 0, 3, do_renew},
+    {"cancel", 0, 2, do_cancel},
+    {"free of a handle", 0, 1, do_free},
+    {"free of a client", ABOUT_LIFETIMES, 2, do_free_client},
+    {"shutdown", ABOUT_LIFETIMES, 2, do_shutdown},
+    {"crash of a client", ABOUT_LIFETIMES, 2, do_crash},
+    {"stop of a process", ABOUT_PROCESSES, 4, do_pause_process},
+    {"stop of a server", ABOUT_SERVERS, 3, do_pause_server},
+    {"restart with data", ABOUT_SERVERS, 2, do_restart},
+    {"scripts forgotten", ABOUT_SERVERS, 2, do_script_flush},
+    {"connection ended by the server", ABOUT_NETWORK, 2, do_hang_up},
+    {"connection reset", ABOUT_NETWORK, 2, do_reset},
+    {"replies lost", ABOUT_NETWORK, 3, do_lose_replies},
+    {"requests late by seconds", ABOUT_NETWORK, 3, do_delay},
+    {"connection half-open", ABOUT_NETWORK, 2, do_half_open},
+    {"network dead", ABOUT_NETWORK, 2, do_cut},
+    {"commands refused", ABOUT_ANSWERS, 4, do_refuse},
+    {"key deleted", ABOUT_DATA, 3, do_delete},
+    {"key stolen", ABOUT_DATA, 2, do_steal},
+    {"key of another type", ABOUT_DATA, 1, do_wrong_type},
+    {"restart without data", ABOUT_DATA, 2, do_wipe},
+    {"state saved for a failover", ABOUT_DATA, 2, do_save},
+    {"failover with a lost tail", ABOUT_DATA, 2, do_failover},
+    {"server's clock stepped", ABOUT_DATA, 2, do_step_clock},
+    {"no memory", ABOUT_MEMORY, 3, do_no_memory},
+};
+#define ACTS (sizeof acts / sizeof acts[0])
+
+static uint64_t happened[ACTS];
+static uint64_t happened_inside[2]; /* stops inside callbacks, calls from them */
+
+static inline void step_happens(void *object) {
+    struct step *step = (struct step *)object;
+    struct sim_dice dice;
+    dice.state = step->dice;
+    if (step->skipped || sim.now_us >= program.end_us) {
+        return;
+    }
+    sim_trace("step %d: %s", step->number, step->act->name);
+    if (step->act->happen(&dice)) {
+        happened[step->act - acts]++;
+        if (step->act->family != 0 && step->act->family != ABOUT_LIFETIMES) {
+            oracle.trouble_us = sim.now_us + 6000000;
+        }
+    }
+    oracle_round();
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What the program does when it is called back.
+ */
+
+static inline void let_go(void *object) {
+    struct hand *hand = (struct hand *)object;
+    if (hand->gone || hand->actor->gone || !hand->holds) {
+        return;
+    }
+    if (callable(hand)) {
+        hand_release(hand);
+    } else {
+        later(5000, let_go, hand);
+    }
+}
+
+static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
+    struct hand *other = some_hand(dice);
+    if (sim_one_in(dice, 2)) { /* another of the same client: what is decided for it, not told */
+        other = &oracle.hands[(hand->number + 1) % oracle.hand_count];
+    }
+    if (other->gone || other->actor->process != hand->actor->process || sim_one_in(dice, 4)) {
+        other = hand;
+    }
+    if (other->gone) {
+        return;
+    }
+    happened_inside[1]++;
+    switch (sim_roll(dice, 9)) {
+    case 0:
+    case 1: hand_acquire(other, sim_one_in(dice, 2) ? 0 : 3000, some_lease_ms(dice)); break;
+    case 2:
+    case 3: hand_release(other); break;
+    case 4: hand_renew(other, 0); break;
+    case 5: hand_cancel(other); break;
+    case 6: hand_free(other); break;
+    case 7:
+        if (!other->actor->gone && !other->actor->closing) {
+            program_hand(other->actor, dice);
+        }
+        break;
+    default:
+        if (!other->actor->gone && (program.families & ABOUT_LIFETIMES) && sim_one_in(dice, 4)) {
+            actor_free(other->actor);
+        }
+    }
+}
+
+static inline void program_react(struct hand *hand, const rlock_event *event) {
+    struct sim_dice dice;
+    dice.state = sim_mix(program.seed ^ (oracle.operations * 977 + (uint64_t)hand->number));
+    if (hand->holds && event->kind == RLOCK_ACQUIRED && event->status == RLOCK_OK &&
+        !oracle.keeping) {
+        later(oracle.settled ? 0 : sim_roll(&dice, program.hold_us + 1), let_go, hand);
+    }
+    if (oracle.settled || !(program.families & ABOUT_CALLBACKS)) {
+        return;
+    }
+    if (sim_one_in(&dice, 12)) {
+        happened_inside[0]++;
+        oracle.trouble_us = sim.now_us + 6000000;
+        sim_pause(hand->actor->process, sim_roll(&dice, sim_one_in(&dice, 4) ? 3000000 : 50000));
+    }
+    if (sim_one_in(&dice, 3)) {
+        inside_callback(hand, &dice);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Drawing a world and its program.
+ */
+
+static inline void draw_weather(struct sim_weather *weather) {
+    static const int64_t latencies[] = {0, 100, 300, 2000, 15000};
+    memset(weather, 0, sizeof *weather);
+    weather->latency_us = draw_of(latencies, 5);
+    if (program.quiet && weather->latency_us > 2000) {
+        weather->latency_us = 2000;
+    }
+    weather->slow_us = draw_one_in(3) ? weather->latency_us * 10 : weather->latency_us;
+    weather->linger_us = DRAW_OF(0, 10, 500);
+    weather->window = (size_t)DRAW_OF(1 << 20, 1 << 20, 3000, 400);
+    if (program.families & ABOUT_NETWORK) {
+        weather->split = DRAW_OF(0, 2, 8);
+        weather->split_us = DRAW_OF(0, 500, 20000);
+        weather->short_io = DRAW_OF(0, 2, 10);
+        weather->late = DRAW_OF(0, 1, 2);
+        weather->late_us = DRAW_OF(1000, 100000, 3000000);
+        weather->torn = DRAW_OF(0, 2, 4);
+    }
+}
+
+static inline const struct act *draw_act(bool fault) {
+    int64_t sum = 0, at;
+    size_t i;
+    for (i = 0; i < ACTS; i++) {
+        bool fits = fault ? (acts[i].family & program.families) != 0 : acts[i].family == 0;
+        sum += fits ? acts[i].weight : 0;
+    }
+    at = draw(sum);
+    for (i = 0; i < ACTS; i++) {
+        bool fits = fault ? (acts[i].family & program.families) != 0 : acts[i].family == 0;
+        at -= fits ? acts[i].weight : 0;
+        if (at < 0) {
+            break;
+        }
+    }
+    return &acts[i];
+}
+
+/* Calls at any time, some of them together; faults when something is under way. */
+static inline int64_t draw_time_us(int number, int calls, int64_t bursts) {
+    if (number >= calls && !draw_one_in(3)) {
+        return program.steps[draw(calls)].at_us + draw(4 * sim.weather.latency_us + 100);
+    }
+    if (number > 0 && bursts > 0 && draw_one_in(bursts)) {
+        return program.steps[number - 1].at_us; /* answers that come together */
+    }
+    return 1000000 + draw(program.end_us - 1000000);
+}
+
+static inline void draw_steps(void) {
+    int calls = (int)(10 + draw(140)), faults = (int)(1 + draw(draw_one_in(3) ? 60 : 16)), i;
+    int64_t bursts = DRAW_OF(0, 2, 4);
+    unsigned drawable = program.families & ~(unsigned)(ABOUT_CALLBACKS | ABOUT_CLOCKS);
+    program.step_count = calls + (drawable != 0 ? faults : 0);
+    for (i = 0; i < program.step_count; i++) {
+        struct step *step = &program.steps[i];
+        memset(step, 0, sizeof *step);
+        step->number = i;
+        step->act = draw_act(i >= calls);
+        step->at_us = draw_time_us(i, calls, bursts);
+        step->dice = sim_mix(program.seed * PROGRAM_STEPS + (uint64_t)i) ^ (uint64_t)draw(65536);
+    }
+}
+
+/* Clocks that run apart by less than the promille that rlock allows for. */
+static inline void draw_clocks(void) {
+    int i;
+    for (i = 0; i < sim.process_count && (program.families & ABOUT_CLOCKS); i++) {
+        sim.processes[i].clock.rate_ppm = draw(9000) - 4500;
+    }
+    for (i = 0; i < sim.server_count && (program.families & ABOUT_CLOCKS); i++) {
+        sim.servers[i].clock.rate_ppm = draw(9000) - 4500;
+    }
+}
+
+static inline void draw_actors(void) {
+    int clients = (int)(1 + draw(2)), p, c, h, hands = (int)(1 + draw(4));
+    rlock_wire wires[SIM_SERVERS];
+    for (p = 0; p < sim.server_count; p++) {
+        static const char *const keys[] = {"a", "b{1}", "{c}:d"};
+        int count = (int)(1 + draw(3));
+        wires[p] = draw_one_in(3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
+        sim.servers[p].model->old = draw_one_in(6);
+        sim.servers[p].database = draw_one_in(3) ? 2 : 0;
+        sim.servers[p].password = draw_one_in(4) ? "secret" : NULL;
+        sim.servers[p].always_denied = NULL;
+        if (!program.quiet && draw_one_in(4)) {
+            sim.servers[p].always_denied = draw_one_in(2) ? "client|kill" : "info";
+        }
+        heal_server(&sim.servers[p]);
+        while (count-- > 0) {
+            slot_new(&sim.servers[p], keys[count]);
+        }
+    }
+    for (p = 0; p < sim.process_count; p++) {
+        for (c = 0; c < clients; c++) {
+            struct sim_server *server = &sim.servers[draw(sim.server_count)];
+            struct actor *actor;
+            struct sim_dice dice;
+            rlock_config config;
+            memset(&config, 0, sizeof config);
+            config.wire = wires[server->number];
+            config.watchdog_lease_ms = program.lease_ms[draw(3)];
+            config.command_timeout_ms = DRAW_OF(50, 200, 1000);
+            config.poll_ms = DRAW_OF(20, 250);
+            config.client_name = draw_one_in(2) ? "sim" : NULL;
+            actor = actor_new(&sim.processes[p], server, config, draw_one_in(2));
+            dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
+            for (h = 0; h < hands && actor != NULL; h++) {
+                program_hand(actor, &dice);
+            }
+        }
+    }
+}
+
+/* From the seed, or from the tape and then the seed. */
+static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size) {
+    int i, servers, processes;
+    memset(&program, 0, sizeof program);
+    program.seed = seed;
+    program.dice.state = sim_mix(seed ^ 0x70726f67);
+    program.tape = tape;
+    program.tape_left = size;
+    servers = draw_one_in(4) ? 2 : 1;
+    processes = (int)(1 + draw(4));
+    program.quiet = draw_one_in(6);
+    for (i = 0; i < FAMILIES && !program.quiet; i++) {
+        program.families |= draw_one_in(i == 4 ? 4 : 2) ? 1u << i : 0;
+    }
+    program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
+    program.hold_us = DRAW_OF(0, 2000, 50000, 1500000);
+    for (i = 0; i < 3; i++) {
+        program.lease_ms[i] = DRAW_OF(30, 100, 300, 1000, 3000, 10000);
+        if (program.quiet && program.lease_ms[i] < 300) {
+            program.lease_ms[i] = 300;
+        }
+    }
+    for (i = 0; i < 3; i++) {
+        if (program.lease_ms[i] > program.most_lease_ms) {
+            program.most_lease_ms = program.lease_ms[i];
+        }
+    }
+    sim_begin(seed, servers, processes);
+    oracle_begin();
+    oracle.quiet = program.quiet;
+    draw_weather(&sim.weather);
+    program.weather = sim.weather;
+    draw_clocks();
+    draw_actors();
+    draw_steps();
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Running it.
+ */
+
+static inline void look_around(void *object) {
+    (void)object;
+    oracle_liveness();
+    if (oracle.quiet) {
+        oracle_commands(sim.now_us);
+    }
+    if (!oracle.settled) {
+        later(50000, look_around, NULL);
+    }
+}
+
+/* Whatever was wrong is no more. What is half-open stays so: that is for the clients to find out. */
+static inline void program_heal(void) {
+    int i;
+    oracle.settled = true;
+    oracle.quiet = false;
+    oracle.trouble_us = sim.now_us;
+    for (i = 0; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        heal_server(server);
+        server->cut = server->down = false;
+        server->paused_until_us = 0;
+    }
+    for (i = 0; i < sim.process_count; i++) {
+        sim.processes[i].paused_until_us = 0;
+        sim_wake(&sim.processes[i], sim.now_us);
+    }
+    sim.weather.no_memory = sim.weather.late = sim.weather.torn = 0;
+    sim.weather.split = sim.weather.short_io = 0;
+    sim.weather.window = 1 << 20; /* so that a client that goes can say all it has to say */
+    if (sim.weather.latency_us > 2000) {
+        sim.weather.latency_us = 2000; /* a command timeout may be as short as 50 ms */
+    }
+    sim.weather.slow_us = sim.weather.latency_us;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        if (slot->there != NULL && slot->there->theirs) {
+            stranger_on(slot, "DEL", NULL, NULL);
+        }
+    }
+}
+
+static inline bool program_pending(void) {
+    int i, kind;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *hand = &oracle.hands[i];
+        for (kind = 0; kind <= RLOCK_LOST && !hand->gone && !hand->actor->gone; kind++) {
+            if (hand->pending[kind] > 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Everybody is served or told, within the longest lease and what it takes to connect again. */
+static inline void program_settle(void) {
+    int64_t until_us = sim.now_us + program.most_lease_ms * 1100 + 12000000;
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        let_go(&oracle.hands[i]);
+    }
+    while (program_pending()) {
+        if (sim.now_us >= until_us) {
+            sim_failed("an operation does not end, although nothing is wrong any more");
+        }
+        sim_run_until(sim.now_us + 100000);
+        for (i = 0; i < oracle.hand_count; i++) {
+            let_go(&oracle.hands[i]);
+        }
+    }
+}
+
+/* A client that is gone leaves its keys to their leases; so does one that cannot know of a key, as
+ * after a failover to a server that had not heard of the release. */
+static inline bool program_owned(const struct token *token) {
+    int i;
+    for (i = 0; i < oracle.actor_count; i++) {
+        if (!oracle.actors[i].gone && strncmp(token->text, oracle.actors[i].id, 36) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With nobody holding, nothing may be left at a server for longer than it takes to tell it. */
+static inline void program_cleaned(void) {
+    int64_t owned_us = sim.now_us + program.weather.late_us + 8000000;
+    int64_t until_us = owned_us + program.most_lease_ms * 1000;
+    int i;
+    bool left = true;
+    while (left) {
+        left = false;
+        for (i = 0; i < oracle.slot_count; i++) {
+            const struct slot *slot = &oracle.slots[i];
+            if (slot->there == NULL || oracle_end_us(slot) <= sim.now_us) {
+                continue;
+            }
+            left = true;
+            if (sim.now_us >=
+                (program_owned(slot->there) && !slot->there->is_void ? owned_us : until_us)) {
+                sim_failed("%s is still %s's, who does not hold it", slot->key, slot->there->text);
+            }
+        }
+        sim_run_until(sim.now_us + (left ? 100000 : 0));
+    }
+}
+
+/* Before the end everybody who can takes something once more, to see who gives it back. */
+static inline void program_last_holds(void) {
+    int i, k;
+    oracle.keeping = true;
+    for (i = 0; i < oracle.actor_count; i++) {
+        for (k = 0; k < oracle.hand_count; k++) {
+            struct hand *hand = &oracle.hands[k];
+            if (hand->actor == &oracle.actors[i] && !hand->gone && !hand->actor->gone &&
+                !hand->actor->closing) {
+                hand_acquire(hand, 0, 60000);
+            }
+        }
+    }
+    sim_run_until(sim.now_us + 4000000);
+    for (k = 0; k < oracle.hand_count; k++) {
+        struct hand *hand = &oracle.hands[k];
+        if (hand->holds && !hand->gone) {
+            snprintf(hand->slot->keeper, sizeof hand->slot->keeper, "%s", hand->actor->id);
+        }
+    }
+}
+
+static inline void program_close(void) {
+    int i;
+    program_last_holds();
+    for (i = 0; i < oracle.actor_count; i++) {
+        if (!oracle.actors[i].gone && !oracle.actors[i].closing) {
+            if (i % 2 == 0) {
+                actor_shutdown(&oracle.actors[i], 5000);
+            } else {
+                actor_free(&oracle.actors[i]);
+            }
+        }
+    }
+    sim_run_until(sim.now_us + 6000000);
+    for (i = 0; i < oracle.actor_count; i++) {
+        struct actor *actor = &oracle.actors[i];
+        if (!actor->gone && actor->closing && !actor->done) {
+            sim_failed("client %.8s is never shut down", actor->id);
+        }
+    }
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        if (slot->there != NULL && oracle_end_us(slot) > sim.now_us &&
+            strncmp(slot->there->text, slot->keeper, 36) == 0) {
+            sim_failed("%s is still %s's, whose client is gone", slot->key, slot->there->text);
+        }
+    }
+    for (i = 0; i < oracle.hand_count; i++) {
+        if (!oracle.hands[i].gone) {
+            hand_free(&oracle.hands[i]);
+        }
+    }
+    for (i = 0; i < oracle.actor_count; i++) {
+        if (!oracle.actors[i].gone) {
+            actor_free(&oracle.actors[i]);
+        }
+    }
+}
+
+/* The hash of all that happened. A broken rule does not come back: see sim_failed. */
+static inline uint64_t program_run(void) {
+    uint64_t hash;
+    int i;
+    for (i = 0; i < program.step_count; i++) {
+        sim_at(program.steps[i].at_us, step_happens, &program.steps[i]);
+    }
+    look_around(NULL);
+    sim_run_until(program.end_us);
+    program_heal();
+    program_settle();
+    program_cleaned();
+    program_close();
+    hash = sim.hash;
+    for (i = 0; i < SIM_SERVERS; i++) {
+        model_copy_free(program.copies[i]);
+    }
+    sim_end();
+    return hash;
+}
+
+#endif /* SIM_PROGRAM_H */

@@ -1,0 +1,443 @@
+/* sim.c - many seeds of program.h, and what came of them
+ *
+ *     sim --seeds N [--from S] [--jobs J]    N programs; tables of what happened in them
+ *     sim --seed S [--skip 3,5-9] [--plain M]  one of them, with its trace
+ *     sim                                    the seeds that belong to `make test`, as TAP
+ *
+ * A seed that breaks a rule is made short: steps are left out, and the weather is made plain, for
+ * as long as the same rule stays broken; what is left is printed with its trace. Every attempt has
+ * a process of its own, so that a crash is a finding like any other.
+ */
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "program.h"
+
+#define JOBS 16
+#define FOUND 64
+#define SUITE_SEEDS 10000
+#define SUITE_FROM 1
+
+enum { PLAIN_WEATHER = 1, PLAIN_CALLBACKS = 2, PLAIN_CLOCKS = 4, PLAIN_ALL = 7 };
+
+struct variant { /* of a seed: what is left out */
+    uint64_t seed;
+    bool skipped[PROGRAM_STEPS];
+    int plain;
+};
+
+struct finding {
+    uint64_t seed;
+    char text[200];
+};
+
+struct job {       /* what a worker tells */
+    uint64_t seed; /* under way */
+    uint64_t seeds, hash, simulated_us, findings;
+    struct finding found[FOUND];
+    uint64_t happened[ACTS], inside[2];
+    __typeof__(seen) seen;
+};
+
+static struct job *jobs; /* shared with the workers */
+static jmp_buf broken;
+static char broken_text[200];
+
+static void sim_failed(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(broken_text, sizeof broken_text, format, arguments);
+    va_end(arguments);
+    sim_trace("BROKEN: %s", broken_text);
+    sim.running = false;
+    longjmp(broken, 1);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * One seed.
+ */
+
+static void simplify(const struct variant *variant) {
+    int i;
+    for (i = 0; i < program.step_count; i++) {
+        program.steps[i].skipped = variant->skipped[i];
+    }
+    if (variant->plain & PLAIN_WEATHER) {
+        int64_t latency_us = sim.weather.latency_us;
+        memset(&sim.weather, 0, sizeof sim.weather);
+        sim.weather.latency_us = latency_us;
+        sim.weather.window = 1 << 20;
+    }
+    if (variant->plain & PLAIN_CALLBACKS) {
+        program.families &= ~(unsigned)ABOUT_CALLBACKS;
+    }
+    for (i = 0; i < SIM_PROCESSES && (variant->plain & PLAIN_CLOCKS); i++) {
+        sim.processes[i].clock.rate_ppm = 0;
+    }
+    for (i = 0; i < SIM_SERVERS && (variant->plain & PLAIN_CLOCKS); i++) {
+        sim.servers[i].clock.rate_ppm = 0;
+    }
+}
+
+/* Whether no rule was broken; else broken_text says which. */
+static bool run_variant(const struct variant *variant, uint64_t *hash) {
+    if (setjmp(broken) != 0) {
+        return false;
+    }
+    program_draw(variant->seed, NULL, 0);
+    simplify(variant);
+    *hash = program_run();
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Making a failing seed short.
+ */
+
+/* The kind of a finding: its text without the numbers, names and times in it. */
+static void kind_of(char *kind, const char *text) {
+    for (; *text; text++) {
+        if (strchr("0123456789abcdef-:", *text) == NULL) {
+            *kind++ = *text;
+        }
+    }
+    *kind = 0;
+}
+
+/* Runs a variant in a process of its own; fills in what it found, "" = nothing. */
+static void attempt(const struct variant *variant, char text[200], bool tracing) {
+    int status;
+    pid_t child;
+    jobs[0].found[0].text[0] = 0;
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        uint64_t hash = 0;
+        sim.tracing = tracing;
+        if (!tracing && freopen("/dev/null", "w", stderr) == NULL) {
+            _exit(2);
+        }
+        if (!run_variant(variant, &hash)) {
+            snprintf(jobs[0].found[0].text, 200, "%s", broken_text);
+        }
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        snprintf(jobs[0].found[0].text, 200, "a crash");
+    }
+    snprintf(text, 200, "%s", jobs[0].found[0].text);
+}
+
+static bool still_broken(const struct variant *variant, const char *kind) {
+    char text[200], other[200];
+    attempt(variant, text, false);
+    kind_of(other, text);
+    return strcmp(kind, other) == 0;
+}
+
+/* Leaves out a run of steps, if the rule stays broken. */
+static void without(struct variant *variant, const char *kind, int first, int count) {
+    struct variant less = *variant;
+    int i;
+    bool any = false;
+    for (i = first; i < first + count && i < PROGRAM_STEPS; i++) {
+        any = any || !less.skipped[i];
+        less.skipped[i] = true;
+    }
+    if (any && still_broken(&less, kind)) {
+        *variant = less;
+    }
+}
+
+static void make_short(struct variant *variant, const char *text) {
+    char kind[200];
+    int size, first, bit;
+    kind_of(kind, text);
+    for (bit = 1; bit < PLAIN_ALL; bit <<= 1) {
+        struct variant plainer = *variant;
+        plainer.plain |= bit;
+        if (still_broken(&plainer, kind)) {
+            *variant = plainer;
+        }
+    }
+    for (size = PROGRAM_STEPS / 2; size > 0; size /= 2) {
+        for (first = 0; first < PROGRAM_STEPS; first += size) {
+            without(variant, kind, first, size);
+        }
+    }
+}
+
+static void print_how(const struct variant *variant) {
+    const char *comma = " --skip ";
+    int i;
+    printf("repeat it with: sim --seed %llu", (unsigned long long)variant->seed);
+    for (i = 0; i < PROGRAM_STEPS; i++) {
+        int last = i;
+        if (variant->skipped[i]) {
+            while (last + 1 < PROGRAM_STEPS && variant->skipped[last + 1]) {
+                last++;
+            }
+            printf(last > i ? "%s%d-%d" : "%s%d", comma, i, last);
+            comma = ",";
+            i = last;
+        }
+    }
+    printf(variant->plain ? " --plain %d\n" : "\n", variant->plain);
+}
+
+static void explain(const struct finding *finding) {
+    struct variant variant;
+    char text[200];
+    memset(&variant, 0, sizeof variant);
+    variant.seed = finding->seed;
+    printf("seed %llu: %s\n", (unsigned long long)finding->seed, finding->text);
+    attempt(&variant, text, false);
+    make_short(&variant, text);
+    attempt(&variant, text, true);
+    print_how(&variant);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Many seeds.
+ */
+
+static void add_finding(struct job *job, const char *text) {
+    if (job->findings < FOUND) {
+        job->found[job->findings].seed = job->seed;
+        snprintf(job->found[job->findings].text, sizeof job->found[0].text, "%s", text);
+    }
+    job->findings++;
+}
+
+static void work(struct job *job, uint64_t end, uint64_t stride) {
+    struct variant variant;
+    memset(&variant, 0, sizeof variant);
+    for (; job->seed < end; job->seed += stride) {
+        uint64_t hash = 0;
+        variant.seed = job->seed;
+        if (!run_variant(&variant, &hash)) {
+            add_finding(job, broken_text);
+        }
+        job->hash += sim_mix(hash ^ job->seed);
+        job->simulated_us += (uint64_t)sim.now_us;
+        job->seeds++;
+        memcpy(job->happened, happened, sizeof happened);
+        memcpy(job->inside, happened_inside, sizeof happened_inside);
+        memcpy(&job->seen, &seen, sizeof seen);
+    }
+}
+
+static pid_t start(struct job *job, uint64_t end, uint64_t stride) {
+    pid_t child;
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        memcpy(happened, job->happened, sizeof happened); /* of a worker that crashed */
+        memcpy(happened_inside, job->inside, sizeof happened_inside);
+        memcpy(&seen, &job->seen, sizeof seen);
+        work(job, end, stride);
+        _exit(0);
+    }
+    return child;
+}
+
+static void run_all(uint64_t from, uint64_t count, int job_count) {
+    pid_t workers[JOBS];
+    int i, status;
+    for (i = 0; i < job_count; i++) {
+        jobs[i].seed = from + (uint64_t)i;
+        workers[i] = start(&jobs[i], from + count, (uint64_t)job_count);
+    }
+    for (i = 0; i < job_count; i++) {
+        while (waitpid(workers[i], &status, 0) == workers[i] && status != 0) {
+            add_finding(&jobs[i], "a crash");
+            jobs[i].seeds++;
+            jobs[i].seed += (uint64_t)job_count;
+            workers[i] = start(&jobs[i], from + count, (uint64_t)job_count);
+        }
+    }
+    for (i = 1; i < job_count; i++) {
+        uint64_t *to = (uint64_t *)&jobs[0].seen, *at = (uint64_t *)&jobs[i].seen;
+        size_t k;
+        for (k = 0; k < sizeof seen / sizeof *to; k++) {
+            to[k] += at[k];
+        }
+        for (k = 0; k < ACTS; k++) {
+            jobs[0].happened[k] += jobs[i].happened[k];
+        }
+        jobs[0].inside[0] += jobs[i].inside[0];
+        jobs[0].inside[1] += jobs[i].inside[1];
+        jobs[0].seeds += jobs[i].seeds;
+        jobs[0].hash += jobs[i].hash;
+        jobs[0].simulated_us += jobs[i].simulated_us;
+        for (k = 0; k < jobs[i].findings && k < FOUND; k++) {
+            jobs[0].seed = jobs[i].found[k].seed;
+            add_finding(&jobs[0], jobs[i].found[k].text);
+        }
+    }
+}
+
+static void print_row(const char *name, uint64_t count) {
+    printf("    %-44s %12llu\n", name, (unsigned long long)count);
+}
+
+static void print_tables(void) {
+    static const char *const kinds[] = {"", "ACQUIRED", "RENEWED", "RELEASED"};
+    static const char *const reasons[] = {"", "EXPIRED", "STOLEN", "DELETED", "CLOSED"};
+    char name[80];
+    size_t i, kind;
+    printf("what happened:\n");
+    for (i = 0; i < ACTS; i++) {
+        print_row(acts[i].name, jobs[0].happened[i]);
+    }
+    print_row("stop of a process inside a callback", jobs[0].inside[0]);
+    print_row("call from inside a callback", jobs[0].inside[1]);
+    print_row("overlap of void holds, told by their fences", jobs[0].seen.overlaps);
+    printf("how it ended:\n");
+    for (kind = RLOCK_ACQUIRED; kind <= RLOCK_RELEASED; kind++) {
+        for (i = 0; i < 15; i++) {
+            snprintf(name, sizeof name, "%s: %s", kinds[kind], rlock_strerror(-(int)i));
+            if (jobs[0].seen.ended[kind][i] > 0) {
+                print_row(name, jobs[0].seen.ended[kind][i]);
+            }
+        }
+    }
+    for (i = 1; i < sizeof reasons / sizeof *reasons; i++) {
+        snprintf(name, sizeof name, "LOST: %s", reasons[i]);
+        print_row(name, jobs[0].seen.lost[i]);
+    }
+}
+
+/* What must have happened at least once, or the run proves less than it says. */
+static const char *missing(void) {
+    size_t i;
+    for (i = 0; i < ACTS; i++) {
+        if (jobs[0].happened[i] == 0) {
+            return acts[i].name;
+        }
+    }
+    for (i = RLOCK_REASON_EXPIRED; i <= RLOCK_REASON_CLOSED; i++) {
+        if (jobs[0].seen.lost[i] == 0) {
+            return "a reason of LOST";
+        }
+    }
+    return jobs[0].inside[0] == 0 || jobs[0].inside[1] == 0 ? "something in a callback" : NULL;
+}
+
+static double cpu_seconds(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static int report(uint64_t from, uint64_t count, int job_count) {
+    double seconds;
+    run_all(from, count, job_count);
+    seconds = cpu_seconds();
+    print_tables();
+    printf("%.1f hours simulated in %.1f seconds of one core\n",
+           (double)jobs[0].simulated_us / 3.6e9, seconds);
+    if (jobs[0].findings > 0) {
+        struct finding first = jobs[0].found[0];
+        uint64_t i;
+        for (i = 0; i < jobs[0].findings && i < FOUND; i++) {
+            printf("seed %llu: %s\n", (unsigned long long)jobs[0].found[i].seed,
+                   jobs[0].found[i].text);
+        }
+        explain(&first);
+    }
+    printf("%llu seeds, %llu violations, %.0f seeds/s, hash %016llx\n",
+           (unsigned long long)jobs[0].seeds, (unsigned long long)jobs[0].findings,
+           (double)jobs[0].seeds / seconds, (unsigned long long)jobs[0].hash);
+    return jobs[0].findings > 0;
+}
+
+static int suite(void) {
+    int status = report(SUITE_FROM, SUITE_SEEDS, 2);
+    const char *lacks = missing();
+    struct variant variant;
+    uint64_t once = 0, again = 1;
+    memset(&variant, 0, sizeof variant);
+    variant.seed = SUITE_FROM;
+    run_variant(&variant, &once);
+    run_variant(&variant, &again);
+    printf("%s 1 - no rule is broken in %d seeds\n", status == 0 ? "ok" : "not ok", SUITE_SEEDS);
+    printf("%s 2 - every fault and every loss happens in them%s%s\n",
+           lacks == NULL ? "ok" : "not ok", lacks != NULL ? ", but not: " : "",
+           lacks != NULL ? lacks : "");
+    printf("%s 3 - a seed has the same trace twice\n", once == again ? "ok" : "not ok");
+    printf("1..3\n");
+    return status != 0 || lacks != NULL || once != again;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The command line.
+ */
+
+static void read_skips(struct variant *variant, const char *text) {
+    while (*text) {
+        char *end;
+        long first = strtol(text, &end, 10), last = first;
+        if (*end == '-') {
+            last = strtol(end + 1, &end, 10);
+        }
+        for (; first <= last && first >= 0 && first < PROGRAM_STEPS; first++) {
+            variant->skipped[first] = true;
+        }
+        text = *end == ',' ? end + 1 : "";
+    }
+}
+
+static int one(const struct variant *variant) {
+    uint64_t hash = 0;
+    bool fine;
+    sim.tracing = true;
+    fine = run_variant(variant, &hash);
+    printf("seed %llu: %s, hash %016llx\n", (unsigned long long)variant->seed,
+           fine ? "no rule is broken" : broken_text, (unsigned long long)hash);
+    return fine ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    struct variant variant;
+    uint64_t seeds = 0, from = 1;
+    int job_count = (int)sysconf(_SC_NPROCESSORS_ONLN), i;
+    memset(&variant, 0, sizeof variant);
+    jobs = (struct job *)mmap(NULL, sizeof *jobs * JOBS, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (i = 1; i + 1 < argc; i += 2) {
+        uint64_t number = strtoull(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--seeds") == 0) {
+            seeds = number;
+        } else if (strcmp(argv[i], "--from") == 0) {
+            from = number;
+        } else if (strcmp(argv[i], "--jobs") == 0) {
+            job_count = (int)number;
+        } else if (strcmp(argv[i], "--seed") == 0) {
+            variant.seed = number;
+        } else if (strcmp(argv[i], "--skip") == 0) {
+            read_skips(&variant, argv[i + 1]);
+        } else if (strcmp(argv[i], "--plain") == 0) {
+            variant.plain = (int)number;
+        } else {
+            break;
+        }
+    }
+    if (i < argc || jobs == MAP_FAILED) {
+        fprintf(stderr,
+                "usage: sim [--seeds N [--from S] [--jobs J]] | [--seed S [--skip LIST]]\n");
+        return 2;
+    }
+    job_count = job_count < 1 ? 1 : job_count > JOBS ? JOBS : job_count;
+    return variant.seed != 0 ? one(&variant)
+           : seeds != 0      ? report(from, seeds, job_count)
+                             : suite();
+}

@@ -1,0 +1,1123 @@
+/* world.h - processes, servers and the network between them, in one process and in simulated time
+ *
+ * The processes run the real rlock.h with the real hiredis on a loop of this file. The servers are
+ * those of model.h. hiredis makes its own descriptors; connect, read, write and close on them are
+ * answered here, so that every byte passes through a network that delays, splits and loses as the
+ * weather says. Each process and each server has a clock of its own; nothing reads a real one, and
+ * everything happens in one order that follows from the seed alone.
+ *
+ * One world at a time: sim_begin, then sim_run_until as often as wanted, then sim_end. What is
+ * traced is what the hash is made of, so that two runs with one hash did the same things at the
+ * same times.
+ *
+ * A program includes this file instead of rlock.h, and defines sim_failed(), which is told of
+ * broken rules and does not return.
+ */
+
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "model.h"
+#include "rlock.h"
+
+#define SIM_SERVERS 5
+#define SIM_PROCESSES 6
+#define SIM_SEATS 16
+#define SIM_WATCHED 4
+#define SIM_FDS 1024
+#define SIM_PORT 7000    /* of server 0; unix sockets are called sim-0, sim-1 ... */
+#define SIM_TURNS 500000 /* of one process, after which it is said to spin */
+
+__attribute__((noreturn, format(printf, 1, 2))) static void sim_failed(const char *format, ...);
+
+/* ------------------------------------------------------------------------------------------------
+ * Dice.
+ */
+
+struct sim_dice {
+    uint64_t state;
+};
+
+static inline uint64_t sim_mix(uint64_t x) { /* splitmix64: neighbours become strangers */
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static inline uint64_t sim_random(struct sim_dice *dice) {
+    dice->state += 0x9e3779b97f4a7c15u;
+    return sim_mix(dice->state);
+}
+
+/* 0 to sides - 1. */
+static inline int64_t sim_roll(struct sim_dice *dice, int64_t sides) {
+    return (int64_t)(sim_random(dice) % (uint64_t)sides);
+}
+
+static inline bool sim_one_in(struct sim_dice *dice, int64_t n) {
+    return n > 0 && sim_roll(dice, n) == 0;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What fails: one thing at a planned place, for torture, or many by dice, for the weather.
+ */
+
+enum sim_step {
+    SIM_ALLOC,
+    SIM_OPEN,    /* the loop's open */
+    SIM_WATCH,   /* the loop's watch */
+    SIM_ENTROPY, /* random bytes */
+    SIM_SOCKET,
+    SIM_CONNECT,
+    SIM_CONNECTED, /* what the socket says when the connect is over */
+    SIM_READ,
+    SIM_WRITE,
+    SIM_HIREDIS, /* an allocation of hiredis, where its version lets one see them */
+    SIM_STEPS
+};
+
+struct sim_failure {
+    enum sim_step step;
+    uint64_t nth; /* counted from 1; 0 = nothing fails */
+    int error;    /* errno */
+    bool from_there_on;
+};
+
+/* What the network and the machines do to each message; a chance n means one in n, 0 never. */
+struct sim_weather {
+    int64_t latency_us; /* each message takes up to that long */
+    int64_t slow_us;    /* one in eight takes up to that long */
+    int64_t split;      /* chance of a message to arrive in pieces */
+    int64_t split_us;   /* between two pieces */
+    int64_t short_io;   /* chance of a read or write to move less than it could */
+    int64_t late;       /* chance of a closed connection to deliver what was on its way late */
+    int64_t late_us;    /* by up to that long */
+    int64_t torn;       /* chance of a closed connection to lose a tail of it */
+    int64_t no_memory;  /* chance of an allocation to fail */
+    int64_t linger_us;  /* how long a loop is busy with other things between two turns */
+    size_t window;      /* bytes that fit into a socket */
+};
+
+/* ------------------------------------------------------------------------------------------------
+ * What there is.
+ */
+
+struct sim_clock {
+    int64_t base_us;
+    int64_t rate_ppm;
+};
+
+struct sim_piece {
+    struct sim_piece *next;
+    int64_t at_us;
+    size_t size; /* 0 = the end of the stream */
+    char bytes[];
+};
+
+struct sim_pipe { /* one direction of a connection */
+    struct sim_line *line;
+    struct sim_piece *first, **last;
+    int64_t last_us; /* bytes keep their order */
+    size_t size;     /* on the way */
+    bool dead;       /* swallows everything, tells nobody */
+};
+
+enum { SIM_CONNECTING, SIM_UP, SIM_REFUSED };
+
+struct sim_line { /* one connection, from connect to the last byte */
+    struct sim_line *next;
+    int number, fd; /* -1 = the process has closed it */
+    int state, error;
+    struct sim_seat *seat; /* whose it was made for */
+    char client_id[37];    /* also when the client is gone */
+    struct sim_server *server;
+    struct model_peer *peer; /* NULL = the server knows nothing of it (any more) */
+    struct sim_pipe up, down;
+    char *inbox;
+    size_t in, inbox_room;
+    bool ended, reset; /* the process will read so */
+};
+
+struct sim_server {
+    int number;
+    struct model *model;
+    struct sim_clock clock;
+    int database;              /* that its clients use */
+    const char *password;      /* that it asks for; NULL = none */
+    const char *always_denied; /* a command that its users may not run; NULL = none */
+    int64_t paused_until_us;
+    bool down; /* refuses connections */
+    bool cut;  /* nothing comes through: connects neither succeed nor fail */
+};
+
+struct sim_watched {
+    rlock_io *io;
+    int fd;
+    unsigned events;
+};
+
+struct sim_seat { /* what open gives to a client */
+    struct sim_process *process;
+    rlock_client *client;
+    bool open;
+    int64_t due_us; /* by the clock of the process; -1 = no timer */
+    struct sim_watched watched[SIM_WATCHED];
+};
+
+struct sim_process {
+    int number;
+    struct sim_clock clock;
+    int64_t paused_until_us;
+    int64_t turn_us; /* when its loop looks next; -1 = not planned */
+    uint64_t turns;
+    bool inside; /* it is on the stack: it cannot have a turn */
+    struct sim_seat seats[SIM_SEATS];
+};
+
+struct sim_event {
+    int64_t at_us;
+    uint64_t order; /* of two at one time the one planned first comes first */
+    void (*happen)(void *object);
+    void *object;
+};
+
+static struct {
+    bool running, tracing;
+    int64_t now_us; /* true time */
+    uint64_t hash;
+    struct sim_dice dice; /* of the network and of the loops */
+    struct sim_weather weather;
+    struct sim_failure failure;
+    uint64_t steps[SIM_STEPS]; /* how often each was asked for */
+    uint64_t failures;         /* how often it failed */
+    struct sim_event *events;
+    size_t event_count, event_room;
+    uint64_t orders;
+    struct sim_server servers[SIM_SERVERS];
+    int server_count;
+    struct sim_process processes[SIM_PROCESSES];
+    int process_count;
+    struct sim_line *lines;
+    int line_count;
+    struct sim_line *by_fd[SIM_FDS];
+    struct sim_seat *entered; /* whose library is on the stack ... */
+    int64_t entered_us;       /* ... since when, by its clock */
+    int64_t inner_until_us;   /* until when a process is stopped inside a callback; 0 = none is */
+    size_t live;              /* blocks of rlock not freed */
+    void (*after_entry)(struct sim_seat *seat);                           /* may be NULL */
+    void (*serve)(struct sim_line *line, const char *bytes, size_t size); /* for the servers */
+    void (*touched)(struct sim_server *server, struct sim_line *by, const char *key, size_t len);
+} sim;
+
+/* ------------------------------------------------------------------------------------------------
+ * Trace and hash.
+ */
+
+static inline void sim_hash(const void *bytes, size_t size) { /* FNV-1a by eight bytes */
+    const unsigned char *at = (const unsigned char *)bytes;
+    while (size > 0) {
+        uint64_t word = 0;
+        size_t take = size < 8 ? size : 8, i;
+        for (i = 0; i < take; i++) {
+            word |= (uint64_t)at[i] << (8 * i);
+        }
+        sim.hash = (sim.hash ^ word) * 0x100000001b3u;
+        sim.hash ^= sim.hash >> 29;
+        at += take;
+        size -= take;
+    }
+}
+
+static inline void sim_note(int64_t a, int64_t b) {
+    uint64_t both = sim_mix((uint64_t)a) ^ (uint64_t)b;
+    sim.hash = (sim.hash ^ both) * 0x100000001b3u;
+    sim.hash ^= sim.hash >> 29;
+}
+
+__attribute__((format(printf, 1, 2))) static inline void sim_trace(const char *format, ...) {
+    va_list arguments;
+    if (sim.tracing) {
+        printf("%12.6f  ", (double)sim.now_us / 1e6);
+        va_start(arguments, format);
+        vprintf(format, arguments);
+        va_end(arguments);
+        putchar('\n');
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Failing steps, memory and random bytes of the library.
+ */
+
+static inline bool sim_fails(enum sim_step step) {
+    const struct sim_failure *failure = &sim.failure;
+    uint64_t now = ++sim.steps[step];
+    if (failure->nth == 0 || failure->step != step || now < failure->nth ||
+        (now > failure->nth && !failure->from_there_on)) {
+        return false;
+    }
+    sim.failures++;
+    errno = failure->error;
+    return true;
+}
+
+static inline void *sim_malloc(size_t size) {
+    uint64_t *block;
+    if (sim_fails(SIM_ALLOC) || sim_one_in(&sim.dice, sim.weather.no_memory)) {
+        sim_note(-1, (int64_t)size);
+        return NULL;
+    }
+    block = (uint64_t *)malloc(size + 16);
+    if (block == NULL) {
+        abort();
+    }
+    sim.live++;
+    block[0] = size;
+    memset(block + 2, 0xa5, size); /* nobody may count on zeroes */
+    return block + 2;
+}
+
+static inline void sim_free(void *memory) {
+    uint64_t *block = (uint64_t *)memory - 2;
+    if (memory != NULL) {
+        sim.live--;
+        memset(memory, 0xdd, (size_t)block[0]); /* nor on what was freed */
+        free(block);
+    }
+}
+
+static inline int sim_entropy(void *buffer, size_t size) {
+    size_t i;
+    for (i = 0; i < size; i++) {
+        ((unsigned char *)buffer)[i] = (unsigned char)sim_roll(&sim.dice, 256);
+    }
+    return sim_fails(SIM_ENTROPY) ? 0 : 1;
+}
+
+#define RLOCK_MALLOC(n) sim_malloc(n)
+#define RLOCK_FREE(p) sim_free(p)
+#define RLOCK_RANDOM(p, n) sim_entropy(p, n)
+#ifndef RLOCK_ASSERT
+#define RLOCK_ASSERT(x) ((x) ? (void)0 : sim_failed("rlock.h asserts " #x))
+#endif
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+/* ------------------------------------------------------------------------------------------------
+ * Time.
+ */
+
+static inline int64_t sim_local_us(const struct sim_clock *clock) {
+    return clock->base_us + sim.now_us + sim.now_us * clock->rate_ppm / 1000000;
+}
+
+/* The first true time at which a clock says so. */
+static inline int64_t sim_true_us(const struct sim_clock *clock, int64_t local_us) {
+    int64_t span_us = local_us - clock->base_us;
+    int64_t guess_us = (int64_t)((double)span_us / (1.0 + (double)clock->rate_ppm / 1e6)) - 2;
+    while (guess_us + guess_us * clock->rate_ppm / 1000000 < span_us) {
+        guess_us++;
+    }
+    return guess_us;
+}
+
+static inline bool sim_sooner(const struct sim_event *a, const struct sim_event *b) {
+    return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
+}
+
+static inline void sim_at(int64_t at_us, void (*happen)(void *object), void *object) {
+    size_t i = sim.event_count++;
+    struct sim_event event;
+    event.at_us = at_us > sim.now_us ? at_us : sim.now_us;
+    event.order = ++sim.orders;
+    event.happen = happen;
+    event.object = object;
+    if (sim.event_count > sim.event_room) {
+        sim.event_room = sim.event_count * 2;
+        sim.events = (struct sim_event *)realloc(sim.events, sim.event_room * sizeof event);
+    }
+    for (; i > 0 && sim_sooner(&event, &sim.events[(i - 1) / 2]); i = (i - 1) / 2) {
+        sim.events[i] = sim.events[(i - 1) / 2];
+    }
+    sim.events[i] = event;
+}
+
+static inline struct sim_event sim_next(void) {
+    struct sim_event first = sim.events[0], last = sim.events[--sim.event_count];
+    size_t i = 0, child;
+    while ((child = 2 * i + 1) < sim.event_count) {
+        if (child + 1 < sim.event_count && sim_sooner(&sim.events[child + 1], &sim.events[child])) {
+            child++;
+        }
+        if (!sim_sooner(&sim.events[child], &last)) {
+            break;
+        }
+        sim.events[i] = sim.events[child];
+        i = child;
+    }
+    sim.events[i] = last;
+    return first;
+}
+
+/* Also from inside a callback, whose process is then stopped for so long. */
+static inline void sim_run_until(int64_t end_us) {
+    while (sim.event_count > 0 && sim.events[0].at_us <= end_us) {
+        struct sim_event event = sim_next();
+        sim.now_us = event.at_us > sim.now_us ? event.at_us : sim.now_us;
+        event.happen(event.object);
+    }
+    sim.now_us = end_us > sim.now_us ? end_us : sim.now_us;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Loops.
+ */
+
+static inline void sim_turn(void *object);
+
+static inline void sim_wake(struct sim_process *process, int64_t at_us) {
+    if (process->turn_us < 0 || at_us < process->turn_us) {
+        process->turn_us = at_us > sim.now_us ? at_us : sim.now_us;
+        sim_at(process->turn_us, sim_turn, process);
+    }
+}
+
+static inline struct sim_line *sim_line_of(int fd) {
+    return sim.running && fd >= 0 && fd < SIM_FDS ? sim.by_fd[fd] : NULL;
+}
+
+static inline bool sim_readable(const struct sim_line *line) {
+    return line->state != SIM_CONNECTING && (line->in > 0 || line->ended || line->reset);
+}
+
+static inline bool sim_writable(const struct sim_line *line) {
+    return line->state != SIM_CONNECTING && (line->up.size < sim.weather.window || line->reset);
+}
+
+/* What a loop would report: errors and ends as everything that is watched. */
+static inline unsigned sim_events_of(const struct sim_watched *watched) {
+    const struct sim_line *line = watched->io != NULL ? sim_line_of(watched->fd) : NULL;
+    unsigned events = 0;
+    if (line != NULL) {
+        events |= sim_readable(line) ? RLOCK_IO_READ : 0;
+        events |= sim_writable(line) ? RLOCK_IO_WRITE : 0;
+        events |= line->reset || line->state == SIM_REFUSED ? RLOCK_IO_READ | RLOCK_IO_WRITE : 0;
+    }
+    return events & watched->events;
+}
+
+static inline void sim_enter(struct sim_seat *seat) {
+    if (sim.entered != NULL && sim.entered->process == seat->process) {
+        sim_failed("the loop calls the library while it is in the library");
+    }
+    sim.entered = seat;
+    sim.entered_us = sim_local_us(&seat->process->clock);
+}
+
+static inline void sim_leave(struct sim_seat *seat) {
+    sim.entered = NULL;
+    if (sim.after_entry != NULL) {
+        sim.after_entry(seat);
+    }
+}
+
+static inline void sim_seat_io(struct sim_seat *seat) {
+    int first = (int)sim_roll(&sim.dice, SIM_WATCHED), i;
+    for (i = 0; i < SIM_WATCHED && seat->open; i++) {
+        struct sim_watched *watched = &seat->watched[(first + i) % SIM_WATCHED];
+        unsigned events = sim_events_of(watched);
+        if (events != 0) {
+            sim_note(seat->process->number, events);
+            sim_enter(seat);
+            rlock_on_io(watched->io, events);
+            sim_leave(seat);
+        }
+    }
+}
+
+static inline int64_t sim_process_now_us(const struct sim_process *process) {
+    return sim_local_us(&process->clock);
+}
+
+/* When a seat wants its next turn; INT64_MAX = not on its own. */
+static inline int64_t sim_seat_due_us(const struct sim_seat *seat) {
+    int64_t due_us = INT64_MAX;
+    int i;
+    if (seat->open && seat->due_us >= 0) {
+        due_us = sim_true_us(&seat->process->clock, seat->due_us);
+    }
+    for (i = 0; i < SIM_WATCHED && seat->open; i++) {
+        due_us = sim_events_of(&seat->watched[i]) != 0 ? sim.now_us : due_us;
+    }
+    return due_us;
+}
+
+static inline void sim_turn(void *object) {
+    struct sim_process *process = (struct sim_process *)object;
+    int64_t next_us = INT64_MAX;
+    int i;
+    if (process->turn_us != sim.now_us) {
+        return; /* an earlier plan */
+    }
+    process->turn_us = -1;
+    if (process->inside) {
+        return; /* it will look when it comes back */
+    }
+    if (process->paused_until_us > sim.now_us) {
+        sim_wake(process, process->paused_until_us);
+        return;
+    }
+    if (++process->turns > SIM_TURNS) {
+        sim_failed("process %d spins", process->number);
+    }
+    process->inside = true;
+    for (i = 0; i < SIM_SEATS; i++) {
+        sim_seat_io(&process->seats[i]);
+    }
+    for (i = 0; i < SIM_SEATS; i++) {
+        struct sim_seat *seat = &process->seats[i];
+        if (seat->open && seat->due_us >= 0 && seat->due_us <= sim_process_now_us(process)) {
+            seat->due_us = -1;
+            sim_note(process->number, -2);
+            sim_enter(seat);
+            rlock_on_timer(seat->client);
+            sim_leave(seat);
+        }
+    }
+    process->inside = false;
+    for (i = 0; i < SIM_SEATS; i++) {
+        int64_t due_us = sim_seat_due_us(&process->seats[i]);
+        next_us = due_us < next_us ? due_us : next_us;
+    }
+    if (next_us != INT64_MAX) {
+        int64_t rest_us = 1 + sim_roll(&sim.dice, sim.weather.linger_us + 1);
+        sim_wake(process, next_us > sim.now_us ? next_us : sim.now_us + rest_us);
+    }
+}
+
+/* Something happened to a descriptor of this process. */
+static inline void sim_stir(struct sim_line *line) {
+    if (line->fd >= 0 && line->seat != NULL) {
+        sim_wake(line->seat->process, sim.now_us);
+    }
+}
+
+static inline void *sim_hook_open(void *ctx, rlock_client *client) {
+    struct sim_process *process = (struct sim_process *)ctx;
+    int i;
+    for (i = 0; i < SIM_SEATS && process->seats[i].open; i++) {
+    }
+    if (i == SIM_SEATS) {
+        sim_failed("more than %d clients in one process", SIM_SEATS);
+    }
+    if (sim_fails(SIM_OPEN)) {
+        return NULL;
+    }
+    memset(&process->seats[i], 0, sizeof process->seats[i]);
+    process->seats[i].process = process;
+    process->seats[i].client = client;
+    process->seats[i].open = true;
+    process->seats[i].due_us = -1;
+    return &process->seats[i];
+}
+
+static inline struct sim_seat *sim_hook_seat(void *state, const char *hook) {
+    struct sim_seat *seat = (struct sim_seat *)state;
+    if (!seat->open) {
+        sim_failed("the loop's %s is called after close", hook);
+    }
+    return seat;
+}
+
+static inline int sim_hook_watch(void *state, rlock_io *io, int fd, unsigned events) {
+    struct sim_seat *seat = sim_hook_seat(state, "watch");
+    int i, place = -1;
+    for (i = 0; i < SIM_WATCHED; i++) {
+        if (seat->watched[i].io == io || (seat->watched[i].io == NULL && place < 0)) {
+            place = i;
+        }
+        if (seat->watched[i].io == io) {
+            break;
+        }
+    }
+    if (place < 0 || (events != 0 && sim_fails(SIM_WATCH))) {
+        return -1;
+    }
+    seat->watched[place].io = events != 0 ? io : NULL;
+    seat->watched[place].fd = fd;
+    seat->watched[place].events = events;
+    if (sim_events_of(&seat->watched[place]) != 0) {
+        sim_wake(seat->process, sim.now_us + 1);
+    }
+    return 0;
+}
+
+static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
+    struct sim_seat *seat = sim_hook_seat(state, "set_timer");
+    seat->due_us = delay_us < 0 ? -1 : sim_process_now_us(seat->process) + delay_us;
+    if (delay_us >= 0) {
+        sim_wake(seat->process, sim_true_us(&seat->process->clock, seat->due_us));
+    }
+}
+
+static inline void sim_hook_close(void *state) {
+    struct sim_seat *seat = sim_hook_seat(state, "close");
+    int i;
+    for (i = 0; i < SIM_WATCHED; i++) {
+        if (seat->watched[i].io != NULL) {
+            sim_failed("a descriptor is still watched at close");
+        }
+    }
+    seat->open = false;
+}
+
+static inline int64_t sim_hook_now_us(void *ctx) {
+    return sim_process_now_us((struct sim_process *)ctx);
+}
+
+static inline rlock_loop sim_loop(struct sim_process *process) {
+    rlock_loop loop;
+    memset(&loop, 0, sizeof loop);
+    loop.ctx = process;
+    loop.open = sim_hook_open;
+    loop.watch = sim_hook_watch;
+    loop.set_timer = sim_hook_set_timer;
+    loop.close = sim_hook_close;
+    loop.now_us = sim_hook_now_us;
+    return loop;
+}
+
+/* Stops a process for a while: from inside one of its callbacks, or between two of them. Inside,
+ * the others run on from here, so that one that stops in turn must go on before this one does. */
+static inline void sim_pause(struct sim_process *process, int64_t for_us) {
+    struct sim_seat *entered = sim.entered;
+    int64_t entered_us = sim.entered_us;
+    int64_t end_us = sim.now_us + for_us, outer_us = sim.inner_until_us;
+    if (process->inside && outer_us > 0 && end_us > outer_us) {
+        end_us = outer_us;
+    }
+    process->paused_until_us = end_us;
+    sim_trace("process %d stops for %lld us", process->number, (long long)(end_us - sim.now_us));
+    if (process->inside) {
+        sim.inner_until_us = end_us;
+        sim.entered = NULL;
+        sim_run_until(end_us);
+        sim.entered = entered;
+        sim.entered_us = entered_us;
+        sim.inner_until_us = outer_us;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The network.
+ */
+
+static inline int64_t sim_latency_us(void) {
+    bool slow = sim_one_in(&sim.dice, 8);
+    return 1 + sim_roll(&sim.dice, (slow ? sim.weather.slow_us : sim.weather.latency_us) + 1);
+}
+
+static inline void sim_arrive_up(void *object);
+static inline void sim_arrive_down(void *object);
+
+static inline void sim_push(struct sim_pipe *pipe, const char *bytes, size_t size, int64_t at_us) {
+    struct sim_piece *piece = (struct sim_piece *)malloc(sizeof *piece + size);
+    pipe->last_us = at_us > pipe->last_us ? at_us : pipe->last_us;
+    piece->next = NULL;
+    piece->at_us = pipe->last_us;
+    piece->size = size;
+    if (size > 0) {
+        memcpy(piece->bytes, bytes, size);
+    }
+    *pipe->last = piece;
+    pipe->last = &piece->next;
+    pipe->size += size;
+    sim_at(piece->at_us, pipe == &pipe->line->up ? sim_arrive_up : sim_arrive_down, pipe->line);
+}
+
+/* Size 0 ends the stream. */
+static inline void sim_send(struct sim_pipe *pipe, const char *bytes, size_t size) {
+    int64_t at_us = sim.now_us + sim_latency_us();
+    if (pipe->dead) {
+        return;
+    }
+    while (size > 1 && sim_one_in(&sim.dice, sim.weather.split)) {
+        size_t part = 1 + (size_t)sim_roll(&sim.dice, (int64_t)size - 1);
+        sim_push(pipe, bytes, part, at_us);
+        bytes += part;
+        size -= part;
+        at_us += sim_roll(&sim.dice, sim.weather.split_us + 1);
+    }
+    sim_push(pipe, bytes, size, at_us);
+}
+
+/* The first piece, if it is due; the caller frees it. */
+static inline struct sim_piece *sim_pull(struct sim_pipe *pipe) {
+    struct sim_piece *piece = pipe->first;
+    if (piece == NULL || piece->at_us > sim.now_us) {
+        return NULL;
+    }
+    pipe->first = piece->next;
+    if (pipe->first == NULL) {
+        pipe->last = &pipe->first;
+    }
+    pipe->size -= piece->size;
+    return piece;
+}
+
+static inline void sim_drop(struct sim_pipe *pipe) {
+    while (pipe->first != NULL) {
+        struct sim_piece *piece = pipe->first;
+        pipe->first = piece->next;
+        free(piece);
+    }
+    pipe->last = &pipe->first;
+    pipe->size = 0;
+}
+
+static inline void sim_server_clock(struct sim_server *server) {
+    server->model->wall_us = sim_local_us(&server->clock);
+}
+
+static inline void sim_arrive_up(void *object) {
+    struct sim_line *line = (struct sim_line *)object;
+    struct sim_server *server = line->server;
+    struct sim_piece *piece;
+    if (server->paused_until_us > sim.now_us && line->up.first != NULL) {
+        sim_at(server->paused_until_us, sim_arrive_up, line);
+        return;
+    }
+    piece = sim_pull(&line->up);
+    if (piece == NULL) {
+        return;
+    }
+    sim_note(line->number, (int64_t)piece->size);
+    sim_hash(piece->bytes, piece->size);
+    if (line->peer != NULL && !line->up.dead) {
+        sim_server_clock(server);
+        if (piece->size > 0) {
+            model_feed(line->peer, piece->bytes, piece->size);
+        } else {
+            model_leave(line->peer);
+            line->peer = NULL;
+        }
+    }
+    free(piece);
+    sim_stir(line); /* there is room for more */
+}
+
+static inline void sim_arrive_down(void *object) {
+    struct sim_line *line = (struct sim_line *)object;
+    struct sim_piece *piece = sim_pull(&line->down);
+    if (piece == NULL) {
+        return;
+    }
+    sim_note(-line->number, (int64_t)piece->size);
+    if (line->down.dead || line->fd < 0) {
+        free(piece);
+        return;
+    }
+    if (piece->size == 0) {
+        line->ended = true;
+    } else {
+        if (line->in + piece->size > line->inbox_room) {
+            line->inbox_room = (line->in + piece->size) * 2;
+            line->inbox = (char *)realloc(line->inbox, line->inbox_room);
+        }
+        memcpy(line->inbox + line->in, piece->bytes, piece->size);
+        line->in += piece->size;
+    }
+    free(piece);
+    sim_stir(line);
+}
+
+static inline void sim_model_send(void *ctx, void *user, const char *bytes, size_t size) {
+    struct sim_line *line = (struct sim_line *)user;
+    (void)ctx;
+    sim_hash(bytes, size);
+    sim_send(&line->down, bytes, size);
+}
+
+static inline void sim_model_hang_up(void *ctx, void *user) {
+    struct sim_line *line = (struct sim_line *)user;
+    (void)ctx;
+    line->peer = NULL;
+    sim_trace("server %d ends line %d", line->server->number, line->number);
+    sim_send(&line->down, NULL, 0);
+}
+
+static inline void sim_model_touched(void *ctx, void *by, const char *key, size_t len) {
+    if (sim.touched != NULL) {
+        sim.touched((struct sim_server *)ctx, (struct sim_line *)by, key, len);
+    }
+}
+
+/* Both sides find their connection gone; what is on its way is lost. */
+static inline void sim_reset(struct sim_line *line) {
+    sim_trace("line %d is reset", line->number);
+    sim_drop(&line->up);
+    sim_drop(&line->down);
+    line->up.dead = line->down.dead = line->reset = true;
+    if (line->peer != NULL) {
+        model_leave(line->peer);
+        line->peer = NULL;
+    }
+    sim_stir(line);
+}
+
+static inline void sim_connected(void *object) {
+    struct sim_line *line = (struct sim_line *)object;
+    if (line->state != SIM_CONNECTING || line->fd < 0 || line->up.dead || line->server->cut) {
+        return;
+    }
+    if (line->server->down || sim_fails(SIM_CONNECTED)) {
+        line->state = SIM_REFUSED;
+        line->error = line->server->down ? ECONNREFUSED : errno;
+    } else {
+        line->state = SIM_UP;
+        sim_server_clock(line->server);
+        line->peer = model_accept(line->server->model, line);
+    }
+    sim_note(line->number, line->state);
+    sim_trace("line %d %s", line->number, line->state == SIM_UP ? "is up" : "is refused");
+    sim_stir(line);
+}
+
+static inline struct sim_server *sim_server_at(const struct sockaddr *address) {
+    int number = -1;
+    if (address->sa_family == AF_INET) {
+        number = ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port) - SIM_PORT;
+    } else if (address->sa_family == AF_UNIX) {
+        number = atoi(((const struct sockaddr_un *)(const void *)address)->sun_path + 4);
+    }
+    return number >= 0 && number < sim.server_count ? &sim.servers[number] : NULL;
+}
+
+static inline int sim_connect(int fd, const struct sockaddr *address) {
+    struct sim_server *server = sim_server_at(address);
+    struct sim_line *line = sim_line_of(fd);
+    if (line != NULL) { /* hiredis 1.x asks so whether it is over */
+        errno = line->state == SIM_CONNECTING ? EALREADY
+                : line->state == SIM_UP       ? EISCONN
+                                              : line->error;
+        return -1;
+    }
+    if (sim_fails(SIM_CONNECT)) {
+        return -1;
+    }
+    if (server == NULL || fd >= SIM_FDS || (server->down && address->sa_family == AF_UNIX)) {
+        errno = ECONNREFUSED;
+        return -1;
+    }
+    line = (struct sim_line *)calloc(1, sizeof *line);
+    line->number = ++sim.line_count;
+    line->fd = fd;
+    line->server = server;
+    line->seat = sim.entered;
+    line->up.line = line->down.line = line;
+    line->up.last = &line->up.first;
+    line->down.last = &line->down.first;
+    if (sim.entered != NULL) {
+        memcpy(line->client_id, rlock_client_id(sim.entered->client), sizeof line->client_id);
+    }
+    line->next = sim.lines;
+    sim.lines = line;
+    sim.by_fd[fd] = line;
+    sim_trace("line %d: process %d connects to server %d", line->number,
+              line->seat != NULL ? line->seat->process->number : -1, server->number);
+    sim_at(sim.now_us + sim_latency_us(), sim_connected, line);
+    errno = EINPROGRESS;
+    return -1;
+}
+
+static inline ssize_t sim_write(struct sim_line *line, const char *bytes, size_t size) {
+    size_t room = line->up.size < sim.weather.window ? sim.weather.window - line->up.size : 0;
+    if (sim_fails(SIM_WRITE)) {
+        return -1;
+    }
+    if (line->reset || (line->ended && line->peer == NULL)) {
+        errno = line->reset ? ECONNRESET : EPIPE;
+        return -1;
+    }
+    size = size < room ? size : room;
+    if (line->state != SIM_UP || size == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (sim_one_in(&sim.dice, sim.weather.short_io)) {
+        size = 1 + (size_t)sim_roll(&sim.dice, (int64_t)size);
+    }
+    if (sim.serve != NULL) {
+        sim.serve(line, bytes, size);
+    } else {
+        sim_send(&line->up, bytes, size);
+    }
+    return (ssize_t)size;
+}
+
+static inline ssize_t sim_read(struct sim_line *line, char *bytes, size_t size) {
+    if (sim_fails(SIM_READ)) {
+        return -1;
+    }
+    size = size < line->in ? size : line->in;
+    if (size == 0) {
+        errno = line->reset ? ECONNRESET : EAGAIN;
+        return !line->reset && line->ended ? 0 : -1;
+    }
+    if (sim_one_in(&sim.dice, sim.weather.short_io)) {
+        size = 1 + (size_t)sim_roll(&sim.dice, (int64_t)size);
+    }
+    memcpy(bytes, line->inbox, size);
+    line->in -= size;
+    memmove(line->inbox, line->inbox + size, line->in);
+    return (ssize_t)size;
+}
+
+/* From here on everything that is on the way up comes so much later. */
+static inline void sim_delay(struct sim_line *line, int64_t extra_us) {
+    struct sim_piece *piece;
+    for (piece = line->up.first; piece != NULL; piece = piece->next) {
+        piece->at_us += extra_us;
+        sim_at(piece->at_us, sim_arrive_up, line);
+    }
+    line->up.last_us = (line->up.first != NULL ? line->up.last_us : sim.now_us) + extra_us;
+    sim_trace("line %d: what is under way is late by %lld us", line->number, (long long)extra_us);
+}
+
+/* The process closed it. What it wrote is under way all the same: it may be executed, and late. */
+static inline void sim_close(struct sim_line *line) {
+    sim.by_fd[line->fd] = NULL;
+    line->fd = -1;
+    sim_trace("line %d is closed with %zu bytes under way", line->number, line->up.size);
+    sim_drop(&line->down);
+    if (line->state != SIM_UP) {
+        return;
+    }
+    if (line->up.size > 0 && sim_one_in(&sim.dice, sim.weather.torn)) {
+        sim_drop(&line->up);
+    } else if (line->up.size > 0 && sim_one_in(&sim.dice, sim.weather.late)) {
+        sim_delay(line, sim_roll(&sim.dice, sim.weather.late_us + 1));
+    }
+    sim_send(&line->up, NULL, 0);
+}
+
+/* What hiredis calls, under names that no header declares in another way. Descriptors that are not
+ * ours go to the system. */
+
+int sim_libc_socket(int domain, int type, int protocol) __asm__("socket");
+int sim_libc_connect(int fd, const struct sockaddr *address, socklen_t length) __asm__("connect");
+int sim_libc_getsockopt(int fd, int level, int option, void *value,
+                        socklen_t *length) __asm__("getsockopt");
+int sim_libc_poll(struct pollfd *fds, nfds_t count, int timeout_ms) __asm__("poll");
+ssize_t sim_libc_read(int fd, void *bytes, size_t size) __asm__("read");
+ssize_t sim_libc_recv(int fd, void *bytes, size_t size, int flags) __asm__("recv");
+ssize_t sim_libc_write(int fd, const void *bytes, size_t size) __asm__("write");
+ssize_t sim_libc_send(int fd, const void *bytes, size_t size, int flags) __asm__("send");
+int sim_libc_close(int fd) __asm__("close");
+
+int sim_libc_socket(int domain, int type, int protocol) {
+    if (sim.running && sim_fails(SIM_SOCKET)) {
+        return -1;
+    }
+    return (int)syscall(SYS_socket, domain, type, protocol);
+}
+
+int sim_libc_connect(int fd, const struct sockaddr *address, socklen_t length) {
+    if (sim.running) {
+        return sim_connect(fd, address);
+    }
+    return (int)syscall(SYS_connect, fd, address, length);
+}
+
+int sim_libc_getsockopt(int fd, int level, int option, void *value, socklen_t *length) {
+    struct sim_line *line = sim_line_of(fd);
+    if (line != NULL && level == SOL_SOCKET && option == SO_ERROR) {
+        memcpy(value, &line->error, sizeof line->error);
+        return 0;
+    }
+    return (int)syscall(SYS_getsockopt, fd, level, option, value, length);
+}
+
+int sim_libc_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
+    struct sim_line *line = count == 1 ? sim_line_of(fds->fd) : NULL;
+    if (line != NULL) {
+        fds->revents = line->state == SIM_CONNECTING ? 0 : (short)(fds->events & POLLOUT);
+        return fds->revents != 0;
+    }
+    return (int)syscall(SYS_poll, fds, count, timeout_ms);
+}
+
+ssize_t sim_libc_read(int fd, void *bytes, size_t size) {
+    struct sim_line *line = sim_line_of(fd);
+    return line != NULL ? sim_read(line, (char *)bytes, size)
+                        : (ssize_t)syscall(SYS_read, fd, bytes, size);
+}
+
+ssize_t sim_libc_recv(int fd, void *bytes, size_t size, int flags) {
+    struct sim_line *line = sim_line_of(fd);
+    return line != NULL ? sim_read(line, (char *)bytes, size)
+                        : (ssize_t)syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
+}
+
+ssize_t sim_libc_write(int fd, const void *bytes, size_t size) {
+    struct sim_line *line = sim_line_of(fd);
+    return line != NULL ? sim_write(line, (const char *)bytes, size)
+                        : (ssize_t)syscall(SYS_write, fd, bytes, size);
+}
+
+ssize_t sim_libc_send(int fd, const void *bytes, size_t size, int flags) {
+    struct sim_line *line = sim_line_of(fd);
+    return line != NULL ? sim_write(line, (const char *)bytes, size)
+                        : (ssize_t)syscall(SYS_sendto, fd, bytes, size, flags, NULL, 0);
+}
+
+int sim_libc_close(int fd) {
+    struct sim_line *line = sim_line_of(fd);
+    if (line != NULL) {
+        sim_close(line);
+    }
+    return (int)syscall(SYS_close, fd);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Servers.
+ */
+
+/* Active expiry, ten times a second as a server does it. */
+static inline void sim_server_tick(void *object) {
+    struct sim_server *server = (struct sim_server *)object;
+    if (server->paused_until_us <= sim.now_us && !server->down) {
+        sim_server_clock(server);
+        model_tick(server->model);
+    }
+    sim_at(sim.now_us + 100000, sim_server_tick, server);
+}
+
+static inline void sim_server_up(void *object) {
+    struct sim_server *server = (struct sim_server *)object;
+    server->down = false;
+    sim_trace("server %d is up", server->number);
+}
+
+/* Killed, and started again after a while, with or without what it knew. */
+static inline void sim_server_restart(struct sim_server *server, bool keep, int64_t down_us) {
+    struct sim_line *line;
+    server->down = true;
+    server->paused_until_us = 0;
+    sim_trace("server %d is killed, %s its data", server->number, keep ? "with" : "without");
+    for (line = sim.lines; line != NULL; line = line->next) {
+        if (line->server == server) {
+            sim_drop(&line->up); /* nobody reads it any more */
+            line->up.dead = line->state == SIM_UP;
+        }
+    }
+    sim_server_clock(server);
+    model_restart(server->model, keep);
+    sim_at(sim.now_us + down_us, sim_server_up, server);
+}
+
+/* The network to a server goes dead: existing connections for ever, new ones until it is back. */
+static inline void sim_server_cut(struct sim_server *server, bool cut) {
+    struct sim_line *line;
+    server->cut = cut;
+    sim_trace("the network to server %d is %s", server->number, cut ? "dead" : "back");
+    for (line = sim.lines; line != NULL && cut; line = line->next) {
+        if (line->server == server) {
+            line->up.dead = line->down.dead = true;
+            sim_drop(&line->up);
+            sim_drop(&line->down);
+        }
+    }
+}
+
+static inline void sim_server_pause(struct sim_server *server, int64_t for_us) {
+    sim_trace("server %d stops for %lld us", server->number, (long long)for_us);
+    server->paused_until_us = sim.now_us + for_us;
+}
+
+/* A stranger's command; its reply. */
+static inline const char *sim_stranger(struct sim_server *server, int count,
+                                       const char *const words[]) {
+    sim_server_clock(server);
+    return model_call(server->model, server->database, count, words);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * A world.
+ */
+
+static inline void sim_begin(uint64_t seed, int servers, int processes) {
+    bool tracing = sim.tracing;
+    struct sim_event *events = sim.events;
+    size_t room = sim.event_room;
+    int i;
+    memset(&sim, 0, sizeof sim);
+    sim.tracing = tracing;
+    sim.events = events;
+    sim.event_room = room;
+    sim.running = true;
+    sim.hash = sim_mix(seed);
+    sim.dice.state = sim_mix(seed ^ 0x5157);
+    sim.now_us = 1000000;
+    sim.weather.latency_us = 200;
+    sim.weather.slow_us = 400;
+    sim.weather.window = 1 << 20;
+    sim.server_count = servers;
+    sim.process_count = processes;
+    for (i = 0; i < servers; i++) {
+        struct model_hooks hooks = {&sim.servers[i], sim_model_send, sim_model_hang_up,
+                                    sim_model_touched};
+        sim.servers[i].number = i;
+        sim.servers[i].model = model_new(&hooks, seed * SIM_SERVERS + (uint64_t)i);
+        sim.servers[i].clock.base_us = 1700000000000000 + i * 1000000;
+        sim_server_clock(&sim.servers[i]);
+        sim_at(sim.now_us + 100000, sim_server_tick, &sim.servers[i]);
+    }
+    for (i = 0; i < processes; i++) {
+        sim.processes[i].number = i;
+        sim.processes[i].turn_us = -1;
+        sim.processes[i].clock.base_us = (i + 1) * INT64_C(1000000000);
+    }
+}
+
+/* Every client is freed by now. */
+static inline void sim_end(void) {
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        model_free(sim.servers[i].model);
+    }
+    while (sim.lines != NULL) {
+        struct sim_line *line = sim.lines;
+        sim.lines = line->next;
+        if (line->fd >= 0) {
+            sim_failed("line %d is still open at the end", line->number);
+        }
+        sim_drop(&line->up);
+        sim_drop(&line->down);
+        free(line->inbox);
+        free(line);
+    }
+    if (sim.live != 0) {
+        sim_failed("%zu blocks are not freed", sim.live);
+    }
+    sim.running = false;
+    sim.event_count = 0;
+}
+
+#endif /* SIM_WORLD_H */
