@@ -122,7 +122,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i $(c_files)
+	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch]
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig

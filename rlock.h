@@ -1647,7 +1647,7 @@ typedef struct rlock__conn {
     int64_t alive_us; /* the last complete reply, or the first command after silence */
     long long id;     /* CLIENT ID; 0 = unknown */
     bool wanted, doomed, resolving, blocked;
-    bool doubted; /* late with an answer: once more it may be late */
+    bool doubted;      /* late with an answer: it gets one more look */
     rlock_fault fault; /* why it is going down */
     char text[128];
     redisReplyObjectFunctions *make; /* hiredis' own */

@@ -1,10 +1,8 @@
-/* Many handles, processes, locks and faults at once.
+/* Many handles, processes and locks at once; tests/chaos.c adds the faults.
  *
  *     stress                                   the short forms, as tests
  *     stress fight SECONDS                     1,000 handles in 4 processes for one key
  *     stress held LOCKS LEASE_MS SECONDS       that many locks kept alive by one process
- *     stress chaos SECONDS                     the fight, while the server is killed, stopped
- * and cut off
  */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
@@ -55,7 +53,6 @@ static struct tally tally;
 static FILE *book;
 static int worker_number;
 static int64_t stop_us;
-static bool rough; /* chaos: short leases, and some holds outstay them */
 
 static void wants(struct fighter *f);
 
@@ -95,7 +92,7 @@ static void fighter_lost(rlock *lock, const rlock_event *event, void *user) {
 
 static void fighter_told(rlock *lock, const rlock_event *event, void *user) {
     struct fighter *f = (struct fighter *)user;
-    int64_t stay_us = rough ? 2000 : 0;
+    int64_t stay_us = 0;
 
     f->waiting = false;
     if (event->status != RLOCK_OK) {
@@ -111,7 +108,7 @@ static void fighter_told(rlock *lock, const rlock_event *event, void *user) {
     f->holding = true;
     tally.granted++;
     if (tally.granted % 64 == 0 && f->start_us < stop_us) {
-        stay_us = rough ? 1200000 : 2000; /* in chaos longer than the lease: it must be told */
+        stay_us = 2000;
     }
     f->leave_us = f->start_us + stay_us;
     inside[inside_count++] = f;
@@ -120,7 +117,7 @@ static void fighter_told(rlock *lock, const rlock_event *event, void *user) {
 static void wants(struct fighter *f) {
     if (kit_now_us() < stop_us) {
         f->waiting = true;
-        rlock_acquire(f->lock, RLOCK_FOREVER, rough ? 1000 : 10000, fighter_told, f);
+        rlock_acquire(f->lock, RLOCK_FOREVER, 10000, fighter_told, f);
     }
 }
 
@@ -269,7 +266,7 @@ static int check_books(void) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * The three runs; each gives the number of faults found
+ * The two runs; each gives the number of faults found
  */
 
 static void workers_start(pid_t *pid, int seconds) {
@@ -302,56 +299,12 @@ static int fight(int seconds) {
     if (server_start(&server, NULL) != 0) {
         return 1;
     }
-    rough = false;
     workers_start(pid, seconds);
     wrong = workers_end(pid) + check_books() + sum.lost;
     printf("fight: %d handles in %d processes, %u holds, %.0f hand-overs a second, %d lost, %d "
            "faults found\n",
            WORKERS * HANDLES, WORKERS, (unsigned)hold_count,
            (double)hold_count * 1e6 / (double)(kit_now_us() - start), (int)sum.lost, wrong);
-    server_stop(&server);
-    return wrong;
-}
-
-/* With every write on disk before its answer, so that a kill loses nothing and exclusion is
- * promised. */
-static int chaos(int seconds) {
-    static const char *durable[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
-    pid_t pid[WORKERS];
-    int64_t end;
-    int wrong = 0, round, kills = 0, stops = 0, cuts = 0;
-
-    if (server_start(&server, durable) != 0) {
-        return 1;
-    }
-    rough = true;
-    end = kit_now_us() + seconds * (int64_t)1000000;
-    workers_start(pid, seconds);
-    for (round = 0; kit_now_us() < end - 1000000; round++) {
-        server_sleep_ms(1000);
-        if (round % 3 == 0) {
-            server_kill9(&server);
-            server_sleep_ms(round % 2 ? 20 : 600);
-            wrong += server_restart(&server) != 0;
-            kills++;
-        } else if (round % 3 == 1) {
-            tell(ask(&server, "CLIENT KILL TYPE pubsub"));
-            tell(ask(&server, "CLIENT KILL TYPE normal"));
-            cuts++;
-        } else if (kit_now_us() < end - 3000000) {
-            server_pause(&server);
-            server_sleep_ms(3000);
-            server_resume(&server);
-            stops++;
-        }
-        kit_hand_drop();
-    }
-    wrong += workers_end(pid);
-    wrong += check_books();
-    printf("chaos: %d kills, %d stops of 3 s, %d cuts; %u holds, %d of them lost and told, %d "
-           "faults found\n",
-           kills, stops, cuts, (unsigned)hold_count, (int)sum.lost, wrong);
-    wrong += kills == 0 || cuts == 0 || stops == 0;
     server_stop(&server);
     return wrong;
 }
@@ -488,13 +441,8 @@ static void ten_thousand_locks_are_kept_alive(void **state) {
     assert_int_equal(held(10000, 3000, 8), 0);
 }
 
-static void no_fault_of_the_server_makes_two_holders(void **state) {
-    (void)state;
-    assert_int_equal(chaos(12), 0);
-}
-
 static int usage(void) {
-    fprintf(stderr, "stress [fight SECONDS | held LOCKS LEASE_MS SECONDS | chaos SECONDS]\n");
+    fprintf(stderr, "stress [fight SECONDS | held LOCKS LEASE_MS SECONDS]\n");
     return 2;
 }
 
@@ -502,7 +450,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thousand_handles_in_four_processes_never_hold_together),
         cmocka_unit_test(ten_thousand_locks_are_kept_alive),
-        cmocka_unit_test(no_fault_of_the_server_makes_two_holders),
     };
 
     signal(SIGPIPE, SIG_IGN);
@@ -512,9 +459,6 @@ int main(int argc, char **argv) {
     }
     if (argc == 3 && strcmp(argv[1], "fight") == 0 && atoi(argv[2]) > 0) {
         return fight(atoi(argv[2])) != 0;
-    }
-    if (argc == 3 && strcmp(argv[1], "chaos") == 0 && atoi(argv[2]) > 0) {
-        return chaos(atoi(argv[2])) != 0;
     }
     if (argc == 5 && strcmp(argv[1], "held") == 0 && atoi(argv[2]) > 0 && atoi(argv[4]) > 0) {
         return held(atoi(argv[2]), atoi(argv[3]), atoi(argv[4])) != 0;

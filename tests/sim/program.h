@@ -731,7 +731,7 @@ static inline void look_around(void *object) {
     }
 }
 
-/* Whatever was wrong is no more. What is half-open stays so: that is for the clients to find out. */
+/* Whatever was wrong is no more. What is half-open stays so: the clients have to find out. */
 static inline void program_heal(void) {
     int i;
     oracle.settled = true;
