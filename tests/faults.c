@@ -1,8 +1,40 @@
 /* Every fault provoked for real: a server that refuses, stalls, dies or lies, and a network that
  * loses, cuts and delays.
  * The expectations are the cells of FAULT x OPERATION in rlock.h. */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+static unsigned memory_lasts;    /* so many allocations from here on, and that one fails; 0 = all */
+static bool memory_stays_out;    /* and those after it too */
+static bool no_boottime;         /* a kernel without CLOCK_BOOTTIME */
+static unsigned clocks_read[16]; /* by their numbers */
+
+static void *memory_get(size_t size) {
+    static bool out;
+
+    if (memory_lasts > 0) {
+        out = --memory_lasts == 0;
+    } else {
+        out = out && memory_stays_out;
+    }
+    return out ? NULL : malloc(size);
+}
+
+static int clock_get(clockid_t id, struct timespec *now) {
+    if (no_boottime && id == CLOCK_BOOTTIME) {
+        return -1;
+    }
+    clocks_read[id]++;
+    return clock_gettime(id, now);
+}
+
+#define RLOCK_MALLOC(n) memory_get(n)
+#define RLOCK_FREE(p) free(p)
+#define clock_gettime(id, now) clock_get(id, now)
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
+#undef clock_gettime
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +47,7 @@
 
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define TIMEOUT_MS 100   /* of a command, so that a dead server is noticed soon */
 #define WATCHDOG_MS 2400 /* its third falls into every fault, and what is left outlives it */
@@ -646,7 +679,7 @@ struct link {
     int lossy;   /* what was swallowed: it may never carry a byte again, as no TCP connection
                     has a hole in it */
     size_t held;
-    char bytes[4096]; /* held back */
+    char bytes[16384]; /* held back */
 };
 
 static struct proxy *proxy;
@@ -1387,6 +1420,1212 @@ static void tracking_refused_for_a_moment_is_asked_for_again(void **state) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * A stage: the test plays the loop, its clock and the server, whose lies are as above. Nothing here
+ * waits, and every run is the same.
+ */
+
+#define STAGE_CONNS 256
+#define STAGE_FDS 4
+#define STAGE_LIES 4
+
+struct stage_conn {
+    int fd; /* -1 = closed */
+    bool watching;
+    size_t len;
+    char bytes[16384];
+};
+
+static struct {
+    int64_t now_us, due_us;
+    rlock_client *client; /* NULL = closed */
+    struct {
+        rlock_io *io;
+        int fd;
+        unsigned events;
+    } watched[STAGE_FDS];
+    bool watch_fails;
+    int resolve_status;
+    rlock_name *name; /* to be resolved */
+    int names, door;
+    char path[128], trail[4096]; /* the commands that were heard, two words of each */
+    struct stage_conn conns[STAGE_CONNS];
+    size_t count;
+    struct lie lies[STAGE_LIES];
+    int told[STAGE_LIES];
+} stage;
+
+static void *stage_open(void *ctx, rlock_client *client) {
+    assert_null(stage.client);
+    stage.client = client;
+    stage.due_us = -1;
+    return ctx;
+}
+
+static int stage_watch(void *state, rlock_io *io, int fd, unsigned events) {
+    size_t i = 0;
+
+    (void)state;
+    while (stage.watched[i].io != io && stage.watched[i].io != NULL) {
+        i++;
+        assert_true(i < STAGE_FDS);
+    }
+    if (events != 0 && stage.watch_fails) {
+        return -1;
+    }
+    stage.watched[i].io = io;
+    stage.watched[i].fd = events != 0 ? fd : -1;
+    stage.watched[i].events = events;
+    return 0;
+}
+
+static void stage_set_timer(void *state, int64_t delay_us) {
+    (void)state;
+    stage.due_us = delay_us < 0 ? -1 : stage.now_us + delay_us;
+}
+
+static void stage_close(void *state) {
+    (void)state;
+    stage.client = NULL;
+    stage.due_us = -1;
+    memset(stage.watched, 0, sizeof stage.watched);
+}
+
+static int64_t stage_now_us(void *ctx) {
+    (void)ctx;
+    return stage.now_us;
+}
+
+static int stage_resolve(void *state, rlock_name *name, const char *host) {
+    (void)state;
+    assert_non_null(host);
+    stage.name = stage.resolve_status == 0 ? name : NULL;
+    stage.names++;
+    return stage.resolve_status;
+}
+
+static const rlock_loop stage_loop = {&stage,      stage_open,   stage_watch,  stage_set_timer,
+                                      stage_close, stage_now_us, stage_resolve};
+
+static void stage_lies(const char *command, const char *answer, bool instead, bool once) {
+    size_t i = 0;
+
+    while (stage.lies[i].command != NULL) {
+        i++;
+        assert_true(i < STAGE_LIES);
+    }
+    stage.lies[i].command = command;
+    stage.lies[i].answer = answer;
+    stage.lies[i].instead = instead;
+    stage.lies[i].once = once;
+}
+
+static void stage_says(struct stage_conn *conn, const char *text) {
+    assert_int_equal(send(conn->fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+static void stage_hangs_up(struct stage_conn *conn) {
+    close(conn->fd);
+    conn->fd = -1;
+}
+
+/* The newest connection that has said SUBSCRIBE, or has not. */
+static struct stage_conn *stage_conn(bool watching) {
+    size_t i;
+
+    for (i = stage.count; i > 0; i--) {
+        if (stage.conns[i - 1].fd >= 0 && stage.conns[i - 1].watching == watching) {
+            return &stage.conns[i - 1];
+        }
+    }
+    fail_msg("no such connection");
+    return NULL;
+}
+
+/* Of the scripts too: granted without a fence, or with one. */
+static const char *stage_is_honest(const struct words *words) {
+    bool acquire = strncmp(words->text[1], RLOCK__SHA_STRING_ACQUIRE, 40) == 0 ||
+                   strncmp(words->text[1], RLOCK__SHA_REDISSON_ACQUIRE, 40) == 0;
+
+    if (liar_hears(words, "EVALSHA") && acquire && strcmp(words->text[3], "taken") != 0) {
+        return strcmp(words->text[2], "2") == 0 ? "$16\r\n1763710000000000\r\n" : "$1\r\n0\r\n";
+    }
+    return liar_hears(words, "CLIENT KILL") ? ":1\r\n" : liar_is_honest(words);
+}
+
+static void stage_hears(struct stage_conn *conn, const struct words *words) {
+    char text[512];
+    size_t i;
+
+    conn->watching = conn->watching || liar_hears(words, "SUBSCRIBE");
+    snprintf(text, sizeof text, "%s %s\n", words->text[0], words->text[1]);
+    if (strlen(stage.trail) + strlen(text) < sizeof stage.trail) {
+        strcat(stage.trail, text);
+    }
+    snprintf(text, sizeof text, "%s", stage_is_honest(words));
+    for (i = 0; i < STAGE_LIES; i++) {
+        const struct lie *lie = &stage.lies[i];
+
+        if (lie->command != NULL && liar_hears(words, lie->command) &&
+            !(lie->once && stage.told[i] > 0)) {
+            stage.told[i]++;
+            snprintf(text, sizeof text, "%s%s", lie->instead ? "" : stage_is_honest(words),
+                     lie->answer);
+            break;
+        }
+    }
+    stage_says(conn, text);
+}
+
+/* The server's turn: true if there was anything to do. */
+static bool stage_serves(void) {
+    bool moved = false;
+    size_t i, used;
+    ssize_t n;
+    int fd;
+
+    while ((fd = accept(stage.door, NULL, NULL)) >= 0) {
+        assert_true(stage.count < STAGE_CONNS);
+        memset(&stage.conns[stage.count], 0, sizeof stage.conns[0]);
+        stage.conns[stage.count++].fd = fd;
+        moved = true;
+    }
+    for (i = 0; i < stage.count; i++) {
+        struct stage_conn *conn = &stage.conns[i];
+        struct words words;
+
+        while (conn->fd >= 0 && (n = recv(conn->fd, conn->bytes + conn->len,
+                                          sizeof conn->bytes - conn->len, MSG_DONTWAIT)) >= 0) {
+            moved = true;
+            if (n == 0) {
+                stage_hangs_up(conn);
+                break;
+            }
+            conn->len += (size_t)n;
+            memset(&words, 0, sizeof words);
+            while (conn->len > 0 && (used = liar_reads(conn->bytes, conn->len, &words)) > 0) {
+                conn->len -= used;
+                memmove(conn->bytes, conn->bytes + used, conn->len);
+                stage_hears(conn, &words);
+                memset(&words, 0, sizeof words);
+            }
+        }
+    }
+    return moved;
+}
+
+/* The loop's look at the descriptors. */
+static bool stage_looks(void) {
+    bool moved = false;
+    size_t i;
+
+    for (i = 0; i < STAGE_FDS; i++) {
+        struct pollfd ask;
+
+        ask.fd = stage.watched[i].events != 0 ? stage.watched[i].fd : -1;
+        ask.events = (short)((stage.watched[i].events & RLOCK_IO_READ ? POLLIN : 0) |
+                             (stage.watched[i].events & RLOCK_IO_WRITE ? POLLOUT : 0));
+        ask.revents = 0;
+        if (poll(&ask, 1, 0) > 0) {
+            unsigned events = (ask.revents & (POLLERR | POLLHUP) ? stage.watched[i].events : 0) |
+                              (ask.revents & POLLIN ? RLOCK_IO_READ : 0) |
+                              (ask.revents & POLLOUT ? RLOCK_IO_WRITE : 0);
+
+            moved = true;
+            rlock_on_io(stage.watched[i].io, events);
+        }
+    }
+    return moved;
+}
+
+static void stage_fires(void) {
+    stage.due_us = -1;
+    rlock_on_timer(stage.client);
+}
+
+/* One turn of everything; false: nothing is left to be done until then, and the clock stands
+ * there. */
+static bool stage_turns(int64_t until_us) {
+    bool moved = stage_serves();
+
+    moved = stage_looks() || moved;
+    if (stage.client != NULL && stage.due_us >= 0 && stage.due_us <= stage.now_us) {
+        stage_fires();
+        moved = true;
+    }
+    if (!moved) {
+        bool due = stage.due_us >= 0 && stage.due_us <= until_us;
+
+        stage.now_us = due ? stage.due_us : until_us;
+        return due;
+    }
+    return true;
+}
+
+static void stage_runs(int64_t ms) {
+    int64_t until_us = stage.now_us + ms * 1000;
+    int turns = 0;
+
+    while (stage_turns(until_us)) {
+        assert_true(++turns < 100000); /* it spins */
+    }
+}
+
+static int stage_wait(struct owner *o, rlock_event_kind kind, int64_t limit_ms) {
+    int64_t until_us = stage.now_us + limit_ms * 1000;
+    struct kit_wish w;
+    int turns = 0;
+
+    w.o = o;
+    w.kind = (int)kind;
+    while (!kit_granted(&w) && stage_turns(until_us)) {
+        assert_true(++turns < 100000);
+    }
+    if (!kit_granted(&w)) {
+        return KIT_NOTHING;
+    }
+    o->taken[kind]++;
+    return o->status[kind];
+}
+
+static int stage_acquire(struct owner *o, int64_t wait_ms, int64_t lease_ms) {
+    int status = rlock_acquire(o->lock, wait_ms, lease_ms, owner_told, o);
+
+    return status != RLOCK_OK ? status : stage_wait(o, RLOCK_ACQUIRED, 60000);
+}
+
+static int stage_renew(struct owner *o, int64_t lease_ms) {
+    int status = rlock_renew(o->lock, lease_ms, owner_told, o);
+
+    return status != RLOCK_OK ? status : stage_wait(o, RLOCK_RENEWED, 60000);
+}
+
+static int stage_release(struct owner *o) {
+    int status = rlock_release(o->lock, owner_told, o);
+
+    return status != RLOCK_OK ? status : stage_wait(o, RLOCK_RELEASED, 60000);
+}
+
+static bool stage_heard(const char *command) {
+    return strstr(stage.trail, command) != NULL;
+}
+
+static void stage_ends(void) {
+    size_t i;
+
+    for (i = 0; i < stage.count; i++) {
+        if (stage.conns[i].fd >= 0) {
+            close(stage.conns[i].fd);
+        }
+    }
+    if (stage.path[0] != '\0') {
+        close(stage.door);
+    }
+    memset(&stage, 0, sizeof stage);
+}
+
+static void stage_begins(void) {
+    static unsigned number;
+
+    kit_reset();
+    stage_ends();
+    snprintf(stage.path, sizeof stage.path, "%s/stage%u", server.dir, number++);
+    stage.door = unix_socket(stage.path, 1);
+    fcntl(stage.door, F_SETFL, O_NONBLOCK);
+    stage.now_us = 1000000000;
+}
+
+static rlock_config stage_config(rlock_wire wire) {
+    rlock_config config = kit_config(&server);
+
+    config.loop = stage_loop;
+    config.unix_path = stage.path;
+    config.wire = wire;
+    config.command_timeout_ms = TIMEOUT_MS;
+    return config;
+}
+
+static rlock_client *stage_client(rlock_wire wire) {
+    rlock_config config = stage_config(wire);
+    rlock_client *client = kit_client(&config);
+
+    assert_non_null(client);
+    return client;
+}
+
+/* --- how a connection begins --- */
+
+static struct owner *stage_owner(rlock_wire wire, const char *key) {
+    return owner_new(stage_client(wire), key);
+}
+
+static void password_alone_is_sent_alone(void **state) {
+    rlock_config config;
+    rlock_client *client;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.password = "secret";
+    client = kit_client(&config);
+    assert_non_null(client);
+    assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 1000), RLOCK_OK);
+    assert_true(strncmp(stage.trail, "AUTH secret\n", 12) == 0);
+}
+
+/* What a connection can do without may be refused; what it cannot, or not now, ends it. */
+static void refused_greeting_is_done_without_or_ends_the_connection(void **state) {
+    static const struct {
+        const char *command, *answer;
+        int status;
+    } rows[] = {
+        {"CLIENT SETNAME", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"CLIENT SETNAME", "-ERR unknown subcommand\r\n", RLOCK_OK},
+        {"CLIENT SETNAME", "-ERR max number of clients reached\r\n", RLOCK_ERR_SERVER},
+        {"CLIENT SETNAME", "-OOM command not allowed\r\n", RLOCK_ERR_SERVER},
+        {"CLIENT ID", "-ERR unknown subcommand\r\n", RLOCK_OK},
+        {"INFO", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"INFO", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
+        {"INFO", "$5\r\nredis\r\n", RLOCK_OK},
+        {"INFO", "$12\r\nrun_id:01234\r\n", RLOCK_OK},
+        {"INFO", "+OK\r\n", RLOCK_ERR_CONN},
+        {"SELECT", "-ERR DB index is out of range\r\n", RLOCK_ERR_SERVER},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config;
+        struct owner *o;
+        int status;
+
+        stage_begins();
+        stage_lies(rows[i].command, rows[i].answer, true, false);
+        config = stage_config(RLOCK_WIRE_STRING);
+        config.client_name = "name";
+        config.database = 3;
+        o = owner_new(kit_client(&config), "k");
+        status = stage_acquire(o, 0, 1000);
+        if (status != rows[i].status || stage.told[0] == 0) {
+            print_error("row %u: status %d\n", (unsigned)i, status);
+        }
+        assert_int_equal(status, rows[i].status);
+        assert_true(stage.told[0] > 0);
+    }
+}
+
+/* A CLIENT ID means something in one process of the server only. */
+static void lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same(void **state) {
+    static const char *const infos[] = {
+        "$47\r\nrun_id:0123456789012345678901234567890123456789\r\n", "$5\r\nredis\r\n",
+        "$12\r\nrun_id:01234\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("INFO", infos[i], true, false);
+        stage_lies("SET", "", true, true);
+        o = stage_owner(RLOCK_WIRE_STRING, "k");
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
+        stage_runs(5000);
+        assert_int_equal(stage_heard("CLIENT KILL"), i == 0);
+        assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
+    }
+}
+
+static void long_words_are_cut(void **state) {
+    char refusal[400], host[400];
+    rlock_config config;
+    rlock_client *client = NULL;
+    const char *line;
+
+    (void)state;
+    stage_begins();
+    memset(refusal, 'x', sizeof refusal);
+    memcpy(refusal, "-OOM ", 5);
+    memcpy(refusal + 300, "\r\n", 3);
+    stage_lies("INFO", refusal, true, false);
+    assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000), RLOCK_ERR_SERVER);
+    line = strstr(kit_log_text, "connection: OOM xxx");
+    assert_non_null(line);
+    assert_int_equal(strcspn(line, "\n"), 12 + 127);
+    kit_reset();
+
+    memset(host, 'h', sizeof host);
+    host[sizeof host - 1] = '\0';
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = host;
+    config.loop.resolve = NULL;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+    assert_int_equal(strcspn(kit_log_text, "\n"), 255);
+}
+
+/* The loop did not look yet: the first to learn of it is a write that fails. */
+static void server_that_left_is_quoted_though_a_write_found_out(void **state) {
+    static const struct {
+        const char *words, *told;
+        int status;
+    } rows[] = {
+        {"-ERR max number of clients reached\r\n", "ERR max number of clients reached",
+         RLOCK_ERR_UNKNOWN},
+        {"+bye\r\n", "Broken pipe", RLOCK_ERR_UNKNOWN},
+        {"", "Broken pipe", RLOCK_ERR_UNKNOWN},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct owner *o;
+
+        stage_begins();
+        o = stage_owner(RLOCK_WIRE_STRING, "k");
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+        assert_int_equal(stage_release(o), RLOCK_OK);
+        stage_says(stage_conn(false), rows[i].words);
+        stage_hangs_up(stage_conn(false));
+        assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+        stage_fires();
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), rows[i].status);
+        assert_non_null(strstr(kit_log_text, rows[i].told));
+        assert_int_equal(kit_stats(kit_clients[0]).faults, 1);
+        stage_runs(2000);
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    }
+}
+
+/* --- replies that no honest server gives, each to the one command --- */
+
+enum { LIE_ACQUIRE, LIE_FENCED, LIE_RENEW, LIE_RELEASE };
+
+static void wrong_reply_is_no_answer_and_ends_the_connection(void **state) {
+    static const struct {
+        int to;
+        rlock_wire wire;
+        const char *answer;
+    } rows[] = {
+        {LIE_ACQUIRE, RLOCK_WIRE_STRING, "+NO\r\n"},
+        {LIE_ACQUIRE, RLOCK_WIRE_STRING, ":1\r\n"},
+        {LIE_ACQUIRE, RLOCK_WIRE_REDISSON, "$1\r\n5\r\n"}, /* a fence, and none was wanted */
+        {LIE_ACQUIRE, RLOCK_WIRE_REDISSON, "$-1\r\n"},
+        {LIE_FENCED, RLOCK_WIRE_STRING, "$1\r\n0\r\n"}, /* none, and one was */
+        {LIE_FENCED, RLOCK_WIRE_STRING, "$0\r\n\r\n"},
+        {LIE_FENCED, RLOCK_WIRE_STRING, "$3\r\n1a3\r\n"},
+        {LIE_FENCED, RLOCK_WIRE_STRING, "$3\r\n1/3\r\n"},
+        {LIE_FENCED, RLOCK_WIRE_STRING, "$20\r\n12345678901234567890\r\n"},
+        {LIE_FENCED, RLOCK_WIRE_STRING, ":-2\r\n"},
+        {LIE_FENCED, RLOCK_WIRE_STRING, ":9223372036854775807\r\n"},
+        {LIE_FENCED, RLOCK_WIRE_STRING, "+OK\r\n"},
+        {LIE_RENEW, RLOCK_WIRE_STRING, ":2\r\n"},
+        {LIE_RENEW, RLOCK_WIRE_STRING, ":-2\r\n"},
+        {LIE_RENEW, RLOCK_WIRE_REDISSON, "$-1\r\n"},
+        {LIE_RELEASE, RLOCK_WIRE_STRING, ":2\r\n"},
+        {LIE_RELEASE, RLOCK_WIRE_REDISSON, "$1\r\n1\r\n"},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bool plain = rows[i].to == LIE_ACQUIRE && rows[i].wire == RLOCK_WIRE_STRING;
+        rlock_client *client;
+        struct owner *o;
+        int status = RLOCK_OK;
+
+        stage_begins();
+        client = stage_client(rows[i].wire);
+        o = rows[i].to == LIE_FENCED ? owner_fenced(client, "k") : owner_new(client, "k");
+        if (rows[i].to >= LIE_RENEW) {
+            assert_int_equal(stage_acquire(o, 0, 3000), RLOCK_OK);
+        }
+        stage_lies(plain ? "SET" : "EVALSHA", rows[i].answer, true, true);
+        switch (rows[i].to) {
+        case LIE_RENEW: status = stage_renew(o, 0); break;
+        case LIE_RELEASE: status = stage_release(o); break;
+        default: status = stage_acquire(o, 0, 3000);
+        }
+        if (stage.told[0] != 1 ||
+            status != (rows[i].to == LIE_RELEASE ? RLOCK_OK : RLOCK_ERR_SERVER)) {
+            print_error("row %u: status %d\n", (unsigned)i, status);
+        }
+        assert_int_equal(stage.told[0], 1);
+        /* a release goes on, and the honest answer to its second try is the one that counts */
+        assert_int_equal(status, rows[i].to == LIE_RELEASE ? RLOCK_OK : RLOCK_ERR_SERVER);
+        assert_int_equal(rlock_is_held(o->lock), rows[i].to == LIE_RENEW);
+        assert_int_equal(kit_stats(client).faults, 1);
+    }
+}
+
+static void server_that_never_knows_a_script_is_not_asked_for_ever(void **state) {
+    struct owner *o;
+    int commands;
+
+    (void)state;
+    stage_begins();
+    stage_lies("EVAL", "-NOSCRIPT No matching script.\r\n", true, false);
+    o = stage_owner(RLOCK_WIRE_REDISSON, "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
+    commands = stage.told[0];
+    assert_true(commands >= 2 && commands <= 4); /* by its SHA-1, in full, and so the clean-up */
+}
+
+/* --- connecting, names, the loop --- */
+
+/* A port whose queue is full: connects to it are neither accepted nor refused. */
+static int deaf_door(int *port, int *filler) {
+    struct sockaddr_in a;
+    socklen_t len = sizeof a;
+    int i, door = socket(AF_INET, SOCK_STREAM, 0);
+
+    memset(&a, 0, sizeof a);
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(bind(door, (struct sockaddr *)&a, len) == 0 && listen(door, 0) == 0 &&
+                getsockname(door, (struct sockaddr *)&a, &len) == 0);
+    for (i = 0; i < 2; i++) {
+        filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(filler[i], (struct sockaddr *)&a, len);
+    }
+    *port = ntohs(a.sin_port);
+    return door;
+}
+
+static void connect_that_hangs_ends_after_the_command_timeout(void **state) {
+    int port, filler[2], door = deaf_door(&port, filler);
+    int64_t begun_us;
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.port = port;
+    o = owner_new(kit_client(&config), "k");
+    begun_us = stage.now_us;
+    assert_int_equal(rlock_acquire(o->lock, 500, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(TIMEOUT_MS / 2);
+    rlock_on_io(stage.watched[0].io, RLOCK_IO_READ | RLOCK_IO_WRITE); /* a loop may do so */
+    assert_int_equal(kit_stats(kit_clients[0]).connects + kit_stats(kit_clients[0]).faults, 0);
+    stage_runs(TIMEOUT_MS);
+    assert_int_equal(kit_stats(kit_clients[0]).faults, 1);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CONN);
+    assert_int_equal(stage.now_us - begun_us, 500000);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no answer while connecting"));
+    kit_reset();
+    close(filler[0]);
+    close(filler[1]);
+    close(door);
+}
+
+static rlock_client *named_client(int port) {
+    rlock_config config = stage_config(RLOCK_WIRE_STRING);
+    rlock_client *client;
+
+    config.unix_path = NULL;
+    config.host = "lock.example";
+    config.port = port;
+    client = kit_client(&config);
+    assert_non_null(client);
+    return client;
+}
+
+static void name_answers(const struct sockaddr *address) {
+    rlock_name *name = stage.name;
+
+    assert_non_null(name);
+    stage.name = NULL;
+    rlock_on_resolved(name, address);
+}
+
+static void name_that_the_loop_refuses_to_resolve_is_no_connection(void **state) {
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage.resolve_status = -1;
+    o = owner_new(named_client(1), "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "does not resolve"));
+}
+
+/* One question at a time; the waiters hear that the answer takes long; it is used when it comes. */
+static void name_that_takes_long_is_told_and_waited_for(void **state) {
+    struct sockaddr_in6 in6;
+    struct sockaddr other;
+    rlock_client *client;
+    struct owner *o;
+    rlock_name *name;
+    int names;
+
+    (void)state;
+    stage_begins();
+    client = named_client(1);
+    o = owner_new(client, "k");
+    assert_int_equal(stage_acquire(o, 2 * TIMEOUT_MS, 1000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "not resolved"));
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(10 * TIMEOUT_MS);
+    assert_int_equal(stage.names, 1);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
+
+    memset(&other, 0, sizeof other); /* an address of no kind that there is */
+    other.sa_family = AF_UNIX;
+    name = stage.name;
+    name_answers(&other);
+    assert_non_null(strstr(kit_log_text, "not found"));
+    names = stage.names;
+    stage_runs(5000);
+    assert_true(stage.names > names);
+
+    memset(&in6, 0, sizeof in6);
+    in6.sin6_family = AF_INET6;
+    in6.sin6_addr = in6addr_loopback;
+    names = kit_stats(client).faults > 0 ? (int)kit_stats(client).faults : 0;
+    name_answers((struct sockaddr *)&in6); /* nobody listens there */
+    stage_runs(0);
+    assert_true((int)kit_stats(client).faults > names);
+    names = (int)kit_stats(client).faults;
+    rlock_on_resolved(name, (struct sockaddr *)&in6); /* once more, and nobody has asked */
+    assert_int_equal(stage.watched[0].events, 0);     /* it connects to nothing */
+    assert_int_equal(kit_stats(client).faults, names);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 1); /* it waits on */
+}
+
+static void address_of_version_6_needs_no_resolver(void **state) {
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = "::1";
+    config.port = server_free_port();
+    config.loop.resolve = NULL;
+    o = owner_new(kit_client(&config), "k");
+    assert_non_null(o);
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+}
+
+static void descriptor_that_the_loop_does_not_watch_is_no_connection(void **state) {
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    o = stage_owner(RLOCK_WIRE_STRING, "k");
+    stage.watch_fails = true;
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "does not watch"));
+    stage.watch_fails = false;
+    assert_int_equal(stage_acquire(o, 5000, 1000), RLOCK_OK);
+}
+
+/* --- a process that slept --- */
+
+/* Its timers fire before it reads: what came in time is taken, the connection is kept. */
+static void answer_that_came_while_the_process_slept_is_taken(void **state) {
+    rlock_client *client;
+    struct owner *o, *other;
+
+    (void)state;
+    stage_begins();
+    client = stage_client(RLOCK_WIRE_STRING);
+    o = owner_new(client, "k");
+    other = owner_new(client, "other");
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    stage_runs(5000); /* it is watched by now */
+    assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
+    stage_fires();
+    assert_true(stage_serves());
+    stage.now_us += 2 * TIMEOUT_MS * 1000;
+    stage_fires();
+    stage_runs(1);
+    assert_int_equal(o->seen[RLOCK_RENEWED], 1);
+    assert_int_equal(o->status[RLOCK_RENEWED], RLOCK_OK);
+
+    stage_lies("SET other", "", true, true); /* the same, and another answer is not there yet */
+    assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
+    assert_int_equal(rlock_acquire(other->lock, 5000, 1000, owner_told, other), RLOCK_OK);
+    stage_fires();
+    assert_true(stage_serves());
+    stage.now_us += 2 * TIMEOUT_MS * 1000;
+    stage_fires();
+    stage_runs(1);
+    assert_int_equal(o->seen[RLOCK_RENEWED], 2);
+    assert_int_equal(o->status[RLOCK_RENEWED], RLOCK_OK);
+    assert_int_equal(kit_stats(client).faults, 0);
+    stage_says(stage_conn(false), "+OK\r\n");
+    assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_int_equal(kit_stats(client).connects, 2); /* one of them watches */
+}
+
+/* What waits in line leaves in the order of what is at stake. */
+static void renewal_near_its_deadline_goes_before_an_acquire(void **state) {
+    rlock_client *client;
+    struct owner *o, *other;
+    rlock_config config;
+    char *at;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.command_timeout_ms = 60000; /* that is how long the acquire may wait */
+    config.watchdog_lease_ms = 3000;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    other = owner_new(client, "other");
+    assert_int_equal(stage_acquire(o, 0, 0), RLOCK_OK);
+    stage_runs(850); /* its renewal is due soon */
+    stage.now_us += 150000;
+    stage.trail[0] = '\0';
+    assert_int_equal(rlock_acquire(other->lock, 0, 1000, owner_told, other), RLOCK_OK);
+    assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    at = strstr(stage.trail, "EVALSHA");
+    assert_non_null(at);
+    assert_true(at < strstr(stage.trail, "SET other"));
+}
+
+/* --- being told that a key changed --- */
+
+static struct owner *stage_waiter(rlock_wire wire) {
+    struct owner *o = stage_owner(wire, "taken");
+
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    return o;
+}
+
+static bool stage_is_pushing(void) {
+    return kit_stats(kit_clients[0]).pushing;
+}
+
+static void tracking_is_asked_for_again_however_it_failed(void **state) {
+    static const char *const answers[] = {
+        "", /* none at all: the connection is made anew */
+        ":1\r\n", "-ERR The client ID you want redirect to does not exist\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        stage_begins();
+        stage_lies("CLIENT TRACKING", answers[i], true, true);
+        stage_waiter(RLOCK_WIRE_STRING);
+        stage_runs(5000);
+        assert_int_equal(stage.told[0], 1);
+        assert_true(stage_is_pushing());
+        assert_int_equal(kit_stats(kit_clients[0]).faults, 1 + (i < 2));
+    }
+}
+
+static void process_that_slept_over_an_unanswered_tracking_recovers(void **state) {
+    (void)state;
+    stage_begins();
+    stage_lies("CLIENT TRACKING", "", true, true);
+    stage_waiter(RLOCK_WIRE_STRING);
+    stage_runs(TIMEOUT_MS / 2);
+    stage.now_us += 20 * TIMEOUT_MS * 1000;
+    stage_fires();
+    stage_runs(3000);
+    assert_true(stage_is_pushing());
+}
+
+/* The watching connection goes while its registration is under way; the answer, yes or no, comes
+ * for one that is not there any more. */
+static void tracking_answered_for_a_connection_that_went_is_none(void **state) {
+    static const char *const answers[] = {"+OK\r\n", "-ERR unknown command\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct stage_conn *watcher;
+        size_t k;
+
+        stage_begins();
+        stage_lies("CLIENT TRACKING", "", true, true);
+        stage_waiter(RLOCK_WIRE_STRING);
+        for (k = 0; k < 100 && stage.told[0] == 0; k++) {
+            stage_turns(stage.now_us + 1000);
+        }
+        assert_int_equal(stage.told[0], 1);
+        watcher = &stage.conns[stage.count - 1];
+        stage_hangs_up(watcher);
+        while (stage_looks()) {
+        }
+        stage_says(&stage.conns[0], answers[i]);
+        stage_runs(TIMEOUT_MS / 2);
+        assert_false(i == 1 && stage_is_pushing());
+        stage_runs(3000);
+        assert_int_equal(stage_is_pushing(), i == 0);
+        stage_lies("EVALSHA", "$1\r\n0\r\n", true, false); /* pushed or polled for, it comes */
+        stage_lies("SET taken", "+OK\r\n", true, false);
+        stage_says(&stage.conns[0], "");
+        assert_int_equal(stage_wait(&kit_owners[0], RLOCK_ACQUIRED, 11000), RLOCK_OK);
+    }
+}
+
+/* Without CLIENT ID no message can be sent anywhere: channels where the wire has them, or asking
+ * again and again. */
+static void server_that_hides_client_ids_is_polled_or_listened_to(void **state) {
+    size_t w;
+
+    (void)state;
+    for (w = 0; w < 2; w++) {
+        stage_begins();
+        stage_lies("CLIENT ID", "-NOPERM no permissions\r\n", true, false);
+        stage_waiter(wires[w]);
+        stage_runs(3000);
+        assert_false(stage_heard("CLIENT TRACKING"));
+        assert_int_equal(stage_heard("SUBSCRIBE"), wires[w] == RLOCK_WIRE_REDISSON);
+        assert_int_equal(stage_is_pushing(), wires[w] == RLOCK_WIRE_REDISSON);
+        stage_lies("EVALSHA", "$1\r\n0\r\n", true, false);
+        stage_lies("SET taken", "+OK\r\n", true, false);
+        assert_int_equal(stage_wait(&kit_owners[0], RLOCK_ACQUIRED, 11000), RLOCK_OK);
+    }
+}
+
+static int count_tries(void) {
+    const char *at = stage.trail;
+    int n = 0;
+
+    while ((at = strstr(at, "EVALSHA")) != NULL) {
+        at++;
+        n++;
+    }
+    return n;
+}
+
+static void say_message(const char *kind, const char *channel, const char *payload) {
+    char text[256];
+
+    snprintf(text, sizeof text, "*3\r\n$%u\r\n%s\r\n$%u\r\n%s\r\n%s", (unsigned)strlen(kind), kind,
+             (unsigned)strlen(channel), channel, payload);
+    stage_says(stage_conn(true), text);
+    stage.trail[0] = '\0';
+    stage_runs(1);
+}
+
+static void messages_of_tracking_wake_only_whom_they_name(void **state) {
+    static const struct {
+        const char *kind, *channel, *payload;
+        bool wakes;
+    } rows[] = {
+        {"message", "__redis__:invalidate", "*1\r\n$5\r\ntaken\r\n", true},
+        {"message", "__redis__:invalidate", "*2\r\n$1\r\nx\r\n$5\r\ntaken\r\n", true},
+        {"message", "__redis__:invalidate", "*-1\r\n", true},
+        {"message", "__redis__:invalidate", "$-1\r\n", true},
+        {"message", "__redis__:invalidate", "*1\r\n$5\r\nother\r\n", false},
+        {"message", "__redis__:invalidate", "*0\r\n", false},
+        {"message", "__redis__:invalidate", "*2\r\n:5\r\n$-1\r\n", false},
+        {"message", "__redis__:invalidate", ":5\r\n", false},
+        {"message", "another channel that is very long", "$-1\r\n", false},
+        {"subscribe", "__redis__:invalidate", ":1\r\n", false}, /* nobody asked for it */
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        stage_begins();
+        stage_waiter(RLOCK_WIRE_STRING);
+        stage_runs(2000);
+        assert_true(stage_is_pushing());
+        say_message(rows[i].kind, rows[i].channel, rows[i].payload);
+        if ((count_tries() > 0) != rows[i].wakes) {
+            print_error("row %u\n", (unsigned)i);
+        }
+        assert_int_equal(count_tries() > 0, rows[i].wakes);
+        assert_true(stage_is_pushing());
+    }
+}
+
+#define CHANNEL "redisson_lock__channel:"
+
+static void messages_of_channels_wake_only_whom_they_name(void **state) {
+    static const struct {
+        const char *name;
+        bool wakes;
+    } rows[] = {{"{taken}", true}, {"taken", true},    {"{taken", false}, {"t", false},
+                {"{}", false},     {"{other}", false}, {"", false}};
+    char channel[64], subscribe[128];
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        stage_begins();
+        stage_lies("CLIENT TRACKING", "-ERR unknown command\r\n", true, false);
+        stage_waiter(RLOCK_WIRE_REDISSON);
+        stage_runs(2000);
+        assert_true(stage_is_pushing());
+        snprintf(channel, sizeof channel, CHANNEL "%s", rows[i].name);
+        snprintf(subscribe, sizeof subscribe, "SUBSCRIBE %s", channel);
+        say_message("message", channel, "$1\r\n0\r\n");
+        /* hiredis knows the channels that were asked for, and passes on nothing else */
+        assert_int_equal(count_tries() > 0, rows[i].wakes && i == 0);
+    }
+}
+
+/* A second key is waited for before the first answer to SUBSCRIBE: both are listened to. */
+static void key_that_is_wanted_before_channels_work_is_listened_to_later(void **state) {
+    struct owner *first, *second;
+
+    (void)state;
+    stage_begins();
+    stage_lies("CLIENT TRACKING", "-ERR unknown command\r\n", true, false);
+    stage_lies("SUBSCRIBE", "", true, true);
+    stage_lies("EVALSHA", ":60000\r\n", true, false); /* everything is taken */
+    first = stage_waiter(RLOCK_WIRE_REDISSON);
+    stage_runs(TIMEOUT_MS / 2);
+    assert_int_equal(stage.told[1], 1);
+    second = owner_new(kit_clients[0], "second");
+    assert_int_equal(rlock_acquire(second->lock, RLOCK_FOREVER, 1000, owner_told, second),
+                     RLOCK_OK);
+    stage_runs(5000);
+    assert_true(stage_is_pushing());
+    assert_true(stage_heard("SUBSCRIBE " CHANNEL "{taken}"));
+    assert_true(stage_heard("SUBSCRIBE " CHANNEL "{second}"));
+    assert_int_equal(first->seen[RLOCK_ACQUIRED] + second->seen[RLOCK_ACQUIRED], 0);
+}
+
+/* Before Redis 7 the reason stands inside the words of the script. */
+static void error_inside_a_script_is_what_it_says_inside(void **state) {
+    static const struct {
+        const char *answer;
+        int status;
+    } rows[] = {
+        {"-ERR Error running script (call to f_1f): @user_script:1: WRONGTYPE Operation against a "
+         "key\r\n",
+         RLOCK_ERR_WRONG_TYPE},
+        {"-ERR Error running script (call to f_1f): @user_script:1: NOPERM this user\r\n",
+         RLOCK_ERR_AUTH},
+        {"-ERR Error running script (call to f_1f): @user_script:1: OOM command not allowed\r\n",
+         RLOCK_ERR_SERVER},
+        {"-ERR Error running script (call to f_1f): WRONG\r\n", RLOCK_ERR_SERVER},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        stage_begins();
+        stage_lies("EVALSHA", rows[i].answer, true, false);
+        assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_REDISSON, "k"), 0, 1000),
+                         rows[i].status);
+    }
+}
+
+/* A server on TCP, so that its name can be resolved; gives its port. */
+static int stage_on_tcp(void) {
+    struct sockaddr_in a;
+    socklen_t len = sizeof a;
+
+    memset(&a, 0, sizeof a);
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    close(stage.door);
+    stage.door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_true(bind(stage.door, (struct sockaddr *)&a, len) == 0 && listen(stage.door, 16) == 0 &&
+                getsockname(stage.door, (struct sockaddr *)&a, &len) == 0);
+    return ntohs(a.sin_port);
+}
+
+static void name_is(uint32_t address) {
+    struct sockaddr_in in;
+
+    memset(&in, 0, sizeof in);
+    in.sin_family = AF_INET;
+    in.sin_addr.s_addr = htonl(address);
+    name_answers((struct sockaddr *)&in);
+}
+
+/* The watching connection has asked for the name when the other one is lost: the one answer is
+ * enough for it, and both come back. */
+static void connection_lost_while_the_watching_ones_name_is_resolved(void **state) {
+    rlock_client *client;
+    struct owner *o;
+    int turns;
+
+    (void)state;
+    stage_begins();
+    client = named_client(stage_on_tcp());
+    o = owner_new(client, "taken");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    name_is(INADDR_LOOPBACK);
+    stage_runs(3 * TIMEOUT_MS); /* the watching one has to wait for its answer */
+    assert_int_equal(stage.names, 2);
+    assert_true(kit_stats(client).up);
+    assert_int_equal(kit_stats(client).faults, 0); /* nobody is told: there is a connection */
+    {
+        rlock_name *watching = stage.name;
+
+        stage_hangs_up(&stage.conns[0]);
+        stage.name = NULL;
+        stage_runs(3000);
+        assert_int_equal(stage.names, 3); /* the lost one has asked, the watching one not again */
+        name_is(INADDR_LOOPBACK);
+        stage_runs(1);
+        stage.name = watching;
+        name_is(INADDR_LOOPBACK);
+    }
+    for (turns = 0; turns < 100 && !kit_stats(client).pushing; turns++) {
+        stage_runs(10);
+        if (stage.name != NULL) {
+            name_is(INADDR_LOOPBACK);
+        }
+    }
+    assert_true(kit_stats(client).up && kit_stats(client).pushing);
+}
+
+/* The channel of a key with a brace is the key itself, however short. */
+static void message_of_a_short_channel_wakes(void **state) {
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("CLIENT TRACKING", "-ERR unknown command\r\n", true, false);
+    stage_lies("EVALSHA", ":60000\r\n", true, false);
+    o = stage_owner(RLOCK_WIRE_REDISSON, "{a");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(2000);
+    assert_true(stage_is_pushing());
+    say_message("message", CHANNEL "{a", "$1\r\n0\r\n");
+    assert_true(count_tries() > 0);
+}
+
+/* Unasked, and of the kind that makes hiredis forget the channel. */
+static void server_that_unsubscribes_us_is_polled(void **state) {
+    static const char *const replies[] = {
+        "*3\r\n$11\r\nunsubscribe\r\n$20\r\n__redis__:invalidate\r\n:0\r\n",
+        "*3\r\n$11\r\nunsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        stage_begins();
+        stage_lies("SUBSCRIBE", replies[i], true, false);
+        stage_waiter(RLOCK_WIRE_STRING);
+        stage_runs(2000);
+        assert_false(stage_is_pushing());
+        stage_lies("EVALSHA", "$1\r\n0\r\n", true, false);
+        stage_lies("SET taken", "+OK\r\n", true, false);
+        assert_int_equal(stage_wait(&kit_owners[0], RLOCK_ACQUIRED, 11000), RLOCK_OK);
+    }
+}
+
+/* --- what the process lacks --- */
+
+static void ok_or_short(int status) {
+    assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM);
+}
+
+/* With every wire, and with channels: connect, wait, hold, renew, release, close. Whatever
+ * allocation of ours fails, each call and callback says OK or NOMEM, and everything ends. */
+static void memory_scenario(rlock_wire wire, bool channels) {
+    char long_key[3000], secret[400] = "";
+    rlock_config config = stage_config(wire);
+    struct owner *o, *waiter;
+    rlock_options options;
+    rlock_client *client = NULL;
+    int status;
+
+    memset(long_key, 'k', sizeof long_key);
+    memset(&options, 0, sizeof options);
+    options.key = long_key;
+    options.key_len = sizeof long_key; /* the buffer of commands has to grow */
+    options.fencing = true;
+    if (channels) {
+        stage_lies("CLIENT TRACKING", "-ERR unknown command\r\n", true, false);
+    }
+    memset(secret, 's', sizeof secret - 1); /* already the greeting needs more room */
+    config.username = config.client_name = "n";
+    config.password = secret;
+    status = rlock_client_new(&client, &config);
+    ok_or_short(status);
+    if (status != RLOCK_OK) {
+        return;
+    }
+    kit_clients[kit_client_count++] = client;
+    waiter = owner_new(client, "taken");
+    if (waiter != NULL) {
+        ok_or_short(rlock_acquire(waiter->lock, RLOCK_FOREVER, 1000, owner_told, waiter));
+    }
+    stage_runs(1000);
+    o = owner_with(client, &options);
+    if (o != NULL) {
+        status = stage_acquire(o, 0, 3000);
+        if (status == RLOCK_OK) {
+            ok_or_short(stage_renew(o, 0));
+            assert_int_equal(stage_release(o), RLOCK_OK);
+        } else {
+            assert_true(status == RLOCK_ERR_NOMEM || status == RLOCK_ERR_CONN ||
+                        status == RLOCK_ERR_UNKNOWN);
+        }
+    }
+    stage_runs(5000);
+    if (waiter != NULL && waiter->seen[RLOCK_ACQUIRED] != 0) {
+        assert_int_equal(waiter->status[RLOCK_ACQUIRED], RLOCK_ERR_NOMEM);
+    }
+    assert_int_equal(kit_stats(client).cleaning, 0);
+}
+
+static void every_failing_allocation_is_survived_on_redis(void **state) {
+    int way;
+
+    (void)state;
+    for (way = 0; way < 6; way++) {
+        unsigned n = 0;
+
+        do {
+            stage_begins();
+            memory_lasts = ++n;
+            memory_stays_out = way >= 3;
+            memory_scenario(way % 3 == 0 ? RLOCK_WIRE_STRING : RLOCK_WIRE_REDISSON, way % 3 == 2);
+            memory_stays_out = false;
+            kit_reset();
+            assert_true(n < 1000);
+        } while (memory_lasts == 0);
+        assert_true(n > 10);
+        memory_lasts = 0;
+    }
+}
+
+static void client_without_random_bytes_is_refused(void **state) {
+    struct rlimit limit, none;
+    rlock_config config;
+    rlock_client *client = NULL;
+    int status;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0; /* no descriptor to open /dev/urandom with */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    status = rlock_client_new(&client, &config);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(status, RLOCK_ERR_NOMEM);
+    assert_null(client);
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
+}
+
+static void kernel_without_boottime_gets_the_monotonic_clock(void **state) {
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.loop.now_us = NULL;
+    no_boottime = true;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_true(rlock_remaining_ms(o->lock) > 50000);
+    assert_true(clocks_read[CLOCK_MONOTONIC] > 0);
+    no_boottime = false;
+}
+
+/* ------------------------------------------------------------------------------------------------
  * LOADING: the server reads a data set slowly
  */
 
@@ -1487,7 +2726,10 @@ static int test_ends(void **state) {
     if (access(server.socket, F_OK) != 0) {
         socket_returns();
     }
+    memory_lasts = 0;
+    memory_stays_out = no_boottime = false;
     kit_reset();
+    stage_ends();
     liars_end();
     proxy->mode = PASS;
     readonly_ends();
@@ -1538,6 +2780,34 @@ int main(int argc, char **argv) {
         TEST(server_that_closes_at_once_is_not_stormed),
         TEST(refusal_inside_a_script_is_told_in_every_dialect),
         TEST(tracking_refused_for_a_moment_is_asked_for_again),
+        TEST(password_alone_is_sent_alone),
+        TEST(refused_greeting_is_done_without_or_ends_the_connection),
+        TEST(lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same),
+        TEST(long_words_are_cut),
+        TEST(server_that_left_is_quoted_though_a_write_found_out),
+        TEST(wrong_reply_is_no_answer_and_ends_the_connection),
+        TEST(server_that_never_knows_a_script_is_not_asked_for_ever),
+        TEST(connect_that_hangs_ends_after_the_command_timeout),
+        TEST(name_that_the_loop_refuses_to_resolve_is_no_connection),
+        TEST(name_that_takes_long_is_told_and_waited_for),
+        TEST(address_of_version_6_needs_no_resolver),
+        TEST(descriptor_that_the_loop_does_not_watch_is_no_connection),
+        TEST(answer_that_came_while_the_process_slept_is_taken),
+        TEST(renewal_near_its_deadline_goes_before_an_acquire),
+        TEST(tracking_is_asked_for_again_however_it_failed),
+        TEST(process_that_slept_over_an_unanswered_tracking_recovers),
+        TEST(tracking_answered_for_a_connection_that_went_is_none),
+        TEST(server_that_hides_client_ids_is_polled_or_listened_to),
+        TEST(messages_of_tracking_wake_only_whom_they_name),
+        TEST(messages_of_channels_wake_only_whom_they_name),
+        TEST(key_that_is_wanted_before_channels_work_is_listened_to_later),
+        TEST(every_failing_allocation_is_survived_on_redis),
+        TEST(client_without_random_bytes_is_refused),
+        TEST(kernel_without_boottime_gets_the_monotonic_clock),
+        TEST(error_inside_a_script_is_what_it_says_inside),
+        TEST(connection_lost_while_the_watching_ones_name_is_resolved),
+        TEST(message_of_a_short_channel_wakes),
+        TEST(server_that_unsubscribes_us_is_polled),
         TEST(loading_server_is_waited_for),
     };
 

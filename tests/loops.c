@@ -22,11 +22,72 @@ static void heard_resolved(rlock_name *name, const struct sockaddr *address);
 #define rlock_on_io heard_io
 #define rlock_on_timer heard_timer
 #define rlock_on_resolved heard_resolved
+
+/* And they ask for memory, or a loop for a watcher, through these: a test says which wish is
+ * refused. */
+#include <stdlib.h>
+#include <uv.h>
+
+static bool refused(void);
+
+static void *wish_malloc(size_t size) {
+    return refused() ? NULL : malloc(size);
+}
+
+static void *wish_calloc(size_t n, size_t size) {
+    return refused() ? NULL : calloc(n, size);
+}
+
+static void *wish_realloc(void *memory, size_t size) {
+    return refused() ? NULL : realloc(memory, size);
+}
+
+static int wish_uv_poll_init(uv_loop_t *on, uv_poll_t *poll, int fd) {
+    return refused() ? UV_EMFILE : uv_poll_init(on, poll, fd);
+}
+
+static int wish_uv_poll_start(uv_poll_t *poll, int events, uv_poll_cb call) {
+    return refused() ? UV_EBADF : uv_poll_start(poll, events, call);
+}
+
+static int wish_uv_getaddrinfo(uv_loop_t *on, uv_getaddrinfo_t *request, uv_getaddrinfo_cb call,
+                               const char *host, const char *service,
+                               const struct addrinfo *hints) {
+    return refused() ? UV_ENOMEM : uv_getaddrinfo(on, request, call, host, service, hints);
+}
+
+#define malloc wish_malloc
+#define calloc wish_calloc
+#define realloc wish_realloc
+#define uv_poll_init wish_uv_poll_init
+#define uv_poll_start wish_uv_poll_start
+#define uv_getaddrinfo wish_uv_getaddrinfo
 #include "rlock_libev.h"
 enum { LIBEV_READ = EV_READ }; /* libevent has macros of the same names, with other values */
+#include <event2/event.h>
+
+static struct event *wish_event_new(struct event_base *base, evutil_socket_t fd, short what,
+                                    event_callback_fn call, void *arg) {
+    return refused() ? NULL : event_new(base, fd, what, call, arg);
+}
+
+static int wish_event_add(struct event *event, const struct timeval *delay) {
+    return refused() ? -1 : event_add(event, delay);
+}
+
+#define event_new wish_event_new
+#define event_add wish_event_add
 #include "rlock_libevent.h"
 #include "rlock_libuv.h"
 #include "rlock_poll.h"
+#undef malloc
+#undef calloc
+#undef realloc
+#undef event_new
+#undef event_add
+#undef uv_poll_init
+#undef uv_poll_start
+#undef uv_getaddrinfo
 #undef rlock_on_io
 #undef rlock_on_timer
 #undef rlock_on_resolved
@@ -738,6 +799,120 @@ static void test_names_are_resolved_but_not_after_close(void **state) {
     hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
 }
 
+static int refuse_in; /* the how manyth wish from here on is refused; 0 = none */
+
+static bool refused(void) {
+    return refuse_in > 0 && --refuse_in == 0;
+}
+
+/* Refuses each wish of a call in turn, until the call has all that it wants. */
+static bool refuse_next(int *n) {
+    bool more = *n == 0 || refuse_in == 0;
+
+    refuse_in = more ? ++*n : 0;
+    return more;
+}
+
+static void test_open_without_memory_fails_and_leaves_nothing(void **state) {
+    int n = 0, failed = 0;
+
+    (void)state;
+    while (refuse_next(&n)) {
+        void *other = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+
+        assert_int_equal(other == NULL, refuse_in == 0);
+        failed += other == NULL;
+        if (other != NULL) {
+            hooks.close(other);
+        }
+    }
+    assert_true(failed >= 1);
+}
+
+/* The connection is given up, and watch(0) follows; the next one is watched again. */
+static void test_watch_that_fails_says_so_and_leaves_nothing(void **state) {
+    int n = 0, failed = 0;
+
+    (void)state;
+    fill(pipe_a);
+    while (refuse_next(&n)) {
+        int status = hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ);
+
+        assert_int_equal(status < 0, refuse_in == 0);
+        if (status < 0) {
+            failed++;
+            some_turns(2);
+            assert_int_equal(trail_len, 0);
+        } else {
+            UNTIL(trail_len > 0);
+        }
+        assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], 0), 0);
+    }
+    assert_int_equal(failed > 0, strcmp(now_on->name, "poll") != 0 || n > 1);
+}
+
+/* With what libevent lacks, a timer comes too early, before the descriptors even; it does come. */
+static void test_timer_cannot_be_refused(void **state) {
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    while (refuse_next(&n)) {
+        bool whole;
+
+        fill(pipe_a);
+        trail_len = 0;
+        memset(trail, 0, sizeof trail);
+        hooks.set_timer(hooked, 0);
+        whole = refuse_in > 0;
+        UNTIL(strchr(trail, 't') != NULL);
+        assert_true(!whole || trail[0] == 'a');
+        drain(pipe_a);
+    }
+}
+
+static void test_name_without_memory_is_refused_and_not_heard_of(void **state) {
+    rlock_name name;
+    int n = 0, failed = 0;
+
+    (void)state;
+    memset(&name, 0, sizeof name);
+    while (hooks.resolve != NULL && refuse_next(&n)) {
+        int status = hooks.resolve(hooked, &name, "localhost");
+
+        assert_int_equal(status < 0, refuse_in == 0);
+        failed += status < 0;
+        if (status == 0) {
+            UNTIL(names_heard == 1);
+        }
+    }
+    some_turns(2);
+    assert_int_equal(names_heard, hooks.resolve != NULL);
+    assert_int_equal(failed > 0, hooks.resolve != NULL);
+}
+
+static void stop_the_run(char who) {
+    (void)who;
+    rlock_poll_stop((rlock_poll *)loop);
+}
+
+/* Of rlock_poll.h alone: the other loops have a run function of their own. */
+static void test_poll_runs_until_it_is_stopped_or_has_nothing_left(void **state) {
+    if (*state != &kinds[KINDS - 1]) {
+        return;
+    }
+    then = stop_the_run;
+    hooks.set_timer(hooked, 0);
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    rlock_poll_run((rlock_poll *)loop);
+    assert_string_equal(trail, "t"); /* a descriptor is still watched */
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], 0), 0);
+    then = NULL;
+    hooks.set_timer(hooked, 0);
+    rlock_poll_run((rlock_poll *)loop);
+    assert_string_equal(trail, "tt");
+}
+
 /* ------------------------------------------------------------------------------------------------
  * The library on each loop
  */
@@ -1211,6 +1386,11 @@ static const struct CMUnitTest each[] = {
     ALONE(close_from_its_own_callbacks),
     ALONE(close_of_others_from_a_callback),
     ALONE(names_are_resolved_but_not_after_close),
+    ALONE(open_without_memory_fails_and_leaves_nothing),
+    ALONE(watch_that_fails_says_so_and_leaves_nothing),
+    ALONE(timer_cannot_be_refused),
+    ALONE(name_without_memory_is_refused_and_not_heard_of),
+    ALONE(poll_runs_until_it_is_stopped_or_has_nothing_left),
     LIBRARY(round_trip_in_memory),
     LIBRARY(round_trip_on_redis),
     LIBRARY(several_clients_take_turns),

@@ -656,6 +656,143 @@ static void test_every_failing_allocation_is_survived_and_leaks_nothing(void **s
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * The store alone, asked by its contract as the core would.
+ */
+
+static struct {
+    void *state;
+    int answers, woken;
+    rlock_answer answer;
+} alone;
+
+static void alone_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
+    assert_ptr_equal(owner, &alone);
+    SAME(request->place, 0);
+    alone.answers++;
+    alone.answer = *answer;
+}
+static void alone_up(void *owner) {
+    assert_ptr_equal(owner, &alone);
+}
+static void alone_down(void *owner, rlock_fault fault, const char *text) {
+    (void)owner, (void)fault, (void)text;
+    fail_msg("a store inside the process is never down");
+}
+static void alone_pushing(void *owner, bool on) {
+    assert_ptr_equal(owner, &alone);
+    assert_true(on);
+}
+static void alone_woken(void *owner, const char *key, size_t key_len) {
+    assert_ptr_equal(owner, &alone);
+    SAME(key_len, 3);
+    assert_memory_equal(key, "key", 3);
+    alone.woken++;
+}
+
+static const rlock_store_events alone_events = {alone_answered, alone_up, alone_down, alone_pushing,
+                                                alone_woken};
+
+static void alone_begins(void) {
+    memset(&alone, 0, sizeof alone);
+    SAME(g.store->open(g.store, g.clients[0], &g.config, &alone_events, &alone, &alone.state),
+         RLOCK_OK);
+}
+
+static rlock_outcome alone_asks(rlock_op op, uint64_t token) {
+    rlock_request request;
+    int answers = alone.answers;
+    memset(&request, 0, sizeof request);
+    request.op = (uint8_t)op;
+    request.key = "key";
+    request.key_len = 3;
+    request.token = token;
+    request.lease_ms = op == RLOCK_OP_RELEASE ? 0 : 1000;
+    g.store->submit(alone.state, &request);
+    SAME(alone.answers, answers); /* never from inside */
+    run_ms(0);
+    SAME(alone.answers, answers + 1);
+    return alone.answer.outcome;
+}
+
+static void test_store_tells_tokens_of_one_client_apart(void **state) {
+    (void)state;
+    alone_begins();
+    SAME(alone_asks(RLOCK_OP_ACQUIRE, 1), RLOCK_OUTCOME_DONE);
+    SAME(alone_asks(RLOCK_OP_ACQUIRE, 2), RLOCK_OUTCOME_HELD);
+    SAME(alone_asks(RLOCK_OP_RENEW, 2), RLOCK_OUTCOME_STOLEN);
+    SAME(alone_asks(RLOCK_OP_RELEASE, 2), RLOCK_OUTCOME_STOLEN);
+    SAME(alone_asks(RLOCK_OP_ACQUIRE, 1), RLOCK_OUTCOME_DONE); /* asked for once more */
+    SAME(alone_asks(RLOCK_OP_RELEASE, 1), RLOCK_OUTCOME_DONE);
+    SAME(alone_asks(RLOCK_OP_RELEASE, 1), RLOCK_OUTCOME_GONE);
+    g.store->close(alone.state);
+}
+
+static void test_key_may_be_watched_before_anybody_had_it(void **state) {
+    (void)state;
+    alone_begins();
+    g.store->watch(alone.state, "key", 3, false); /* nobody knows it, nothing to forget */
+    g.store->watch(alone.state, "key", 3, true);
+    g.store->watch(alone.state, "key", 3, true); /* may be repeated */
+    release(holder(1, "key", 1000));
+    SAME(alone.woken, 1);
+    g.store->watch(alone.state, "key", 3, false);
+    release(holder(1, "key", 1000));
+    SAME(alone.woken, 1);
+    g.store->close(alone.state);
+}
+
+static void test_watch_without_memory_is_none_and_harms_nobody(void **state) {
+    int fails;
+    (void)state;
+    for (fails = 1; fails <= 2; fails++) { /* the key's entry, then the watch on it */
+        struct owner *owner;
+        alone_begins();
+        virtual_memory.fail_at = (uint64_t)fails;
+        virtual_memory.failed = false;
+        g.store->watch(alone.state, "key", 3, true);
+        assert_true(virtual_memory.failed);
+        owner = holder(1, "key", 1000);
+        g.store->watch(alone.state, "key", 3, false);
+        release(owner);
+        SAME(alone.woken, 0);
+        g.store->close(alone.state);
+        owner = holder(2, "other", 1000); /* two steps of the sweep, and its key is free again */
+        release(owner);
+        owner_free(owner);
+        release(holder(1, "third", 1000));
+    }
+}
+
+static void stall_990_ms(struct owner *owner, const rlock_event *event) {
+    (void)owner;
+    if (event->kind == RLOCK_ACQUIRED) {
+        virtual_stall(&g.loop, 990000);
+    }
+}
+
+/* Its local deadline passed before it could be told, the key's lease did not: it is asked for once
+ * more with the same token, and is no other's. */
+static void test_grant_told_too_late_is_asked_for_again_and_got(void **state) {
+    struct owner *slow = handle(0, "slow"), *late = handle(0, "late"), *rival = handle(1, "late");
+    int64_t begun_us = now_us();
+    (void)state;
+    slow->react = stall_990_ms;
+    SAME(owner_acquire(slow, 0, 60000), RLOCK_OK);
+    SAME(owner_acquire(late, RLOCK_FOREVER, 1000), RLOCK_OK);
+    run_ms(0);
+    assert_false(granted(late));
+    run_ms(0); /* the clock has gone on */
+    assert_true(granted(late));
+    SAME(late->events, 1);
+    SAME(late->seen[RLOCK_ACQUIRED].at_us - begun_us, 990000);
+    BETWEEN(rlock_remaining_ms(late->lock), 900, 1000);
+    SAME(owner_acquire(rival, 0, 1000), RLOCK_OK);
+    run_ms(0);
+    SAME(rival->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    BETWEEN(rival->seen[RLOCK_ACQUIRED].remaining_ms, 900, 1000);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * A storm: random calls of many handles, with processes that freeze.
  */
 
@@ -788,6 +925,10 @@ int main(void) {
         STOPPED(test_bad_arguments_and_no_memory),
         CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
         STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
+        CASE(test_store_tells_tokens_of_one_client_apart),
+        CASE(test_key_may_be_watched_before_anybody_had_it),
+        CASE(test_watch_without_memory_is_none_and_harms_nobody),
+        CASE(test_grant_told_too_late_is_asked_for_again_and_got),
         cmocka_unit_test(test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);

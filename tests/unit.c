@@ -2757,6 +2757,599 @@ static void test_early_and_spurious_timer_entries_are_harmless(void **state) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * Corners: what only a rare input or a rare moment reaches.
+ */
+
+static void test_keys_whose_hashes_collide_are_different_locks(void **state) {
+    static const char *const keys[] = {"costarring", "liquid", "declinate", "macallums"};
+    struct owner *owners[4];
+    int i;
+    (void)state;
+    SAME(rlock__hash("costarring", 10), rlock__hash("liquid", 6));
+    SAME(rlock__hash("declinate", 9), rlock__hash("macallums", 9));
+    for (i = 0; i < 4; i++) {
+        owners[i] = handle(keys[i]);
+        SAME(owner_acquire(owners[i], 0, 1000), RLOCK_OK);
+        idle();
+        assert_string_equal(need(RLOCK_OP_ACQUIRE)->key, keys[i]);
+        reply(RLOCK_OP_ACQUIRE, scripted_done());
+        SAME(owners[i]->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    }
+    for (i = 0; i < 4; i++) {
+        assert_string_equal(rlock_key(owners[i]->lock, NULL), keys[i]);
+        assert_true(rlock_is_held(owners[i]->lock));
+    }
+}
+
+#define CROWD 40 /* more than the first tables of keys and of timers have room for */
+
+/* Makes handles and asks with each; what is short of memory says so and works when asked again. */
+static void crowd_grows(int first) {
+    char key[16];
+    int i, call, status;
+    for (i = 0; i < CROWD; i++) {
+        struct owner *owner = NULL;
+        rlock_options options = options_for(key);
+        snprintf(key, sizeof key, "%d", i);
+        for (call = 0; call < (i >= first ? 2 : 1); call++) {
+            int fails = 0;
+            do {
+                virtual_memory.fail_at = (uint64_t)++fails;
+                virtual_memory.failed = false;
+                if (call == 0) {
+                    owner = owner_try(&g.loop, g.client, &options, &status);
+                } else {
+                    status = owner_acquire(owner, RLOCK_FOREVER, 60000);
+                }
+                ok_or_nomem(status);
+                BETWEEN(fails, 1, 10);
+            } while (status != RLOCK_OK);
+            virtual_memory.fail_at = 0;
+        }
+    }
+}
+
+static void test_tables_that_cannot_grow_cost_a_status_and_nothing_else(void **state) {
+    int first, i;
+    (void)state;
+    for (first = 0; first < 2; first++) { /* once a handle and once an acquire meets the limit */
+        setup(NULL);
+        always(RLOCK_OP_ACQUIRE, scripted_done());
+        always(RLOCK_OP_RELEASE, scripted_done());
+        crowd_grows(first);
+        idle();
+        for (i = first; i < CROWD; i++) {
+            SAME(g.loop.owners[i].seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+        }
+        SAME(stats().handles, CROWD);
+        SAME(stats().held, CROWD - first);
+        for (i = 0; i < CROWD; i++) { /* each is found again under its key */
+            struct owner *other = handle(rlock_key(g.loop.owners[i].lock, NULL));
+            SAME(owner_acquire(other, 0, 1000), RLOCK_OK);
+            idle();
+            SAME(other->seen[RLOCK_ACQUIRED].status, i < first ? RLOCK_OK : RLOCK_ERR_BUSY);
+        }
+        if (first == 0) {
+            teardown(NULL);
+        }
+    }
+}
+
+static int64_t clock_step_us; /* by which the clock goes on whenever it is read */
+
+static int64_t clock_that_goes_on(void *ctx) {
+    return ((struct virtual_loop *)ctx)->now_us += clock_step_us;
+}
+
+static void test_remaining_time_is_never_negative_while_the_clock_goes_on(void **state) {
+    struct owner *owner;
+    (void)state;
+    g.config.loop.now_us = clock_that_goes_on;
+    clock_step_us = 0;
+    start();
+    owner = holder("key", 1000);
+    g.loop.now_us += 1000 * 1000 - 1000 * DRIFT - 2000 - 2000; /* 2 ms before the deadline */
+    clock_step_us = 1600;
+    SAME(rlock_remaining_ms(owner->lock), 0); /* held at the first look, over at the second */
+    clock_step_us = 0;
+    assert_false(rlock_is_held(owner->lock));
+}
+
+static void test_arguments_that_no_other_test_gives(void **state) {
+    rlock_config mute = g.config;
+    rlock_options options = options_for("a{}b");
+    rlock_client *client = NULL;
+    rlock_stats now;
+    rlock *lock = NULL;
+    (void)state;
+    REFUSE_CONFIG(username, "u");
+    REFUSE_CONFIG(store, NULL);
+    mute.port = -1;
+    mute.log = NULL; /* nobody to tell */
+    SAME(rlock_client_new(&client, &mute), RLOCK_ERR_ARG);
+    start();
+    SAME(rlock_client_shutdown(g.client, (int64_t)RLOCK_LEASE_MAX_MS + 1, NULL, NULL),
+         RLOCK_ERR_ARG);
+    rlock_client_stats(g.client, NULL);
+    memset(&now, 0xff, sizeof now);
+    rlock_client_stats(NULL, &now);
+    SAME(now.handles + now.connects + now.held, 0);
+    assert_false(now.up);
+    options.fencing = true; /* an empty hash tag is none */
+    SAME(rlock_new(&lock, g.client, &options), RLOCK_ERR_ARG);
+    options.key = "a{b}c";
+    SAME(rlock_new(&lock, g.client, &options), RLOCK_OK);
+    rlock_free(lock);
+}
+
+/* What the rest of a callback may do that has freed its client. */
+static void free_and_go_on(struct owner *owner, const rlock_event *event) {
+    rlock_client *client = owner->client;
+    rlock_options options = options_for("new");
+    rlock_io io;
+    rlock_name name;
+    rlock_stats now;
+    rlock *lock = NULL;
+    (void)event;
+    memset(&io, 0, sizeof io);
+    memset(&name, 0, sizeof name);
+    io.ready = on_ready;
+    rlock_on_io(&io, RLOCK_IO_READ); /* of nobody */
+    rlock_on_resolved(&name, NULL);
+    free_client();
+    rlock_client_free(client);
+    rlock_client_stats(client, &now);
+    assert_false(now.up || now.pushing);
+    SAME(rlock_new(&lock, client, &options), RLOCK_ERR_CLOSED);
+    SAME(rlock_client_shutdown(client, 0, NULL, NULL), RLOCK_ERR_STATE);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_ERR_CLOSED);
+    io.client = name.client = client;
+    io.watched = RLOCK_IO_READ;
+    rlock_on_io(&io, RLOCK_IO_READ); /* a loop that was about to */
+    rlock_on_timer(client);
+    rlock_on_resolved(&name, NULL);
+}
+
+static void test_callback_that_freed_its_client_may_go_on_calling(void **state) {
+    struct owner *owner = handle("key"), *other = handle("other");
+    (void)state;
+    io_events = 0;
+    owner->react = free_and_go_on;
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    SAME(owner_acquire(other, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(owner->events, 1);
+    SAME(other->events, 0);
+    SAME(g.store.closes, 1);
+    SAME(io_events, 0);
+}
+
+static void on_resolved_in_child(rlock_name *name, const struct sockaddr *address) {
+    (void)name;
+    (void)address;
+    io_events |= RLOCK_IO_WRITE;
+}
+
+static int child_hears_nothing(struct owner *owner) {
+    rlock_stats now;
+    rlock_io io;
+    rlock_name name;
+    memset(&io, 0, sizeof io);
+    memset(&name, 0, sizeof name);
+    io.client = name.client = g.client;
+    io.ready = on_ready;
+    io.watched = RLOCK_IO_READ;
+    name.resolved = on_resolved_in_child;
+    io_events = 0;
+    rlock_on_io(&io, RLOCK_IO_READ);
+    rlock_on_resolved(&name, NULL);
+    if (io_events != 0) {
+        return 1;
+    }
+    memset(&now, 0xff, sizeof now);
+    rlock_client_stats(g.client, &now);
+    if (now.acquired != 0 || now.up) {
+        return 2;
+    }
+    return owner_acquire(owner, 0, 0) == RLOCK_ERR_STATE ? 0 : 3;
+}
+
+static void test_after_fork_the_child_hears_no_event_and_nests_nothing(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    int status = 0;
+    pid_t child;
+    (void)state;
+    options.reentrant = true;
+    owner = handle_with(&options);
+    grant(owner, 10000);
+    child = fork();
+    if (child == 0) {
+        _exit(child_hears_nothing(owner));
+    }
+    assert_true(child > 0);
+    SAME(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    SAME(WEXITSTATUS(status), 0);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK); /* in the parent it nests */
+    idle();
+    SAME(rlock_hold_count(owner->lock), 2);
+}
+
+static void forget_the_descriptor(rlock_timer *timer) {
+    (void)timer;
+    (void)rlock_io_watch(g.client, &g.store.io, SCRIPTED_FD, 0);
+}
+
+/* The timer of a dead connection is due when its last bytes come: they are not read any more. */
+static void test_event_of_a_descriptor_that_a_timer_just_forgot_is_dropped(void **state) {
+    rlock_timer timer;
+    (void)state;
+    SAME(rlock_timer_add(g.client, &timer, forget_the_descriptor), RLOCK_OK);
+    g.store.io.ready = on_ready;
+    io_events = 0;
+    SAME(rlock_io_watch(g.client, &g.store.io, SCRIPTED_FD, RLOCK_IO_READ), 0);
+    rlock_timer_set(g.client, &timer, now_us() + 1000);
+    stall_ms(1);
+    virtual_ready(&g.loop, SCRIPTED_FD, RLOCK_IO_READ);
+    SAME(io_events, 0);
+    rlock_timer_drop(g.client, &timer);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Planted bugs: what tests/mutants/ breaks, and no test above would see.
+ */
+
+static int64_t boottime_us(void) {
+    struct timespec now;
+    SAME(clock_gettime(CLOCK_BOOTTIME, &now), 0);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void test_clock_of_its_own_is_the_one_that_never_steps(void **state) {
+    int64_t before_us = boottime_us(), own_us = rlock__system_now_us();
+    (void)state;
+    BETWEEN(own_us, before_us, boottime_us());
+}
+
+static void test_old_tokens_are_cleaned_up_before_anybody_asks(void **state) {
+    struct owner *first = handle("key"), *second = handle("key");
+    size_t from;
+    (void)state;
+    SAME(owner_acquire(first, RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(second, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    SAME(owner_cancel(first), RLOCK_OK); /* its request has left: an orphan, perhaps */
+    idle();
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
+    scripted_answer(&g.store, need(RLOCK_OP_RELEASE), scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, NULL);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
+    SAME(scripted_pending(&g.store, RLOCK_OP_RELEASE), 0);
+    from = g.store.count;
+    scripted_up(&g.store);
+    BETWEEN(g.store.count, from + 2, SCRIPTED_REQUESTS);
+    SAME(g.store.log[from].op, RLOCK_OP_RELEASE);
+    SAME(g.store.log[from + 1].op, RLOCK_OP_ACQUIRE);
+}
+
+static void free_all(struct owner *owner, const rlock_event *event) {
+    (void)event;
+    owner_free(owner);
+    free_client();
+}
+
+/* The memory of the client waits for the end of the entry: a sanitizer sees who looks at it. */
+static void test_last_handle_and_client_are_freed_in_a_callback(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    owner->react = free_all;
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(owner->events, 1);
+    SAME(virtual_memory.live, 0);
+}
+
+static void test_wait_that_ends_while_its_try_is_out_is_unknown(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 500, 1000), RLOCK_OK);
+    run_ms(501);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+}
+
+static void test_loss_is_told_before_the_end_that_a_socket_brings(void **state) {
+    struct owner *lost = holder("lost", 1000), *other = holder("other", 10000);
+    (void)state;
+    SAME(owner_release(other), RLOCK_OK);
+    idle();
+    stall_ms(2000);
+    scripted_answer_by_io(&g.store, need(RLOCK_OP_RELEASE), scripted_done());
+    SAME(lost->seen[RLOCK_LOST].count, 1);
+    SAME(other->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    assert_true(lost->seen[RLOCK_LOST].order < other->seen[RLOCK_RELEASED].order);
+}
+
+static void test_waiter_and_holder_look_when_push_is_back(void **state) {
+    struct owner *owner = holder("held", 10000), *waiter = handle("key");
+    unsigned watching;
+    int looks, tries;
+    (void)state;
+    always(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);
+    run_ms(500);
+    scripted_pushing(&g.store, false);
+    looks = asked((rlock_op)SCRIPTED_LOOK);
+    tries = asked(RLOCK_OP_ACQUIRE);
+    watching = g.store.watching;
+    scripted_pushing(&g.store, true);
+    SAME(asked((rlock_op)SCRIPTED_LOOK), looks + 1);
+    SAME(asked(RLOCK_OP_ACQUIRE), tries + 1);
+    SAME(g.store.watching, watching + 2); /* a store may have forgotten its watches meanwhile */
+    assert_true(rlock_is_held(owner->lock));
+}
+
+static void test_acquire_answered_with_nonsense_is_cleaned_up(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_OTHER, "what?"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+}
+
+static void test_hold_that_lives_longer_is_watched_and_looked_at_once(void **state) {
+    struct owner *owner = holder("key", 10000);
+    (void)state;
+    SAME(g.store.watching, 0);
+    run_ms(99);
+    SAME(g.store.watching, 0);
+    run_ms(2);
+    SAME(g.store.watching, 1);
+    SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
+    run_ms(5000);
+    SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
+    assert_true(rlock_is_held(owner->lock));
+}
+
+static void test_push_behind_a_renewal_is_looked_at_once_it_is_answered(void **state) {
+    struct owner *owner = holder("key", 10000);
+    int looks;
+    (void)state;
+    run_ms(200);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    idle();
+    looks = asked((rlock_op)SCRIPTED_LOOK);
+    scripted_woken(&g.store, "key");
+    SAME(asked((rlock_op)SCRIPTED_LOOK), looks);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(asked((rlock_op)SCRIPTED_LOOK), looks + 1);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+}
+
+static void stall_2_s(struct owner *owner, const rlock_event *event) {
+    (void)event;
+    virtual_stall(owner->loop, 2000000);
+}
+
+static void test_grant_that_was_lost_before_it_was_told_keeps_its_place(void **state) {
+    struct owner *slow = handle("slow"), *first = handle("key"), *second = handle("key");
+    uint64_t token;
+    (void)state;
+    slow->react = stall_2_s;
+    SAME(owner_acquire(slow, 0, 10000), RLOCK_OK);
+    SAME(owner_acquire(first, RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(second, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 2);
+    token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_done());
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    idle();
+    SAME(slow->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(first->events + second->events, 0);
+    SAME(need(RLOCK_OP_ACQUIRE)->token, token);
+}
+
+static unsigned fired;
+
+static void fire_again(rlock_timer *timer) {
+    if (++fired < 1000) {
+        rlock_timer_set(g.client, timer, 0);
+    }
+}
+
+static void test_timer_that_is_due_again_at_once_waits_for_the_next_turn(void **state) {
+    rlock_timer timer;
+    (void)state;
+    fired = 0;
+    SAME(rlock_timer_add(g.client, &timer, fire_again), RLOCK_OK);
+    rlock_timer_set(g.client, &timer, 0);
+    assert_true(virtual_turn(&g.loop, now_us()));
+    SAME(fired, 1);
+    rlock_timer_drop(g.client, &timer);
+}
+
+static void nest_once_more(struct owner *owner, const rlock_event *event) {
+    if (event->kind == RLOCK_ACQUIRED && rlock_hold_count(owner->lock) < 9) {
+        SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    }
+}
+
+static void test_nested_acquire_of_a_callback_ends_in_the_next_turn(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    int count;
+    (void)state;
+    options.reentrant = true;
+    owner = handle_with(&options);
+    grant(owner, 10000);
+    owner->react = nest_once_more;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    for (count = 2; count < 9; count++) {
+        assert_true(virtual_turn(&g.loop, now_us()));
+        SAME(rlock_hold_count(owner->lock), count);
+    }
+}
+
+static void test_nested_release_needs_no_memory(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    int i;
+    (void)state;
+    options.reentrant = true;
+    owner = handle_with(&options);
+    grant(owner, 10000);
+    for (i = 0; i < 2; i++) {
+        SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+        idle();
+    }
+    for (i = 0; i < 2; i++) {
+        virtual_memory.fail_at = 1;
+        SAME(owner_release(owner), RLOCK_OK);
+        idle();
+        virtual_memory.fail_at = 0;
+        SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+    SAME(rlock_hold_count(owner->lock), 1);
+}
+
+static void test_unknown_stays_the_last_word_when_the_connection_is_gone(void **state) {
+    struct owner *owner = handle("key"), *releasing = holder("other", 2000);
+    (void)state;
+    SAME(owner_acquire(owner, 1000, 1000), RLOCK_OK);
+    SAME(owner_release(releasing), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
+    reply(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "gone");
+    always(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_DOWN, "gone"));
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_DOWN, "gone"));
+    run_ms(2000);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    SAME(releasing->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
+}
+
+static void test_every_waiter_is_told_that_the_server_refuses_this_user(void **state) {
+    struct owner *first = handle("key"), *second = handle("key");
+    (void)state;
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, NULL);
+    SAME(owner_acquire(first, RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(second, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    SAME(first->events + second->events, 0);
+    scripted_down(&g.store, RLOCK_FAULT_AUTH, "WRONGPASS");
+    SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_AUTH);
+    SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_AUTH);
+    assert_string_equal(second->seen[RLOCK_ACQUIRED].text, "WRONGPASS");
+}
+
+/* --- the store inside the process --- */
+
+static void start_in_memory(rlock_store **store) {
+    SAME(rlock_memory_new(store), RLOCK_OK);
+    g.config.store = *store;
+    SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
+}
+
+static void end_in_memory(rlock_store *store) {
+    virtual_free_owners(&g.loop);
+    free_client();
+    rlock_memory_free(store);
+    g.config.store = &g.store.store;
+    start();
+}
+
+static void test_two_grants_of_one_moment_have_two_fences(void **state) {
+    rlock_options options = options_for("a"), others = options_for("b");
+    struct owner *a, *b;
+    rlock_store *store;
+    (void)state;
+    start_in_memory(&store);
+    options.fencing = others.fencing = true;
+    a = handle_with(&options);
+    b = handle_with(&others);
+    SAME(owner_acquire(a, 0, 1000), RLOCK_OK);
+    SAME(owner_acquire(b, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(a->seen[RLOCK_ACQUIRED].at_us, b->seen[RLOCK_ACQUIRED].at_us);
+    assert_true(rlock_fence(b->lock) > rlock_fence(a->lock));
+    end_in_memory(store);
+}
+
+/* A hold that lives longer is watched: when it is over the store must forget the key again. */
+static void test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_process(void **state) {
+    size_t live = 0;
+    rlock_store *store;
+    char key[8];
+    int i;
+    (void)state;
+    start_in_memory(&store);
+    for (i = 0; i < 60; i++) {
+        struct owner *owner;
+        snprintf(key, sizeof key, "%d", i);
+        owner = handle(key);
+        SAME(owner_acquire(owner, 0, 10000), RLOCK_OK);
+        run_ms(200);
+        SAME(owner_release(owner), RLOCK_OK);
+        idle();
+        SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+        owner_free(owner);
+        if (i == 30) {
+            live = virtual_memory.live;
+        }
+    }
+    BETWEEN(virtual_memory.live, 1, live);
+    end_in_memory(store);
+}
+
+static int timers_fired;
+
+static void free_client_from_a_timer(rlock_timer *timer) {
+    timers_fired++;
+    rlock_timer_drop(g.client, timer);
+    free_client();
+}
+
+static void count_timers(rlock_timer *timer) {
+    (void)timer;
+    timers_fired++;
+}
+
+/* A store may find in its timer that all is over: nothing of the client is called behind that. */
+static void test_nothing_follows_a_timer_that_freed_the_client(void **state) {
+    struct owner *keeps = handle("key"); /* and with it the client's memory */
+    rlock_timer first, second;
+    (void)state;
+    timers_fired = 0;
+    SAME(rlock_timer_add(g.client, &first, free_client_from_a_timer), RLOCK_OK);
+    SAME(rlock_timer_add(g.client, &second, count_timers), RLOCK_OK);
+    g.store.io.ready = on_ready;
+    io_events = 0;
+    SAME(rlock_io_watch(g.client, &g.store.io, SCRIPTED_FD, RLOCK_IO_READ), 0);
+    SAME(owner_acquire(keeps, 0, 1000), RLOCK_OK);
+    rlock_timer_set(g.client, &first, now_us() + 1000);
+    rlock_timer_set(g.client, &second, now_us() + 1000);
+    stall_ms(1);
+    (void)virtual_state_of(&g.loop, g.client);
+    g.loop.states[0].watched[0].io = NULL; /* the loop had fetched the event already */
+    g.loop.entered = true;
+    rlock_on_io(&g.store.io, RLOCK_IO_READ);
+    g.loop.entered = false;
+    SAME(timers_fired, 1);
+    SAME(io_events, 0);
+    SAME(keeps->events, 0);
+    SAME(g.store.closes, 1);
+    rlock_timer_set(keeps->client, &second, now_us()); /* does not reach the loop any more */
+    rlock_timer_drop(keeps->client, &second);
+    SAME(owner_acquire(keeps, 0, 0), RLOCK_ERR_CLOSED);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * The list of tests: those above, and one for each cell of the three tables.
  */
 
@@ -2885,6 +3478,31 @@ static const struct CMUnitTest singles[] = {
     CASE(test_keys_are_unwatched_when_nobody_cares_any_more),
     CASE(test_descriptor_of_a_store_reaches_the_loop_and_its_events_the_store),
     CASE(test_early_and_spurious_timer_entries_are_harmless),
+    CASE(test_keys_whose_hashes_collide_are_different_locks),
+    STOPPED(test_tables_that_cannot_grow_cost_a_status_and_nothing_else),
+    STOPPED(test_remaining_time_is_never_negative_while_the_clock_goes_on),
+    STOPPED(test_arguments_that_no_other_test_gives),
+    CASE(test_callback_that_freed_its_client_may_go_on_calling),
+    CASE(test_after_fork_the_child_hears_no_event_and_nests_nothing),
+    CASE(test_event_of_a_descriptor_that_a_timer_just_forgot_is_dropped),
+    CASE(test_clock_of_its_own_is_the_one_that_never_steps),
+    CASE(test_old_tokens_are_cleaned_up_before_anybody_asks),
+    CASE(test_last_handle_and_client_are_freed_in_a_callback),
+    CASE(test_wait_that_ends_while_its_try_is_out_is_unknown),
+    CASE(test_loss_is_told_before_the_end_that_a_socket_brings),
+    CASE(test_waiter_and_holder_look_when_push_is_back),
+    CASE(test_acquire_answered_with_nonsense_is_cleaned_up),
+    CASE(test_hold_that_lives_longer_is_watched_and_looked_at_once),
+    CASE(test_push_behind_a_renewal_is_looked_at_once_it_is_answered),
+    CASE(test_grant_that_was_lost_before_it_was_told_keeps_its_place),
+    CASE(test_timer_that_is_due_again_at_once_waits_for_the_next_turn),
+    CASE(test_nested_acquire_of_a_callback_ends_in_the_next_turn),
+    CASE(test_nested_release_needs_no_memory),
+    CASE(test_unknown_stays_the_last_word_when_the_connection_is_gone),
+    CASE(test_every_waiter_is_told_that_the_server_refuses_this_user),
+    STOPPED(test_two_grants_of_one_moment_have_two_fences),
+    STOPPED(test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_process),
+    CASE(test_nothing_follows_a_timer_that_freed_the_client),
 };
 
 static struct CMUnitTest tests[TESTS_MAX];

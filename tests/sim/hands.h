@@ -506,9 +506,6 @@ static inline void on_released(rlock *lock, const rlock_event *event, void *user
     struct hand *hand = (struct hand *)user;
     hand_called(hand, lock, RLOCK_RELEASED, event);
     hand->releasing = hand->pending[RLOCK_RELEASED] > 0 && hand->releasing;
-    if (rlock_hold_count(lock) == 0) {
-        hand->holds = false;
-    }
     hand_react(hand, event);
 }
 
