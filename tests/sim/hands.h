@@ -31,6 +31,7 @@ struct slot { /* one key of one server */
     struct sim_server *server;
     const char *key;     /* the caller's */
     struct token *there; /* NULL = nothing */
+    int64_t since_us;    /* since when */
     int64_t expires_us;  /* by the server's clock; -1 = never */
     int64_t orders;
     struct hand *last;     /* who held it last */
@@ -207,6 +208,7 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
     slot->expires_us = expires_us;
     if (!same || before == NULL) {
         slot->there = text[0] ? oracle_token(slot, text) : NULL;
+        slot->since_us = sim.now_us;
         if (slot->there != NULL) {
             slot->there->theirs = by == NULL;
             if (by != NULL && !oracle_owns(by, slot->there)) {
