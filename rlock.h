@@ -999,10 +999,10 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
     if (!client->log) {
         return;
     }
-    while (*what && n < limit) {
+    while (*what) { /* words of ours, and short */
         line[n++] = *what++;
     }
-    if (detail && n + 2 < limit) {
+    if (detail) {
         line[n++] = ':';
         line[n++] = ' ';
         while (*detail && n < limit) {
@@ -1499,6 +1499,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
+#define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
 /* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
@@ -1850,7 +1851,7 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the first reason is the one that counts */
     }
     conn->fault = fault;
-    while (text && text[n] && n < sizeof conn->text - 1) {
+    while (text[n] && n < sizeof conn->text - 1) {
         conn->text[n] = text[n];
         n++;
     }
@@ -1894,7 +1895,8 @@ static void rlock__want_nothing(void *data) {
 /* Sends what was formatted last. */
 static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data) {
     rlock__redis *redis = conn->redis;
-    if (redis->overflow || !conn->ac ||
+    RLOCK_ASSERT(conn->ac);
+    if (redis->overflow ||
         redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
         return false;
     }
@@ -1979,7 +1981,7 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     redisReply *reply = (redisReply *)raw;
     rlock__redis *redis;
     (void)data;
-    if (!conn || !reply || conn->doomed) {
+    if (!conn || !reply) {
         return;
     }
     redis = conn->redis;
@@ -2184,7 +2186,7 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
-    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
+    if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
     if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE)) {
@@ -2203,17 +2205,22 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
     }
 }
 
-/* hiredis asserts on replies that nobody asked for, and on messages of another shape than three
- * elements that begin with two words: such a reply is not made, and hiredis ends the connection. */
+/* hiredis asserts on replies that nobody asked for, and on messages of another shape than two words
+ * and, but for what was published, a number; and it allocates what the head of an array promises.
+ * A reply that is not as expected is not made, and hiredis ends the connection. */
 static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, size_t elements) {
     rlock__conn *conn = (rlock__conn *)task->privdata;
-    bool subscribed = conn->ac && (conn->ac->c.flags & REDIS_SUBSCRIBED) != 0;
+    bool subscribed = (conn->ac->c.flags & REDIS_SUBSCRIBED) != 0;
     bool expected;
-    if (conn->doomed) {
+    if (conn->doomed || elements > RLOCK__ELEMENTS_MAX) {
         expected = false; /* what comes behind a wrong reply is the answer to something else */
+    } else if (task->parent && subscribed && !task->parent->parent) {
+        const redisReply *message = (const redisReply *)task->parent->obj;
+        expected = task->idx < 2 ? type == REDIS_REPLY_STRING
+                                 : type == REDIS_REPLY_INTEGER ||
+                                       strcmp(message->element[0]->str, "message") == 0;
     } else if (task->parent) {
-        expected =
-            !subscribed || task->parent->parent || task->idx > 1 || type == REDIS_REPLY_STRING;
+        expected = true;
     } else if (type == REDIS_REPLY_ERROR) {
         expected = true; /* hiredis ends the connection with it */
     } else {
@@ -2315,6 +2322,11 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
         return;
     }
     conn->resolving = false;
+    if (!conn->wanted) {
+        return;
+    }
+    conn->state = RLOCK__CONN_OPENING; /* it may have been given up meanwhile */
+    conn->text[0] = 0;
     if (address && address->sa_family == AF_INET) {
         struct sockaddr_in in;
         memcpy(&in, address, sizeof in);
@@ -2364,7 +2376,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
     int64_t now_us = rlock_client_now_us(redis->client);
     int64_t timeout_us = redis->timeout_ms * 1000;
     if (conn->state == RLOCK__CONN_DOWN) {
-        if (conn->wanted && !conn->resolving) {
+        if (!conn->resolving) {
             rlock__conn_open(conn);
         }
         return;
@@ -2441,11 +2453,10 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis;
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1, i;
     (void)data;
-    if (!conn || !reply || conn->doomed || reply->type != REDIS_REPLY_ARRAY ||
-        reply->elements != 3 || reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[1]->type != REDIS_REPLY_STRING) {
+    if (!conn || !reply) {
         return;
     }
+    RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
     redis = conn->redis;
     channel = reply->element[1];
     payload = reply->element[2];
@@ -2755,8 +2766,8 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
     rlock_request *request;
-    while (conn->state == RLOCK__CONN_READY && conn->ac && !conn->doomed &&
-           redis->bytes < RLOCK__WINDOW && (request = rlock__redis_next(redis)) != NULL) {
+    while (conn->state == RLOCK__CONN_READY && !conn->doomed && redis->bytes < RLOCK__WINDOW &&
+           (request = rlock__redis_next(redis)) != NULL) {
         rlock__request_send(redis, request);
     }
     rlock__conn_flush(&redis->commands);
@@ -3402,11 +3413,7 @@ static rlock__state rlock__state_of(const rlock *lock) {
 }
 
 static int64_t rlock__left_ms(const rlock *lock) {
-    int64_t left_us;
-    if (lock->gate->client->closed || lock->state != RLOCK__HELD_STATE) {
-        return 0;
-    }
-    left_us = lock->claim->until_us - rlock__clock(lock->gate->client);
+    int64_t left_us = lock->claim->until_us - rlock__clock(lock->gate->client);
     return left_us > 0 ? left_us / 1000 : 0;
 }
 
@@ -3576,7 +3583,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         if (claim->request.place && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.place && claim->watchdog) {
+        if (!claim->request.place) {
             rlock__holding_submit(claim, claim->lease_ms, false);
         }
     }
@@ -3885,7 +3892,7 @@ static void rlock__claim_fire(rlock_timer *timer) {
         rlock__trying_fire(claim);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_fire(claim);
-    } else if (claim->phase == RLOCK__LETTING_GO) {
+    } else {
         rlock__letting_go_fire(claim);
     }
 }
@@ -3899,7 +3906,7 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
         rlock__trying_answered(claim, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, answer);
-    } else if (claim->phase == RLOCK__LETTING_GO) {
+    } else {
         rlock__letting_go_answered(claim, answer);
     }
 }
