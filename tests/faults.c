@@ -2218,6 +2218,22 @@ static void tracking_is_asked_for_again_however_it_failed(void **state) {
     }
 }
 
+static void client_may_be_freed_while_its_tracking_is_not_answered(void **state) {
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("CLIENT TRACKING", "", true, true);
+    o = stage_waiter(RLOCK_WIRE_STRING);
+    stage_runs(TIMEOUT_MS / 2);
+    assert_int_equal(stage.told[0], 1);
+    rlock_client_free(kit_clients[--kit_client_count]);
+    assert_null(stage.client);
+    stage_runs(10 * TIMEOUT_MS);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    assert_int_equal(rlock_release(o->lock, owner_told, o), RLOCK_ERR_CLOSED);
+}
+
 static void process_that_slept_over_an_unanswered_tracking_recovers(void **state) {
     (void)state;
     stage_begins();
@@ -2795,6 +2811,7 @@ int main(int argc, char **argv) {
         TEST(answer_that_came_while_the_process_slept_is_taken),
         TEST(renewal_near_its_deadline_goes_before_an_acquire),
         TEST(tracking_is_asked_for_again_however_it_failed),
+        TEST(client_may_be_freed_while_its_tracking_is_not_answered),
         TEST(process_that_slept_over_an_unanswered_tracking_recovers),
         TEST(tracking_answered_for_a_connection_that_went_is_none),
         TEST(server_that_hides_client_ids_is_polled_or_listened_to),

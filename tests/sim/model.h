@@ -789,6 +789,7 @@ struct model_set { /* the options of a SET */
     bool nx, xx, keep;
     int64_t unit; /* ms of one of the time given; 0 = none is given */
     struct model_arg time;
+    int64_t amount; /* of that unit */
 };
 
 static inline bool model__set_options(struct model_request *r, struct model_set *set) {
@@ -817,16 +818,16 @@ static inline bool model__set_options(struct model_request *r, struct model_set 
 static inline void model__do_set(struct model_request *r) {
     struct model_key *key;
     struct model_set set;
-    int64_t time = 0;
+    int64_t now_ms = model__now_ms(r->m);
 
     if (!model__set_options(r, &set)) {
         model__fail(r, MODEL__SYNTAX);
         return;
     }
-    if (set.unit > 0 && !model__number(r, set.time, &time)) {
+    if (set.unit > 0 && !model__number(r, set.time, &set.amount)) {
         return;
     }
-    if (set.unit > 0 && (time <= 0 || time > (INT64_MAX - model__now_ms(r->m)) / set.unit)) {
+    if (set.unit > 0 && (set.amount <= 0 || set.amount > (INT64_MAX - now_ms) / set.unit)) {
         model__fail(r, "ERR invalid expire time in 'set' command");
         return;
     }
@@ -842,7 +843,7 @@ static inline void model__do_set(struct model_request *r) {
     key->type = MODEL_STRING;
     model__assign(&key->value, r->argv[2].at, r->argv[2].size);
     if (!set.keep) {
-        key->expires_ms = set.unit > 0 ? model__now_ms(r->m) + time * set.unit : -1;
+        key->expires_ms = set.unit > 0 ? now_ms + set.amount * set.unit : -1;
     }
     model__changed(r, r->argv[1]);
     model__say(r, "OK");

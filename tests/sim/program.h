@@ -54,7 +54,7 @@ static struct {
 } program;
 
 /* ------------------------------------------------------------------------------------------------
- * Drawing.
+ * Drawing. Never twice in one expression: compilers differ in what they evaluate first.
  */
 
 static inline int64_t draw(int64_t sides) {
@@ -235,7 +235,8 @@ static inline bool do_pause_process(struct sim_dice *dice) {
 }
 
 static inline bool do_pause_server(struct sim_dice *dice) {
-    sim_server_pause(some_server(dice), 1 + sim_roll(dice, sim_one_in(dice, 3) ? 4000000 : 400000));
+    struct sim_server *server = some_server(dice);
+    sim_server_pause(server, 1 + sim_roll(dice, sim_one_in(dice, 3) ? 4000000 : 400000));
     return true;
 }
 
@@ -511,6 +512,7 @@ static inline void let_go(void *object) {
 
 static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
     struct hand *other = some_hand(dice);
+    int64_t wait_ms = sim_one_in(dice, 2) ? 0 : 3000, lease_ms = some_lease_ms(dice);
     if (sim_one_in(dice, 2)) { /* another of the same client: what is decided for it, not told */
         other = &oracle.hands[(hand->number + 1) % oracle.hand_count];
     }
@@ -523,7 +525,7 @@ static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
     happened_inside[1]++;
     switch (sim_roll(dice, 9)) {
     case 0:
-    case 1: hand_acquire(other, sim_one_in(dice, 2) ? 0 : 3000, some_lease_ms(dice)); break;
+    case 1: hand_acquire(other, wait_ms, lease_ms); break;
     case 2:
     case 3: hand_release(other); break;
     case 4: hand_renew(other, 0); break;
@@ -605,8 +607,10 @@ static inline const struct act *draw_act(bool fault) {
 
 /* Calls at any time, some of them together; faults when something is under way. */
 static inline int64_t draw_time_us(int number, int calls, int64_t bursts) {
+    int64_t at_us;
     if (number >= calls && !draw_one_in(3)) {
-        return program.steps[draw(calls)].at_us + draw(4 * sim.weather.latency_us + 100);
+        at_us = program.steps[draw(calls)].at_us;
+        return at_us + draw(4 * sim.weather.latency_us + 100);
     }
     if (number > 0 && bursts > 0 && draw_one_in(bursts)) {
         return program.steps[number - 1].at_us; /* answers that come together */
