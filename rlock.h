@@ -1499,6 +1499,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
+#define RLOCK__ROOM 1024u              /* of a release with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
@@ -1694,17 +1695,20 @@ typedef struct rlock__redis {
 
 /* --- formatting: RESP of our own, half the work of hiredis' argv --- */
 
+static bool rlock__reserve(rlock__redis *redis, size_t room) {
+    char *buffer = room > redis->room ? (char *)RLOCK_MALLOC(room) : NULL;
+    if (buffer) {
+        memcpy(buffer, redis->buffer, redis->length);
+        rlock__dealloc(redis->buffer);
+        redis->buffer = buffer;
+        redis->room = room;
+    }
+    return room <= redis->room;
+}
+
 static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
     if (redis->length + len >= redis->room && !redis->overflow) {
-        size_t room = (redis->length + len) * 2;
-        char *buffer = (char *)RLOCK_MALLOC(room);
-        redis->overflow = !buffer;
-        if (buffer) {
-            memcpy(buffer, redis->buffer, redis->length);
-            rlock__dealloc(redis->buffer);
-            redis->buffer = buffer;
-            redis->room = room;
-        }
+        redis->overflow = !rlock__reserve(redis, (redis->length + len) * 2);
     }
     if (!redis->overflow) {
         memcpy(redis->buffer + redis->length, bytes, len);
@@ -2256,6 +2260,22 @@ static void *rlock__make_nil(const redisReadTask *task) {
     return conn ? conn->make->createNil(task) : NULL;
 }
 
+#if HIREDIS_MAJOR >= 1
+/* RESP3, which we never ask for; where a function is missing hiredis makes a wild pointer. */
+static void *rlock__make_double(const redisReadTask *task, double value, char *text, size_t len) {
+    (void)value;
+    (void)text;
+    (void)len;
+    rlock__conn_blame((rlock__conn *)task->privdata, RLOCK_FAULT_DOWN,
+                      "a reply that nobody asked for");
+    return NULL;
+}
+
+static void *rlock__make_bool(const redisReadTask *task, int value) {
+    return rlock__make_double(task, value, NULL, 0);
+}
+#endif
+
 static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
     conn->make = ac->c.reader->fn;
     conn->guard = *conn->make;
@@ -2264,8 +2284,8 @@ static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
     conn->guard.createInteger = rlock__make_integer;
     conn->guard.createNil = rlock__make_nil;
 #if HIREDIS_MAJOR >= 1
-    conn->guard.createDouble = NULL; /* RESP3, which we never ask for */
-    conn->guard.createBool = NULL;
+    conn->guard.createDouble = rlock__make_double;
+    conn->guard.createBool = rlock__make_bool;
 #endif
     ac->c.reader->fn = &conn->guard;
     ac->c.reader->privdata = conn;
@@ -2707,10 +2727,12 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 static void rlock__request_send(rlock__redis *redis, rlock_request *request) {
     rlock__command *command = rlock__command_new(redis);
     rlock_answer answer;
+    bool room = request->op != RLOCK_OP_ACQUIRE || /* also for its release, which may not fail */
+                rlock__reserve(redis, RLOCK__ROOM + 2 * (size_t)request->key_len);
     rlock__list_remove(&request->link);
     rlock__put_request(redis, request);
     request->sent_us = rlock__clock(redis->client);
-    if (command && rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
+    if (command && room && rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
         command->redis = redis;
         command->request = request;
         command->op = request->op;
@@ -2890,7 +2912,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->database = config->database;
     redis->wire = config->wire;
     redis->timeout_ms = client->command_timeout_ms;
-    redis->room = 256;
+    redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
     for (i = 0; i < 4; i++) {

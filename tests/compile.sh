@@ -252,5 +252,17 @@ compiler=g++
         link "$work/mixed" "$work/clang-c11/main.o" "$work/gcc-c11/implementation.o" $hiredis_libs
 }
 
+# A seed of the simulator is the same run whoever compiled it.
+same_traces() {
+    for compiler in gcc clang; do
+        # shellcheck disable=SC2086
+        $compiler -std=c99 -O2 -D_GNU_SOURCE -I. -Itests -Itests/sim $hiredis_cflags $(pkg-config --cflags lua5.1) \
+            -o "$work/sim-$compiler" tests/sim/sim.c $hiredis_libs $(pkg-config --libs lua5.1) || return 1
+        "$work/sim-$compiler" --seeds 500 | sed -n 's/.*, hash //p' >"$work/hash-$compiler"
+    done
+    [ -s "$work/hash-gcc" ] && diff "$work/hash-gcc" "$work/hash-clang"
+}
+check "500 seeds of the simulator have one hash with gcc and with clang" same_traces
+
 echo "1..$count"
 [ $failed = 0 ]
