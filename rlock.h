@@ -1772,6 +1772,7 @@ static void rlock__put_around(rlock__redis *redis, const char *head, const char 
 }
 
 #define RLOCK__CHANNEL_HEAD "redisson_lock__channel:"
+#define RLOCK__INVALIDATE "__redis__:invalidate"
 
 /* The channel of a key: Redisson puts the name into braces unless there is one in it. */
 static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len) {
@@ -2228,7 +2229,8 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
     } else if (type == REDIS_REPLY_ERROR) {
         expected = true; /* hiredis ends the connection with it */
     } else {
-        expected = subscribed ? type == REDIS_REPLY_ARRAY && elements == 3 : conn->outstanding != 0;
+        expected = subscribed ? type == REDIS_REPLY_ARRAY && elements == 3
+                              : conn->ac->replies.head != NULL;
     }
     if (!expected) {
         rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
@@ -2236,8 +2238,41 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
     return expected ? conn : NULL;
 }
 
+static bool rlock__is(const char *text, size_t len, const char *word) {
+    return len == strlen(word) && memcmp(text, word, len) == 0;
+}
+
+/* The first two words of a message. hiredis 1.2 asserts on the answer to a subscription that it does
+ * not know of: so only those to our own count, and only where keys are channels one may end. */
+static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *task,
+                                 const char *text, size_t len) {
+    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
+    const redisReply *message;
+    const char *first;
+    if (!(conn->ac->c.flags & REDIS_SUBSCRIBED) || !task->parent || task->parent->parent ||
+        task->idx > 1) {
+        return true;
+    }
+    if (task->idx == 0) {
+        return rlock__is(text, len, "message") || rlock__is(text, len, "subscribe") ||
+               rlock__is(text, len, "unsubscribe");
+    }
+    message = (const redisReply *)task->parent->obj;
+    first = message->element[0]->str;
+    if (strcmp(first, "message") == 0) {
+        return true;
+    }
+    return rlock__by_channel(conn->redis)
+               ? len > head && memcmp(text, RLOCK__CHANNEL_HEAD, head) == 0
+               : first[0] == 's' && rlock__is(text, len, RLOCK__INVALIDATE);
+}
+
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
+    if (conn && !rlock__word_expected(conn, task, text, len)) {
+        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+        return NULL;
+    }
     return conn ? conn->make->createString(task, text, len) : NULL;
 }
 
@@ -2510,7 +2545,7 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);
     } else {
-        rlock__put_text(redis, "__redis__:invalidate");
+        rlock__put_text(redis, RLOCK__INVALIDATE);
     }
     if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
         rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
@@ -4552,6 +4587,15 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     return status;
 }
 
+/* A renewal by hand is under way, or has ended and was not told yet. */
+static bool rlock__renewing(const rlock *lock) {
+    const rlock__op *op = lock->ops;
+    while (op && op->kind != RLOCK_RENEWED) {
+        op = op->next;
+    }
+    return op || lock->renewal;
+}
+
 int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     int status = rlock__call(lock, RLOCK__CALL_RENEW);
     rlock_client *client;
@@ -4561,7 +4605,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
         !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
         return RLOCK_ERR_ARG;
     }
-    if (status != RLOCK_OK || lock->renewal) {
+    if (status != RLOCK_OK || rlock__renewing(lock)) {
         return status != RLOCK_OK ? status : RLOCK_ERR_STATE;
     }
     op = rlock__op_new(lock, RLOCK_RENEWED, done, user);

@@ -1,12 +1,14 @@
 /* Every fault provoked for real: a server that refuses, stalls, dies or lies, and a network that
  * loses, cuts and delays.
  * The expectations are the cells of FAULT x OPERATION in rlock.h. */
+#include <hiredis/async.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
 static unsigned memory_lasts;    /* so many allocations from here on, and that one fails; 0 = all */
 static bool memory_stays_out;    /* and those after it too */
+static unsigned commands_last;   /* so many commands, and that one hiredis refuses; 0 = all */
 static bool no_boottime;         /* a kernel without CLOCK_BOOTTIME */
 static unsigned clocks_read[16]; /* by their numbers */
 
@@ -29,12 +31,22 @@ static int clock_get(clockid_t id, struct timespec *now) {
     return clock_gettime(id, now);
 }
 
+/* hiredis refuses a command for which it gets no memory. */
+static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, const char *command,
+                       size_t len) {
+    bool refused = commands_last > 0 && --commands_last == 0;
+
+    return refused ? REDIS_ERR : redisAsyncFormattedCommand(ac, fn, data, command, len);
+}
+
 #define RLOCK_MALLOC(n) memory_get(n)
 #define RLOCK_FREE(p) free(p)
 #define clock_gettime(id, now) clock_get(id, now)
+#define redisAsyncFormattedCommand command_add
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #undef clock_gettime
+#undef redisAsyncFormattedCommand
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -2200,9 +2212,19 @@ static bool stage_is_pushing(void) {
     return kit_stats(kit_clients[0]).pushing;
 }
 
+/* Until the first lie was told, and no further: what a waiter asks next is answered again. */
+static void stage_until_told(void) {
+    int turns;
+
+    for (turns = 0; turns < 100 && stage.told[0] == 0; turns++) {
+        stage_turns(stage.now_us + 1000);
+    }
+    assert_int_equal(stage.told[0], 1);
+}
+
 static void tracking_is_asked_for_again_however_it_failed(void **state) {
     static const char *const answers[] = {
-        "", /* none at all: the connection is made anew */
+        "", /* none: the answer to the next command comes in its place */
         ":1\r\n", "-ERR The client ID you want redirect to does not exist\r\n"};
     size_t i;
 
@@ -2225,8 +2247,7 @@ static void client_may_be_freed_while_its_tracking_is_not_answered(void **state)
     stage_begins();
     stage_lies("CLIENT TRACKING", "", true, true);
     o = stage_waiter(RLOCK_WIRE_STRING);
-    stage_runs(TIMEOUT_MS / 2);
-    assert_int_equal(stage.told[0], 1);
+    stage_until_told();
     rlock_client_free(kit_clients[--kit_client_count]);
     assert_null(stage.client);
     stage_runs(10 * TIMEOUT_MS);
@@ -2239,7 +2260,7 @@ static void process_that_slept_over_an_unanswered_tracking_recovers(void **state
     stage_begins();
     stage_lies("CLIENT TRACKING", "", true, true);
     stage_waiter(RLOCK_WIRE_STRING);
-    stage_runs(TIMEOUT_MS / 2);
+    stage_until_told();
     stage.now_us += 20 * TIMEOUT_MS * 1000;
     stage_fires();
     stage_runs(3000);
@@ -2255,15 +2276,11 @@ static void tracking_answered_for_a_connection_that_went_is_none(void **state) {
     (void)state;
     for (i = 0; i < 2; i++) {
         struct stage_conn *watcher;
-        size_t k;
 
         stage_begins();
         stage_lies("CLIENT TRACKING", "", true, true);
         stage_waiter(RLOCK_WIRE_STRING);
-        for (k = 0; k < 100 && stage.told[0] == 0; k++) {
-            stage_turns(stage.now_us + 1000);
-        }
-        assert_int_equal(stage.told[0], 1);
+        stage_until_told();
         watcher = &stage.conns[stage.count - 1];
         stage_hangs_up(watcher);
         while (stage_looks()) {
@@ -2527,6 +2544,116 @@ static void server_that_unsubscribes_us_is_polled(void **state) {
     }
 }
 
+/* The kind of message on which hiredis asserts that a number follows. */
+static void unsubscription_without_a_number_ends_the_connection(void **state) {
+    static const char *const replies[] = {
+        "*3\r\n$11\r\nunsubscribe\r\n$20\r\n__redis__:invalidate\r\n$1\r\nx\r\n",
+        "*3\r\n$11\r\nUNSUBSCRIBE\r\n$20\r\n__redis__:invalidate\r\n*0\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        stage_begins();
+        stage_lies("SUBSCRIBE", replies[i], true, true);
+        stage_waiter(RLOCK_WIRE_STRING);
+        stage_runs(3000);
+        assert_non_null(strstr(kit_log_text, "that nobody asked for"));
+        assert_true(stage_is_pushing()); /* the next one is honest */
+    }
+}
+
+static void head_of_a_huge_array_ends_the_connection(void **state) {
+    static const char *const heads[] = {"*65537\r\n", "*2147483647\r\n", "*2\r\n*65537\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("EVALSHA", heads[i], true, true);
+        o = stage_owner(RLOCK_WIRE_REDISSON, "k");
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
+        assert_non_null(strstr(kit_log_text, "connection: a reply that nobody asked for"));
+        assert_int_equal(stage_acquire(o, 5000, 1000), RLOCK_OK);
+    }
+}
+
+/* Its other half was lost while the watching connection asked for the name; and the connect that
+ * the answer allows hangs: it is given up like any other, and nothing of it is left. */
+static void name_that_was_answered_late_and_led_nowhere_is_given_up(void **state) {
+    int deaf, filler[2], door = deaf_door(&deaf, filler), port;
+    rlock_client *client;
+    rlock_name *watching;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    port = stage_on_tcp();
+    client = named_client(port);
+    o = owner_new(client, "taken");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    name_is(INADDR_LOOPBACK);
+    stage_runs(3 * TIMEOUT_MS);
+    watching = stage.name;
+    stage_hangs_up(&stage.conns[0]);
+    stage_runs(TIMEOUT_MS / 2);
+    ((rlock__redis *)client->store_state)->port = deaf;
+    stage.name = watching;
+    name_is(INADDR_LOOPBACK);
+    stage_runs(2 * TIMEOUT_MS);
+    assert_non_null(strstr(kit_log_text, "watching connection: no answer while connecting"));
+    kit_reset(); /* the sanitizer counts the contexts */
+    close(filler[0]);
+    close(filler[1]);
+    close(door);
+}
+
+/* Tracking was refused for good meanwhile: no watching connection is made. */
+static void name_answered_for_a_connection_that_is_not_wanted_any_more_is_dropped(void **state) {
+    rlock_client *client;
+    rlock_name *watching;
+    struct owner *o;
+    size_t conns;
+
+    (void)state;
+    stage_begins();
+    client = named_client(stage_on_tcp());
+    stage_lies("CLIENT TRACKING", "", true, true);
+    o = owner_new(client, "taken");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    name_is(INADDR_LOOPBACK);
+    while (stage.name == NULL) {
+        stage_turns(stage.now_us + 1000);
+    }
+    name_is(INADDR_LOOPBACK); /* of the watching one */
+    stage_until_told();
+    stage_hangs_up(&stage.conns[1]);
+    while (stage.name == NULL) { /* it asks again */
+        stage_looks();
+        stage.now_us += 1000;
+        stage_fires();
+    }
+    watching = stage.name;
+    stage_says(&stage.conns[0], "-ERR unknown command\r\n");
+    stage_looks();
+    stage_hangs_up(&stage.conns[0]);
+    stage_looks();
+    conns = stage.count;
+    stage.name = watching;
+    name_is(INADDR_LOOPBACK);
+    stage_turns(stage.now_us);
+    assert_int_equal(stage.count, conns);
+    stage_runs(100); /* and the other comes back by itself */
+    if (stage.name != NULL) {
+        name_is(INADDR_LOOPBACK);
+    }
+    stage_runs(1);
+    assert_true(kit_stats(client).up);
+}
+
 /* --- what the process lacks --- */
 
 static void ok_or_short(int status) {
@@ -2601,6 +2728,25 @@ static void every_failing_allocation_is_survived_on_redis(void **state) {
         } while (memory_lasts == 0);
         assert_true(n > 10);
         memory_lasts = 0;
+    }
+}
+
+static void every_command_that_hiredis_refuses_is_survived(void **state) {
+    int way;
+
+    (void)state;
+    for (way = 0; way < 3; way++) {
+        unsigned n = 0;
+
+        do {
+            stage_begins();
+            commands_last = ++n;
+            memory_scenario(way == 0 ? RLOCK_WIRE_STRING : RLOCK_WIRE_REDISSON, way == 2);
+            kit_reset();
+            assert_true(n < 1000);
+        } while (commands_last == 0);
+        assert_true(n > 10);
+        commands_last = 0;
     }
 }
 
@@ -2742,7 +2888,7 @@ static int test_ends(void **state) {
     if (access(server.socket, F_OK) != 0) {
         socket_returns();
     }
-    memory_lasts = 0;
+    memory_lasts = commands_last = 0;
     memory_stays_out = no_boottime = false;
     kit_reset();
     stage_ends();
@@ -2819,12 +2965,17 @@ int main(int argc, char **argv) {
         TEST(messages_of_channels_wake_only_whom_they_name),
         TEST(key_that_is_wanted_before_channels_work_is_listened_to_later),
         TEST(every_failing_allocation_is_survived_on_redis),
+        TEST(every_command_that_hiredis_refuses_is_survived),
         TEST(client_without_random_bytes_is_refused),
         TEST(kernel_without_boottime_gets_the_monotonic_clock),
         TEST(error_inside_a_script_is_what_it_says_inside),
         TEST(connection_lost_while_the_watching_ones_name_is_resolved),
         TEST(message_of_a_short_channel_wakes),
         TEST(server_that_unsubscribes_us_is_polled),
+        TEST(unsubscription_without_a_number_ends_the_connection),
+        TEST(head_of_a_huge_array_ends_the_connection),
+        TEST(name_that_was_answered_late_and_led_nowhere_is_given_up),
+        TEST(name_answered_for_a_connection_that_is_not_wanted_any_more_is_dropped),
         TEST(loading_server_is_waited_for),
     };
 
