@@ -2242,8 +2242,8 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
     return len == strlen(word) && memcmp(text, word, len) == 0;
 }
 
-/* The first two words of a message. hiredis 1.2 asserts on the answer to a subscription that it does
- * not know of: so only those to our own count, and only where keys are channels one may end. */
+/* The first two words of a message. hiredis 1.2 asserts on the answer to a subscription that it
+ * does not know of: only those to our own count, and only where keys are channels one may end. */
 static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *task,
                                  const char *text, size_t len) {
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;

@@ -1069,7 +1069,7 @@ static void test_several_clients_take_turns(void **state) {
 }
 
 static void test_watchdog_outlives_the_lease(void **state) {
-    rlock_client *client = new_client(NULL, 300);
+    rlock_client *client = new_client(NULL, 900);
     note got = {0}, lost = {0};
     rlock *lock = new_lock(client, "alive", &lost);
     rlock_stats stats;
