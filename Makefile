@@ -16,7 +16,7 @@ else
 out     := $(BUILD)
 endif
 
-headers  := rlock.h $(wildcard adapters/*.h tests/*.h tests/sim/*.h)
+headers  := rlock.h $(wildcard adapters/*.h tests/*.h tests/*/*.h)
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
