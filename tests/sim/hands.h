@@ -608,6 +608,11 @@ static inline int64_t oracle_patience_us(const struct sim_server *server) {
     return !oracle.quiet ? 5000000 : server->model->old ? 800000 : 250000;
 }
 
+/* A client whose command timeout is too short for its network may never get anything. */
+static inline bool oracle_patient(const struct actor *actor) {
+    return actor->command_timeout_ms * 1000 > 4 * sim.weather.slow_us + 8 * sim.weather.split_us;
+}
+
 /* A key that is free is taken soon, if somebody waits for it and nothing went wrong lately. */
 static inline void oracle_liveness(void) {
     int s, i;
@@ -617,9 +622,9 @@ static inline void oracle_liveness(void) {
         int64_t since_us = oracle.trouble_us;
         for (i = 0; i < oracle.hand_count && is_free; i++) {
             const struct hand *hand = &oracle.hands[i];
-            wanted = wanted ||
-                     (hand->slot == slot && !hand->gone && !hand->actor->gone &&
-                      !hand->actor->closing && hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds);
+            wanted = wanted || (hand->slot == slot && oracle_patient(hand->actor) && !hand->gone &&
+                                !hand->actor->gone && !hand->actor->closing &&
+                                hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds);
         }
         if (!is_free || !wanted) {
             slot->free_since_us = -1;
