@@ -207,6 +207,7 @@ static inline int server_restart(struct server *s) {
 static inline int server_start(struct server *s, const char *extra_args[]) {
     static int registered;
     const char *tmp = getenv("TMPDIR");
+    char dir[sizeof s->dir];
     int i, place = -1;
 
     for (i = 0; extra_args != NULL && extra_args[i] != NULL && i < SERVER_ARGS_MAX; i++) {
@@ -221,12 +222,13 @@ static inline int server_start(struct server *s, const char *extra_args[]) {
     if (tmp == NULL || *tmp == '\0' || strlen(tmp) > 32) {
         tmp = "/tmp"; /* a unix socket's path has room for 107 bytes */
     }
-    snprintf(s->dir, sizeof s->dir, "%s/rlock-test-XXXXXX", tmp);
-    if (place < 0 || mkdtemp(s->dir) == NULL) {
+    snprintf(dir, sizeof dir, "%s/rlock-test-XXXXXX", tmp);
+    if (place < 0 || mkdtemp(dir) == NULL) {
         s->dir[0] = '\0';
         return -1;
     }
-    snprintf(s->socket, sizeof s->socket, "%s/socket", s->dir);
+    snprintf(s->dir, sizeof s->dir, "%s", dir);
+    snprintf(s->socket, sizeof s->socket, "%s/socket", dir);
     s->owner = getpid();
     server_list[place] = s;
     if (!registered) {
