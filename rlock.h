@@ -300,11 +300,9 @@ typedef enum rlock_op { RLOCK_OP_ACQUIRE = 0, RLOCK_OP_RENEW, RLOCK_OP_RELEASE }
 
 /* Flags of an acquire.
  * RETRY: this token may be there already, from an attempt that was not answered.
- * WATCH: somebody waits; if held, say for how long and call `woken` when it changes.
- * FENCE: a fencing token is wanted. */
+ * WATCH: somebody waits; if held, say for how long and call `woken` when it changes. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_WATCH 2u
-#define RLOCK_REQUEST_FENCE 4u
 
 typedef struct rlock_link {
     struct rlock_link *prev, *next;
@@ -322,6 +320,7 @@ typedef struct rlock_request {
     uint8_t op, kind, flags;
     uint8_t place;    /* the store's: where the request is now; 0 = not with the store */
     uint8_t how;      /* the store's */
+    uint16_t fences;  /* acquire: how many fencing tokens in a row are wanted; 0 = none */
     int64_t lease_ms; /* renew: 0 = only look whether the token is still there; never shorten
                          a time to live */
     uint64_t token;   /* together with rlock_client_id() unique in the world */
@@ -454,6 +453,9 @@ typedef struct rlock_config {
     int64_t command_timeout_ms; /* 1000: no answer for that long = the connection is dead */
     int64_t poll_ms;            /* 250: how seldom a waiter asks where nothing can be pushed */
     int drift_permille;         /* 10: by how much two clocks may run apart; 1 to 500 */
+    int handovers;              /* 256: how often a hold goes on inside this client, from who lets
+                                   go to the next in line, before it is released; to 4096, -1 =
+                                   never */
 
     /* None; instead of host, port and unix_path: makes a context on which a connect was started
      * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, ask again after
@@ -469,8 +471,9 @@ typedef struct rlock_stats {
     /* Holds granted; renewals that succeeded; holds let go; holds lost. */
     uint64_t acquired, renewed, released, lost;
 
-    uint64_t commands; /* requests sent to the server, handshakes and heartbeats included */
-    uint64_t woken;    /* pushes received */
+    uint64_t handed_on; /* of the releases, those without the server: see config.handovers */
+    uint64_t commands;  /* requests sent to the server, handshakes and heartbeats included */
+    uint64_t woken;     /* pushes received */
 
     uint64_t connects, faults;        /* connections made; connections lost or refused */
     uint64_t held, waiting, cleaning; /* now: holds, waiting acquires, tokens being cleaned up */
@@ -959,7 +962,7 @@ struct rlock_client {
     void *store_state;
     char *prefix;
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
-    int drift_permille;
+    int drift_permille, handovers;
     rlock__map gates;
     rlock_link claims, ops; /* not in use, kept for the next one */
     uint32_t handles, claim_count, op_count;
@@ -1286,9 +1289,9 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
     }
     entry->tenant = tenant->number;
     entry->token = request->token;
-    if (request->flags & RLOCK_REQUEST_FENCE) {
-        memory->fence = memory->fence + 1 > (uint64_t)now_us ? memory->fence + 1 : (uint64_t)now_us;
-        answer->fence = memory->fence;
+    if (request->fences) {
+        answer->fence = memory->fence + 1 > (uint64_t)now_us ? memory->fence + 1 : (uint64_t)now_us;
+        memory->fence = answer->fence + request->fences - 1;
     }
 }
 
@@ -1504,7 +1507,8 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
 /* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
- * token, ARGV[2] the lease in ms (of a release on the Redisson wire: the channel).
+ * token, ARGV[2] the lease in ms (of a release on the Redisson wire: the channel), ARGV[3] how many
+ * fences in a row are wanted.
  * Acquire answers the fence as a string ("0" without one), or the time left of another's hold as
  * an integer. Renew and release answer 1, 0 (another's) or -1 (gone). No script shortens a time to
  * live. The PTTL behind a read makes the server remember the key for client tracking; one before a
@@ -1515,19 +1519,20 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local p=redis.call('PTTL',KEYS[1]) "   \
     "if p>=0 and p<tonumber(ARGV[2]) then " \
     "redis.call('PEXPIRE',KEYS[1],ARGV[2]) end "
-#define RLOCK__PIECE_FENCE                                  \
-    "local f='0' if KEYS[2] then "                          \
-    "local t=redis.call('TIME') f=t[1]*1000000+t[2] "       \
-    "local n=(tonumber(redis.call('GET',KEYS[2])) or 0)+1 " \
-    "if n>f then f=n end f=string.format('%.0f',f) "        \
-    "redis.call('SET',KEYS[2],f,'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS ") end "
+#define RLOCK__PIECE_FENCE                                                                         \
+    "local f='0' if KEYS[2] then "                                                                 \
+    "local t=redis.call('TIME') f=t[1]*1000000+t[2] "                                              \
+    "local n=(tonumber(redis.call('GET',KEYS[2])) or 0)+1 "                                        \
+    "if n>f then f=n end "                                                                         \
+    "redis.call('SET',KEYS[2],string.format('%.0f',f+ARGV[3]-1),'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS \
+    ") f=string.format('%.0f',f) end "
 
 #define RLOCK__LUA_STRING_ACQUIRE                                                        \
     "local v=redis.call('GET',KEYS[1]) "                                                 \
     "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE \
     "if v then " RLOCK__PIECE_EXTEND                                                     \
     "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end return f"
-#define RLOCK__SHA_STRING_ACQUIRE "e47c4a00c132982c45560d29c2a2f124599d2274"
+#define RLOCK__SHA_STRING_ACQUIRE "b3a0fbc265e5e83867b9c1c6989e19e657c8ead6"
 
 #define RLOCK__LUA_STRING_RENEW                                        \
     "local v=redis.call('GET',KEYS[1]) "                               \
@@ -1548,7 +1553,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "if mine then " RLOCK__PIECE_EXTEND "else redis.call('HSET',KEYS[1],ARGV[1],1) " \
     "local r=redis.pcall('PEXPIRE',KEYS[1],ARGV[2]) "                                \
     "if type(r)=='table' then redis.call('DEL',KEYS[1]) return r end end return f"
-#define RLOCK__SHA_REDISSON_ACQUIRE "c25295e2eede234b664041e8210fac62cad17980"
+#define RLOCK__SHA_REDISSON_ACQUIRE "6e44ae37ec63a41ff30ffb169dcca554111ce03f"
 
 #define RLOCK__LUA_REDISSON_RENEW                                    \
     "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then "              \
@@ -1805,7 +1810,7 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
 
 static void rlock__put_request(rlock__redis *redis, const rlock_request *request) {
     const rlock__script *script = &rlock__scripts[redis->wire][request->op];
-    bool fence = request->op == RLOCK_OP_ACQUIRE && (request->flags & RLOCK_REQUEST_FENCE);
+    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool channel = request->op == RLOCK_OP_RELEASE && redis->wire == RLOCK_WIRE_REDISSON;
     bool lease = request->op != RLOCK_OP_RELEASE;
     if (request->op == RLOCK_OP_ACQUIRE && !(request->how & RLOCK__HOW_SCRIPT)) {
@@ -1818,7 +1823,7 @@ static void rlock__put_request(rlock__redis *redis, const rlock_request *request
         rlock__put_number(redis, (uint64_t)request->lease_ms);
         return;
     }
-    rlock__put_command(redis, 5u + fence + (channel || lease));
+    rlock__put_command(redis, 5u + 2u * fence + (channel || lease));
     rlock__put_text(redis, request->how & RLOCK__HOW_EVAL ? "EVAL" : "EVALSHA");
     rlock__put_text(redis, request->how & RLOCK__HOW_EVAL ? script->lua : script->sha);
     rlock__put_text(redis, fence ? "2" : "1");
@@ -1831,6 +1836,9 @@ static void rlock__put_request(rlock__redis *redis, const rlock_request *request
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
+    }
+    if (fence) {
+        rlock__put_number(redis, request->fences);
     }
 }
 
@@ -2629,7 +2637,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
     request->how = 0;
-    if (request->op == RLOCK_OP_ACQUIRE && (request->flags || redis->wire)) {
+    if (request->op == RLOCK_OP_ACQUIRE && (request->flags || request->fences || redis->wire)) {
         request->how = RLOCK__HOW_SCRIPT;
     }
     request->place = RLOCK__QUEUED;
@@ -2673,7 +2681,7 @@ static bool rlock__parse_fence(const redisReply *reply, uint64_t *fence) {
 static void rlock__parse(const rlock_request *request, const redisReply *reply,
                          rlock_answer *answer) {
     bool acquire = request->op == RLOCK_OP_ACQUIRE;
-    bool fenced = (request->flags & RLOCK_REQUEST_FENCE) != 0;
+    bool fenced = request->fences != 0;
     answer->outcome = RLOCK_OUTCOME_FAULT;
     answer->fault = RLOCK_FAULT_OTHER;
     answer->text = "unexpected reply";
@@ -3052,9 +3060,10 @@ typedef struct rlock__claim {
     int64_t lease_ms, left_ms;
     int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint64_t fence;
-    int status;    /* the event's; before that, how the last try ended */
-    uint8_t phase; /* RLOCK__TRYING ... */
-    uint8_t event; /* rlock_event_kind to be delivered, 0 = none */
+    uint16_t handed; /* how often it went on to the next in line */
+    int status;      /* the event's; before that, how the last try ended */
+    uint8_t phase;   /* RLOCK__TRYING ... */
+    uint8_t event;   /* rlock_event_kind to be delivered, 0 = none */
     uint8_t reason;
     bool once; /* wait_ms was 0 */
     bool watchdog;
@@ -3094,6 +3103,7 @@ struct rlock {
 static void rlock__gate_unref(rlock__gate *gate);
 static void rlock__gate_watch(rlock__gate *gate);
 static void rlock__gate_wake(rlock__gate *gate);
+static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us);
 static void rlock__acquire_again(rlock__claim *claim, bool exists);
 static void rlock__claim_fire(rlock_timer *timer);
 static void rlock__letting_go_arm(rlock__claim *claim);
@@ -3108,10 +3118,16 @@ static int64_t rlock__min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* The local deadline of a lease that was asked for at sent_us. */
+/* The deadline of a lease that was asked for at sent_us. */
+static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
+    int64_t drift_us = lease_ms * client->drift_permille;
+    return sent_us + lease_ms * 1000 - drift_us - 2000;
+}
+
+/* ... and of a hold with such a lease. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
-    int64_t drift_us = lease_ms * claim->gate->client->drift_permille;
-    return rlock__min(sent_us + lease_ms * 1000 - drift_us - 2000, claim->max_until_us);
+    return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
+                      claim->max_until_us);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -3339,13 +3355,19 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 /* The token is not there now; gone for good only if no old acquire can still be executed. */
 static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
+    int64_t trip_us = gate->client->now_us - claim->request.sent_us;
+    bool handed = claim->handed > 0;
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
     } else {
         rlock__letting_go_again(claim, true);
     }
-    rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+    if (handed) { /* others were kept waiting: a push to them, and their try, come first */
+        rlock__gate_give_way(gate, 2 * trip_us);
+    } else {
+        rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+    }
     rlock__gate_unref(gate);
 }
 
@@ -3723,7 +3745,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
  * >>queue - one gate a key: the waiters of this process, only their head asks the server
  */
 
-#define RLOCK__SLEEP_MS 10000 /* the longest sleep of a waiter who would be woken */
+#define RLOCK__SLEEP_MS 10000        /* the longest sleep of a waiter who would be woken */
+#define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
+#define RLOCK__HAND_ON_MAX_US 20000  /* how old a lease may be that is handed on */
 
 static void rlock__gate_try(rlock__gate *gate) {
     rlock_client *client = gate->client;
@@ -3735,8 +3759,11 @@ static void rlock__gate_try(rlock__gate *gate) {
     claim = RLOCK__OF(gate->waiting.next, rlock__claim, link);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
-    flags |= claim->lock->fencing ? RLOCK_REQUEST_FENCE : 0u;
     claim->request.flags = (uint8_t)flags;
+    if (claim->lock->fencing) { /* one for each who may follow without the server */
+        bool alone = claim->link.next == &gate->waiting;
+        claim->request.fences = (uint16_t)(alone ? 1 : 1 + client->handovers);
+    }
     gate->trying = claim;
     gate->dirty = false;
     rlock_timer_set(client, &gate->timer, -1);
@@ -3755,6 +3782,15 @@ static void rlock__gate_wake(rlock__gate *gate) {
         gate->dirty = true;
     } else {
         rlock__gate_try(gate);
+    }
+}
+
+/* The next try is put off for a moment. */
+static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
+    gate->polls = 0;
+    if (!gate->trying && !gate->held) {
+        rlock_timer_set(gate->client, &gate->timer,
+                        gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
 
@@ -3854,13 +3890,15 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate_try(gate);
 }
 
+static int64_t rlock__hold_limit(const rlock *lock) {
+    int64_t now_us = lock->gate->client->now_us;
+    return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
+}
+
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     claim->since_us = claim->request.sent_us;
-    claim->max_until_us = RLOCK__NEVER;
-    if (claim->lock->max_hold_ms) {
-        claim->max_until_us = rlock__add_ms(client->now_us, claim->lock->max_hold_ms);
-    }
+    claim->max_until_us = rlock__hold_limit(claim->lock);
     claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
@@ -3923,6 +3961,69 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
         }
         rlock__trying_failed(claim, &nonsense);
     }
+}
+
+/* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store and
+ * the lease is nearly as good as a new one. Others want the key too: so not for long. */
+static rlock__claim *rlock__successor(const rlock__claim *held) {
+    const rlock__gate *gate = held->gate;
+    int64_t now_us = gate->client->now_us;
+    rlock__claim *next = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+    if (rlock__list_empty(&gate->waiting) || held->handed >= gate->client->handovers ||
+        now_us - held->since_us > RLOCK__HAND_ON_MAX_US) {
+        return NULL;
+    }
+    if (held->request.place || next->request.place || next->exists) {
+        return NULL;
+    }
+    if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
+        return NULL;
+    }
+    if (next->lease_ms > held->lease_ms ||
+        held->until_us + next->lease_ms * 1000 / 16 <
+            rlock__lease_end(gate->client, now_us, next->lease_ms)) {
+        return NULL;
+    }
+    return next;
+}
+
+/* A release that tells the server nothing: the hold goes to the next in line, with its token, its
+ * lease and the next fence. The two claims change places, and so each handle is told its end. */
+static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user) {
+    rlock_client *client = held->gate->client;
+    rlock__claim *next = rlock__successor(held);
+    rlock *from = held->lock, *to;
+    if (!next) {
+        return false;
+    }
+    to = next->lock;
+    from->claim = next;
+    to->claim = held;
+    held->lock = to;
+    held->done = next->done;
+    held->user = next->user;
+    held->once = next->once;
+    held->wait_until_us = next->wait_until_us;
+    held->lease_ms = next->lease_ms;
+    held->watchdog = next->watchdog;
+    held->max_until_us = rlock__hold_limit(to);
+    held->until_us =
+        rlock__min(held->until_us, rlock__deadline(held, client->now_us, held->lease_ms));
+    held->handed++;
+    next->lock = from;
+    next->done = done;
+    next->user = user;
+    next->fence = held->fence;
+    held->fence += to->fencing;
+    rlock__set_text(&next->text, NULL);
+    rlock_timer_set(client, &next->timer, -1);
+    rlock__claim_phase(next, RLOCK__GONE);
+    rlock__claim_event(next, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__claim_event(held, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__holding_plan(held);
+    client->stats.released++;
+    client->stats.handed_on++;
+    return true;
 }
 
 /* The wait is over. */
@@ -4170,6 +4271,9 @@ static const char *rlock__config_fault(const rlock_config *config) {
     if (!rlock__within(config->drift_permille, 1, 500)) {
         return "config.drift_permille is not 1 to 500";
     }
+    if (config->handovers < -1 || config->handovers > 4096) {
+        return "config.handovers is not -1 to 4096";
+    }
     if (config->port < 0 || config->port > 65535 || config->database < 0) {
         return "config.port or config.database is out of range";
     }
@@ -4203,6 +4307,8 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->command_timeout_ms = config->command_timeout_ms ? config->command_timeout_ms : 1000;
     client->poll_ms = config->poll_ms ? config->poll_ms : 250;
     client->drift_permille = config->drift_permille ? config->drift_permille : 10;
+    client->handovers = config->handovers ? config->handovers : 256;
+    client->handovers = client->handovers < 0 ? 0 : client->handovers;
     client->prefix = rlock__copy(prefix, strlen(prefix));
     return client->prefix && rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
@@ -4644,8 +4750,10 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CANCELED, NULL);
     }
     lock->state = RLOCK__RELEASING_STATE;
-    claim->status = RLOCK_OK;
-    rlock__claim_let_go(claim);
+    if (!rlock__hand_on(claim, done, user)) {
+        claim->status = RLOCK_OK;
+        rlock__claim_let_go(claim);
+    }
 }
 
 int rlock_release(rlock *lock, rlock_callback *done, void *user) {

@@ -206,7 +206,7 @@ static redisReply *proper_answer(const rlock__command *command) {
     if (!(request->how & RLOCK__HOW_SCRIPT)) {
         return take(2) != 0 ? reply_new(REDIS_REPLY_NIL) : reply_text(REDIS_REPLY_STATUS, "OK", 2);
     }
-    if (request->flags & RLOCK_REQUEST_FENCE) {
+    if (request->fences) {
         snprintf(fence, sizeof fence, "%llu", (unsigned long long)++fences);
     }
     return reply_text(REDIS_REPLY_STRING, fence, strlen(fence));
