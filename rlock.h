@@ -1504,6 +1504,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__ROOM 1024u              /* of a release with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
+#define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
 /* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
@@ -1623,8 +1624,12 @@ static rlock_fault rlock__classify(const char *text) {
 
 enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
 
-#define RLOCK__HOW_SCRIPT 1u /* acquire: the plain SET said no, or more is wanted */
-#define RLOCK__HOW_EVAL 2u   /* the server does not know the script */
+enum { /* rlock_request.how */
+       RLOCK__HOW_BEST = 0,
+       RLOCK__HOW_PLAIN,  /* one command of the server does it */
+       RLOCK__HOW_SCRIPT, /* that one said no, or more is wanted */
+       RLOCK__HOW_EVAL    /* the server does not know the script */
+};
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
@@ -1635,6 +1640,7 @@ enum {
     RLOCK__STEP_NAME,
     RLOCK__STEP_ID,
     RLOCK__STEP_SERVER,
+    RLOCK__STEP_NATIVE,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
@@ -1659,6 +1665,8 @@ typedef struct rlock__conn {
     char text[128];
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same behind rlock__reply_expected */
+    redisReply reply;                /* the one being read, where no tree is needed */
+    char words[RLOCK__WORDS];        /* its text, with a NUL */
 } rlock__conn;
 
 typedef struct rlock__command { /* one command of a request under way; kept for the next one */
@@ -1689,6 +1697,7 @@ typedef struct rlock__redis {
     uint32_t open_epoch;   /* the first such one that could not be killed; 0 = none */
     long long lost_id;     /* ... and its CLIENT ID, to be killed at the server process ... */
     char run_id[41];       /* ... that this names; empty = not known */
+    bool native;           /* the server of this connection knows DELIFEQ */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
@@ -1808,24 +1817,35 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
     rlock__put_bytes(redis, text, 37 + rlock__digits(text + 37, token));
 }
 
-static void rlock__put_request(rlock__redis *redis, const rlock_request *request) {
-    const rlock__script *script = &rlock__scripts[redis->wire][request->op];
-    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
-    bool channel = request->op == RLOCK_OP_RELEASE && redis->wire == RLOCK_WIRE_REDISSON;
-    bool lease = request->op != RLOCK_OP_RELEASE;
-    if (request->op == RLOCK_OP_ACQUIRE && !(request->how & RLOCK__HOW_SCRIPT)) {
-        rlock__put_command(redis, 6);
-        rlock__put_text(redis, "SET");
-        rlock__put_bytes(redis, request->key, request->key_len);
-        rlock__put_token(redis, request->token);
+static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
+    bool more = request->flags || request->fences || redis->wire != RLOCK_WIRE_STRING;
+    bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
+                 (request->op == RLOCK_OP_RELEASE && redis->native);
+    return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
+}
+
+static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) {
+    bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    rlock__put_command(redis, acquire ? 6 : 3);
+    rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
+    rlock__put_bytes(redis, request->key, request->key_len);
+    rlock__put_token(redis, request->token);
+    if (acquire) {
         rlock__put_text(redis, "NX");
         rlock__put_text(redis, "PX");
         rlock__put_number(redis, (uint64_t)request->lease_ms);
-        return;
     }
+}
+
+static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
+    const rlock__script *script = &rlock__scripts[redis->wire][request->op];
+    bool eval = request->how == RLOCK__HOW_EVAL;
+    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
+    bool channel = request->op == RLOCK_OP_RELEASE && redis->wire == RLOCK_WIRE_REDISSON;
+    bool lease = request->op != RLOCK_OP_RELEASE;
     rlock__put_command(redis, 5u + 2u * fence + (channel || lease));
-    rlock__put_text(redis, request->how & RLOCK__HOW_EVAL ? "EVAL" : "EVALSHA");
-    rlock__put_text(redis, request->how & RLOCK__HOW_EVAL ? script->lua : script->sha);
+    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
+    rlock__put_text(redis, eval ? script->lua : script->sha);
     rlock__put_text(redis, fence ? "2" : "1");
     rlock__put_bytes(redis, request->key, request->key_len);
     if (fence) {
@@ -1839,6 +1859,17 @@ static void rlock__put_request(rlock__redis *redis, const rlock_request *request
     }
     if (fence) {
         rlock__put_number(redis, request->fences);
+    }
+}
+
+static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
+    if (request->how == RLOCK__HOW_BEST) {
+        request->how = rlock__how(redis, request);
+    }
+    if (request->how == RLOCK__HOW_PLAIN) {
+        rlock__put_plain(redis, request);
+    } else {
+        rlock__put_script(redis, request);
     }
 }
 
@@ -1983,9 +2014,9 @@ static bool rlock__step_optional(int step, const char *text) {
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
-    static const int types[RLOCK__STEPS] = {REDIS_REPLY_STATUS, REDIS_REPLY_STATUS,
-                                            REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-                                            REDIS_REPLY_STRING, REDIS_REPLY_INTEGER};
+    static const int types[RLOCK__STEPS] = {
+        REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
+        REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     return type == REDIS_REPLY_ERROR || type == types[step];
 }
 
@@ -2016,6 +2047,9 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (conn->step == RLOCK__STEP_SERVER) {
         rlock__redis_identify(redis, reply->type == REDIS_REPLY_STRING ? reply->str : "");
+    } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
+        redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
+                        reply->element[0]->type == REDIS_REPLY_ARRAY;
     }
     conn->step++;
     rlock__conn_greet(conn);
@@ -2030,6 +2064,8 @@ static void rlock__conn_greet(rlock__conn *conn) {
     applies[RLOCK__STEP_NAME] = redis->name;
     applies[RLOCK__STEP_ID] = "ID";
     applies[RLOCK__STEP_SERVER] = conn == &redis->commands ? "INFO" : NULL;
+    applies[RLOCK__STEP_NATIVE] =
+        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "COMMAND" : NULL;
     applies[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? "KILL" : NULL;
     while (conn->step < RLOCK__STEPS && !applies[conn->step]) {
         conn->step++;
@@ -2063,6 +2099,12 @@ static void rlock__conn_greet(rlock__conn *conn) {
         rlock__put_command(redis, 2);
         rlock__put_text(redis, "INFO");
         rlock__put_text(redis, "server");
+        break;
+    case RLOCK__STEP_NATIVE: /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
+        rlock__put_command(redis, 3);
+        rlock__put_text(redis, "COMMAND");
+        rlock__put_text(redis, "INFO");
+        rlock__put_text(redis, "delifeq");
         break;
     case RLOCK__STEP_KILL: /* after its answer the old connection can execute nothing any more */
         rlock__put_command(redis, 4);
@@ -2141,7 +2183,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->outstanding = 0;
     conn->id = 0;
     if (main) {
-        redis->tracked = false;
+        redis->tracked = redis->native = false;
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
             rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
         }
@@ -2275,13 +2317,38 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
                : first[0] == 's' && rlock__is(text, len, RLOCK__INVALIDATE);
 }
 
+/* A reply that is no array is made in place: hiredis has one at a time, and frees it soon. */
+#define RLOCK__IN_PLACE SIZE_MAX /* as its number of elements */
+
+static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
+    memset(&conn->reply, 0, sizeof conn->reply);
+    conn->reply.type = type;
+    conn->reply.elements = RLOCK__IN_PLACE;
+    return &conn->reply;
+}
+
+static void rlock__free_reply(void *reply) {
+    if (((const redisReply *)reply)->elements != RLOCK__IN_PLACE) {
+        freeReplyObject(reply);
+    }
+}
+
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
+    redisReply *reply;
     if (conn && !rlock__word_expected(conn, task, text, len)) {
         rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
         return NULL;
     }
-    return conn ? conn->make->createString(task, text, len) : NULL;
+    if (!conn || task->parent || len >= sizeof conn->words) {
+        return conn ? conn->make->createString(task, text, len) : NULL;
+    }
+    reply = rlock__make_in_place(conn, task->type);
+    memcpy(conn->words, text, len);
+    conn->words[len] = 0;
+    reply->str = conn->words;
+    reply->len = len;
+    return reply;
 }
 
 #if HIREDIS_MAJOR >= 1
@@ -2295,12 +2362,21 @@ static void *rlock__make_array(const redisReadTask *task, int elements) {
 
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
-    return conn ? conn->make->createInteger(task, value) : NULL;
+    redisReply *reply;
+    if (!conn || task->parent) {
+        return conn ? conn->make->createInteger(task, value) : NULL;
+    }
+    reply = rlock__make_in_place(conn, REDIS_REPLY_INTEGER);
+    reply->integer = value;
+    return reply;
 }
 
 static void *rlock__make_nil(const redisReadTask *task) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_NIL, 0);
-    return conn ? conn->make->createNil(task) : NULL;
+    if (!conn || task->parent) {
+        return conn ? conn->make->createNil(task) : NULL;
+    }
+    return rlock__make_in_place(conn, REDIS_REPLY_NIL);
 }
 
 #if HIREDIS_MAJOR >= 1
@@ -2326,6 +2402,7 @@ static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
     conn->guard.createArray = rlock__make_array;
     conn->guard.createInteger = rlock__make_integer;
     conn->guard.createNil = rlock__make_nil;
+    conn->guard.freeObject = rlock__free_reply;
 #if HIREDIS_MAJOR >= 1
     conn->guard.createDouble = rlock__make_double;
     conn->guard.createBool = rlock__make_bool;
@@ -2636,10 +2713,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
-    request->how = 0;
-    if (request->op == RLOCK_OP_ACQUIRE && (request->flags || request->fences || redis->wire)) {
-        request->how = RLOCK__HOW_SCRIPT;
-    }
+    request->how = RLOCK__HOW_BEST;
     request->place = RLOCK__QUEUED;
     rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
     rlock__conn_wanted(&redis->commands);
@@ -2659,7 +2733,7 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
-    request->how = (uint8_t)(request->how | how);
+    request->how = how;
     request->place = RLOCK__QUEUED;
     rlock__list_append(&redis->queues[0], &request->link);
 }
@@ -2688,7 +2762,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     if (reply->type == REDIS_REPLY_ERROR) {
         answer->fault = rlock__classify(reply->str);
         answer->text = reply->str;
-    } else if (acquire && !(request->how & RLOCK__HOW_SCRIPT)) {
+    } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
@@ -2709,6 +2783,26 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     if (answer->outcome != RLOCK_OUTCOME_FAULT) {
         answer->text = NULL;
     }
+}
+
+/* Whether the reply only says that it has to be asked in another way. */
+static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
+    bool error = reply->type == REDIS_REPLY_ERROR, again = false;
+    if (request->how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+        again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
+    } else if (request->how == RLOCK__HOW_PLAIN) {
+        again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
+        redis->native =
+            redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
+    }
+    if (again) {
+        rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
+    } else if (error && request->how == RLOCK__HOW_SCRIPT &&
+               strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+        rlock__request_again(redis, request, RLOCK__HOW_EVAL);
+        again = true;
+    }
+    return again;
 }
 
 static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
@@ -2733,13 +2827,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = RLOCK_FAULT_UNKNOWN;
         answer.text = redis->commands.text[0] ? redis->commands.text : NULL;
-    } else if (reply->type == REDIS_REPLY_NIL && request->op == RLOCK_OP_ACQUIRE &&
-               !(request->how & RLOCK__HOW_SCRIPT)) {
-        rlock__request_again(redis, request, RLOCK__HOW_SCRIPT); /* by whom, and for how long? */
-        return;
-    } else if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0 &&
-               !(request->how & RLOCK__HOW_EVAL)) {
-        rlock__request_again(redis, request, RLOCK__HOW_EVAL);
+    } else if (rlock__other_way(redis, request, reply)) {
         return;
     } else {
         rlock__parse(request, reply, &answer);
@@ -2882,7 +2970,7 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
 static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
-    uint8_t how = RLOCK__HOW_EVAL;
+    uint8_t how = redis->native ? RLOCK__HOW_PLAIN : RLOCK__HOW_EVAL;
     rlock_request *request = rlock__redis_next(redis);
     if (usable && request) {
         rlock__put_command(redis, 3);
@@ -2898,7 +2986,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
             request->how = how;
             rlock__put_request(redis, request);
             rlock__conn_send(conn, rlock__on_nothing, NULL);
-            how = 0;
+            how = RLOCK__HOW_BEST;
         }
     }
     if (usable) {

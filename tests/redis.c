@@ -236,6 +236,20 @@ static void persisted_hold_is_still_held(void **state) {
 
 /* ---- what it costs ---- */
 
+/* Whether the server deletes a key with a certain value by one command. */
+static bool delifeq(void) {
+    redisReply *reply = ask(&server, "COMMAND INFO delifeq");
+    bool known = reply->elements == 1 && reply->element[0]->type == REDIS_REPLY_ARRAY;
+
+    freeReplyObject(reply);
+    return known;
+}
+
+static long long releases(void) {
+    return info(&server, "commandstats", "cmdstat_evalsha:calls") +
+           info(&server, "commandstats", "cmdstat_delifeq:calls");
+}
+
 static void uncontended_pair_is_one_command_each(void **state) {
     struct owner *o = owner_new(client_on(RLOCK_WIRE_STRING), "k");
     struct owner *r = owner_new(client_on(RLOCK_WIRE_REDISSON), "r");
@@ -252,14 +266,49 @@ static void uncontended_pair_is_one_command_each(void **state) {
         assert_int_equal(owner_release(o), RLOCK_OK);
     }
     assert_int_equal(info(&server, "commandstats", "cmdstat_set:calls"), 10);
-    assert_int_equal(info(&server, "commandstats", "cmdstat_evalsha:calls"), 10);
+    assert_int_equal(releases(), 10);
+    assert_int_equal(info(&server, "commandstats", "cmdstat_delifeq:calls"), delifeq() ? 10 : 0);
     assert_int_equal(info(&server, "commandstats", "cmdstat_pttl:calls"), 0);
     for (i = 0; i < 10; i++) {
         assert_int_equal(owner_acquire(r, 0, 5000), RLOCK_OK);
         assert_int_equal(owner_release(r), RLOCK_OK);
     }
-    assert_int_equal(info(&server, "commandstats", "cmdstat_evalsha:calls"), 30);
+    assert_int_equal(releases(), 30);
     assert_int_equal(info(&server, "commandstats", "cmdstat_eval:calls"), 0);
+}
+
+/* Where the server has a command for it, a release says with the script what that command does not
+ * tell, and does without the command where a user may not use it. */
+static void release_without_a_script_is_as_exact_as_with_one(void **state) {
+    struct owner *o = owner_new(client_on(RLOCK_WIRE_STRING), "k");
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    tell(ask(&server, "DEL k"));
+    assert_int_equal(owner_release(o), RLOCK_ERR_NOT_HELD);
+    assert_int_equal(o->reason[RLOCK_RELEASED], RLOCK_REASON_DELETED);
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    tell(ask(&server, "SET k other"));
+    assert_int_equal(owner_release(o), RLOCK_ERR_NOT_HELD);
+    assert_int_equal(o->reason[RLOCK_RELEASED], RLOCK_REASON_STOLEN);
+    tell(ask(&server, "DEL k"));
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    tell(ask(&server, "DEL k"));
+    tell(ask(&server, "RPUSH k v"));
+    assert_int_equal(owner_release(o), RLOCK_ERR_NOT_HELD);
+    tell(ask(&server, "DEL k"));
+    if (delifeq()) {
+        tell(ask(&server, "ACL SETUSER default -delifeq"));
+        tell(ask(&server, "CONFIG RESETSTAT"));
+        for (i = 0; i < 3; i++) {
+            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+        assert_int_equal(info(&server, "commandstats", "cmdstat_evalsha:calls"), 3);
+        tell(ask(&server, "ACL SETUSER default +@all"));
+    }
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 static void commands_of_one_turn_leave_together(void **state) {
@@ -1474,6 +1523,7 @@ int main(int argc, char **argv) {
         TEST(watchdog_keeps_the_key_alive_beyond_its_lease),
         TEST(persisted_hold_is_still_held),
         TEST(uncontended_pair_is_one_command_each),
+        TEST(release_without_a_script_is_as_exact_as_with_one),
         TEST(commands_of_one_turn_leave_together),
         TEST(warm_handle_allocates_nothing),
         TEST(waiting_costs_no_polling),
