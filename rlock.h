@@ -1505,6 +1505,8 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__ROOM 1024u              /* of a release with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
+#define RLOCK__BATCH 64                /* renewals in one command ... */
+#define RLOCK__BATCH_BYTES 16384u      /* ... whose keys are not longer than that together */
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
 /* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
@@ -1569,18 +1571,39 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "redis.call('DEL',KEYS[1]) redis.pcall('PUBLISH',ARGV[2],'0') return 1"
 #define RLOCK__SHA_REDISSON_RELEASE "27355ddf756b662730bc09429565c3a2fea2fbf6"
 
+/* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
+ * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
+ * GT is of Redis 7.0: https://redis.io/docs/latest/commands/pexpire/ */
+#define RLOCK__LUA_STRING_MANY                                                    \
+    "local r={} for i,k in ipairs(KEYS) do r[i]='0' "                             \
+    "if redis.pcall('GET',k)==ARGV[1]..ARGV[i+2] then "                           \
+    "redis.call('PEXPIRE',k,ARGV[2],'GT') redis.call('PTTL',k) r[i]='1' end end " \
+    "return table.concat(r)"
+#define RLOCK__SHA_STRING_MANY "47f92a7572c213e1c3b4fe2f1ae89c00f7809ed0"
+
+#define RLOCK__LUA_REDISSON_MANY                                                  \
+    "local r={} for i,k in ipairs(KEYS) do r[i]='0' "                             \
+    "if redis.pcall('HEXISTS',k,ARGV[1]..ARGV[i+2])==1 then "                     \
+    "redis.call('PEXPIRE',k,ARGV[2],'GT') redis.call('PTTL',k) r[i]='1' end end " \
+    "return table.concat(r)"
+#define RLOCK__SHA_REDISSON_MANY "4b2097d6a05285e865fea5be2452d0b021b12118"
+
 typedef struct rlock__script {
     const char *sha, *lua;
 } rlock__script;
 
-static const rlock__script rlock__scripts[2][3] =
-    {/* [rlock_wire][rlock_op] */
+#define RLOCK__MANY 3 /* a row of the scripts, behind those of rlock_op */
+
+static const rlock__script rlock__scripts[2][4] =
+    {/* [rlock_wire][rlock_op, or RLOCK__MANY] */
      {{RLOCK__SHA_STRING_ACQUIRE, RLOCK__LUA_STRING_ACQUIRE},
       {RLOCK__SHA_STRING_RENEW, RLOCK__LUA_STRING_RENEW},
-      {RLOCK__SHA_STRING_RELEASE, RLOCK__LUA_STRING_RELEASE}},
+      {RLOCK__SHA_STRING_RELEASE, RLOCK__LUA_STRING_RELEASE},
+      {RLOCK__SHA_STRING_MANY, RLOCK__LUA_STRING_MANY}},
      {{RLOCK__SHA_REDISSON_ACQUIRE, RLOCK__LUA_REDISSON_ACQUIRE},
       {RLOCK__SHA_REDISSON_RENEW, RLOCK__LUA_REDISSON_RENEW},
-      {RLOCK__SHA_REDISSON_RELEASE, RLOCK__LUA_REDISSON_RELEASE}}};
+      {RLOCK__SHA_REDISSON_RELEASE, RLOCK__LUA_REDISSON_RELEASE},
+      {RLOCK__SHA_REDISSON_MANY, RLOCK__LUA_REDISSON_MANY}}};
 
 /* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
 static const struct {
@@ -1669,12 +1692,13 @@ typedef struct rlock__conn {
     char words[RLOCK__WORDS];        /* its text, with a NUL */
 } rlock__conn;
 
-typedef struct rlock__command { /* one command of a request under way; kept for the next one */
+typedef struct rlock__command { /* of one request or more under way; kept for the next ones */
     rlock_link link;
     struct rlock__redis *redis;
-    rlock_request *request; /* NULL: forgotten */
+    rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
+    rlock_request **batch;          /* room for a batch, once there was one */
     uint32_t bytes;
-    uint8_t op;
+    uint8_t count, op, how;
 } rlock__command;
 
 typedef struct rlock__redis {
@@ -1698,6 +1722,8 @@ typedef struct rlock__redis {
     long long lost_id;     /* ... and its CLIENT ID, to be killed at the server process ... */
     char run_id[41];       /* ... that this names; empty = not known */
     bool native;           /* the server of this connection knows DELIFEQ */
+    bool batches;          /* ... runs the script of many renewals */
+    bool batch_unknown;    /* ... once it is told it */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
@@ -1810,11 +1836,18 @@ static void rlock__put_fence_key(rlock__redis *redis, const char *key, size_t le
     rlock__put(redis, "}:fence\r\n", 9);
 }
 
+#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon */
+
+static void rlock__token_head(const rlock__redis *redis, char *text) {
+    memcpy(text, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1);
+    text[RLOCK__TOKEN_HEAD - 1] = ':';
+}
+
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
-    char text[36 + 1 + 20];
-    memcpy(text, rlock_client_id(redis->client), 36);
-    text[36] = ':';
-    rlock__put_bytes(redis, text, 37 + rlock__digits(text + 37, token));
+    char text[RLOCK__TOKEN_HEAD + 20];
+    rlock__token_head(redis, text);
+    rlock__put_bytes(redis, text,
+                     RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, token));
 }
 
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
@@ -1870,6 +1903,26 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
         rlock__put_plain(redis, request);
     } else {
         rlock__put_script(redis, request);
+    }
+}
+
+static void rlock__put_batch(rlock__redis *redis, const rlock__command *command) {
+    const rlock__script *script = &rlock__scripts[redis->wire][RLOCK__MANY];
+    bool eval = command->how == RLOCK__HOW_EVAL;
+    char head[RLOCK__TOKEN_HEAD];
+    uint32_t i;
+    rlock__put_command(redis, 5u + 2u * command->count);
+    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
+    rlock__put_text(redis, eval ? script->lua : script->sha);
+    rlock__put_number(redis, command->count);
+    for (i = 0; i < command->count; i++) {
+        rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
+    }
+    rlock__token_head(redis, head);
+    rlock__put_bytes(redis, head, sizeof head);
+    rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
+    for (i = 0; i < command->count; i++) {
+        rlock__put_number(redis, command->requests[i]->token);
     }
 }
 
@@ -1990,6 +2043,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     }
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = false;
+    redis->batches = true;
     redis->events->up(redis->owner);
 }
 
@@ -2723,7 +2777,12 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
     bool maybe = request->place == RLOCK__FLYING;
     (void)state;
     if (maybe) {
-        ((rlock__command *)request->store)->request = NULL;
+        rlock__command *command = (rlock__command *)request->store;
+        uint32_t i = 0;
+        while (command->requests[i] != request) {
+            i++;
+        }
+        command->requests[i] = NULL;
     } else {
         rlock__list_remove(&request->link);
     }
@@ -2805,43 +2864,97 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
     return again;
 }
 
+static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    answer->sure =
+        !request->epoch || request->epoch == redis->epoch || request->epoch <= redis->gone_epoch;
+    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
+        request->epoch = 0;
+    }
+    request->place = RLOCK__IDLE;
+    redis->events->answered(redis->owner, request, answer);
+}
+
+static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
+                                const char *text) {
+    rlock_answer answer;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    answer.fault = fault;
+    answer.text = text;
+    request->place = RLOCK__IDLE;
+    redis->events->answered(redis->owner, request, &answer);
+}
+
+static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
+                              const redisReply *reply) {
+    rlock_answer answer;
+    if (rlock__other_way(redis, request, reply)) {
+        return;
+    }
+    memset(&answer, 0, sizeof answer);
+    rlock__parse(request, reply, &answer);
+    if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
+    }
+    rlock__answer(redis, request, &answer);
+}
+
+/* Of a batch: a word for each, or one for all. Where the script cannot run each is asked alone. */
+static void rlock__answer_batch(rlock__redis *redis, const rlock__command *command,
+                                const redisReply *reply) {
+    bool each = reply->type == REDIS_REPLY_STRING && reply->len == command->count;
+    bool refused = reply->type == REDIS_REPLY_ERROR && /* it speaks of the script */
+                   rlock__classify(reply->str) != RLOCK_FAULT_BUSY;
+    uint8_t how = RLOCK__HOW_SCRIPT;
+    uint32_t i;
+    if (refused && command->how == RLOCK__HOW_SCRIPT && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+        redis->batch_unknown = true;
+        how = RLOCK__HOW_BEST;
+    } else if (refused) {
+        redis->batches = false;
+    }
+    for (i = 0; i < command->count; i++) {
+        rlock_request *request = command->requests[i];
+        rlock_answer answer;
+        if (!request) {
+            continue;
+        }
+        memset(&answer, 0, sizeof answer); /* done, if nothing else is said */
+        if (each && reply->str[i] == '1') {
+            rlock__answer(redis, request, &answer);
+        } else if (each || refused) {
+            rlock__request_again(redis, request, how);
+        } else {
+            rlock__answer_one(redis, request, reply);
+        }
+    }
+}
+
 static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command *command = (rlock__command *)data;
     rlock__redis *redis = command->redis;
-    rlock_request *request = command->request;
-    redisReply *reply = (redisReply *)raw;
-    rlock_answer answer;
+    const redisReply *reply = (const redisReply *)raw;
+    uint32_t i;
     (void)ac;
     redis->bytes -= command->bytes;
-    rlock__list_append(&redis->spare, &command->link);
     if (reply) {
         rlock__conn_answered(&redis->commands);
     } else if (command->op == RLOCK_OP_ACQUIRE) {
         redis->lost_epoch = redis->epoch; /* only an acquire does harm when it is executed late */
     }
-    if (!request || redis->closing) {
-        return;
+    if (reply && command->count > 1 && !redis->closing) {
+        rlock__answer_batch(redis, command, reply);
     }
-    memset(&answer, 0, sizeof answer);
-    if (!reply) {
-        answer.outcome = RLOCK_OUTCOME_FAULT;
-        answer.fault = RLOCK_FAULT_UNKNOWN;
-        answer.text = redis->commands.text[0] ? redis->commands.text : NULL;
-    } else if (rlock__other_way(redis, request, reply)) {
-        return;
-    } else {
-        rlock__parse(request, reply, &answer);
-        if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
-            rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
-        }
-        answer.sure = !request->epoch || request->epoch == redis->epoch ||
-                      request->epoch <= redis->gone_epoch;
-        if (answer.sure && answer.outcome != RLOCK_OUTCOME_FAULT) {
-            request->epoch = 0;
+    for (i = 0; i < command->count && !redis->closing && !(reply && command->count > 1); i++) {
+        rlock_request *request = command->requests[i];
+        if (request && reply) {
+            rlock__answer_one(redis, request, reply);
+        } else if (request) {
+            rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN,
+                                redis->commands.text[0] ? redis->commands.text : NULL);
         }
     }
-    request->place = RLOCK__IDLE;
-    redis->events->answered(redis->owner, request, &answer);
+    rlock__list_append(&redis->spare, &command->link);
 }
 
 static rlock__command *rlock__command_new(rlock__redis *redis) {
@@ -2855,54 +2968,105 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
     return command;
 }
 
-static void rlock__request_send(rlock__redis *redis, rlock_request *request) {
+/* Takes the next request out of a queue, and the renewals behind it that can go with it. */
+static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    size_t bytes = 0;
+    command->redis = redis;
+    command->requests = &command->one;
+    command->count = 0;
+    command->op = first->op;
+    command->how = RLOCK__HOW_SCRIPT;
+    if (redis->batches && first->op == RLOCK_OP_RENEW && first->link.next != queue) {
+        if (!command->batch) {
+            command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
+        }
+        command->requests = command->batch ? command->batch : &command->one;
+    }
+    do {
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
+        bool like = request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
+                    request->lease_ms && request->lease_ms == first->lease_ms;
+        bytes += request->key_len;
+        if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
+            break;
+        }
+        rlock__list_remove(&request->link);
+        command->requests[command->count++] = request;
+        if (!like || command->requests == &command->one) {
+            break;
+        }
+    } while (!rlock__list_empty(queue) && command->count < RLOCK__BATCH);
+}
+
+static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
+    if (command->count == 1) {
+        rlock__put_request(redis, command->requests[0]);
+        return;
+    }
+    if (redis->batch_unknown) {
+        redis->batch_unknown = false;
+        command->how = RLOCK__HOW_EVAL;
+    }
+    rlock__put_batch(redis, command);
+}
+
+/* Sends what comes first in a queue. */
+static void rlock__queue_send(rlock__redis *redis, rlock_link *queue) {
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
     rlock__command *command = rlock__command_new(redis);
-    rlock_answer answer;
-    bool room = request->op != RLOCK_OP_ACQUIRE || /* also for its release, which may not fail */
-                rlock__reserve(redis, RLOCK__ROOM + 2 * (size_t)request->key_len);
-    rlock__list_remove(&request->link);
-    rlock__put_request(redis, request);
-    request->sent_us = rlock__clock(redis->client);
-    if (command && room && rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
-        command->redis = redis;
-        command->request = request;
-        command->op = request->op;
-        command->bytes = (uint32_t)redis->length;
-        redis->bytes += command->bytes;
+    int64_t sent_us;
+    uint32_t i;
+    bool sent;
+    if (!command) {
+        rlock__list_remove(&first->link);
+        rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
+        return;
+    }
+    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release, which may not fail */
+           rlock__reserve(redis, RLOCK__ROOM + 2 * (size_t)first->key_len);
+    rlock__command_fill(redis, command, queue);
+    rlock__command_put(redis, command);
+    sent_us = rlock__clock(redis->client);
+    sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
+    command->bytes = (uint32_t)redis->length;
+    redis->bytes += sent ? command->bytes : 0;
+    for (i = 0; i < command->count; i++) {
+        rlock_request *request = command->requests[i];
+        request->sent_us = sent_us;
         request->store = command;
         request->place = RLOCK__FLYING;
-        if (request->op == RLOCK_OP_ACQUIRE &&
+        if (sent && request->op == RLOCK_OP_ACQUIRE &&
             (!request->epoch || request->epoch <= redis->gone_epoch)) {
             request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
         }
-        return;
     }
-    if (command) {
-        rlock__list_append(&redis->spare, &command->link);
-    }
-    memset(&answer, 0, sizeof answer);
-    answer.outcome = RLOCK_OUTCOME_FAULT;
-    answer.fault = RLOCK_FAULT_NOMEM;
-    request->place = RLOCK__IDLE;
-    redis->events->answered(redis->owner, request, &answer);
-}
-
-/* Urgent ones first, then of the heads of the queues the one that is due first. */
-static rlock_request *rlock__redis_next(rlock__redis *redis) {
-    rlock_request *first = NULL;
-    int i;
-    for (i = 0; i < 4; i++) {
-        if (!rlock__list_empty(&redis->queues[i])) {
-            rlock_request *head = RLOCK__OF(redis->queues[i].next, rlock_request, link);
-            if (!first || head->due_us < first->due_us) {
-                first = head;
-            }
-            if (i == 0) {
-                break;
-            }
+    for (i = 0; i < command->count && !sent; i++) {
+        if (command->requests[i]) {
+            rlock__answer_fault(redis, command->requests[i], RLOCK_FAULT_NOMEM, NULL);
         }
     }
-    return first;
+    if (!sent) {
+        rlock__list_append(&redis->spare, &command->link);
+    }
+}
+
+/* Urgent ones first, then of the heads of the queues the one that is due first. NULL: all empty. */
+static rlock_link *rlock__redis_next(rlock__redis *redis) {
+    rlock_link *next = NULL;
+    int64_t due_us = 0;
+    int i;
+    if (!rlock__list_empty(&redis->queues[0])) {
+        return &redis->queues[0];
+    }
+    for (i = 1; i < 4; i++) {
+        const rlock_request *head = RLOCK__OF(redis->queues[i].next, rlock_request, link);
+        if (!rlock__list_empty(&redis->queues[i]) && (!next || head->due_us < due_us)) {
+            next = &redis->queues[i];
+            due_us = head->due_us;
+        }
+    }
+    return next;
 }
 
 /* Writes now; a socket that took no more is waited for. */
@@ -2918,10 +3082,10 @@ static void rlock__conn_flush(rlock__conn *conn) {
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
-    rlock_request *request;
+    rlock_link *queue;
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && redis->bytes < RLOCK__WINDOW &&
-           (request = rlock__redis_next(redis)) != NULL) {
-        rlock__request_send(redis, request);
+           (queue = rlock__redis_next(redis)) != NULL) {
+        rlock__queue_send(redis, queue);
     }
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->watcher);
@@ -2947,6 +3111,7 @@ static void rlock__redis_free(rlock__redis *redis) {
     while (!rlock__list_empty(&redis->spare)) {
         rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
         rlock__list_remove(&command->link);
+        rlock__dealloc(command->batch);
         rlock__dealloc(command);
     }
     rlock__dealloc(redis->host);
@@ -2971,15 +3136,16 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
     uint8_t how = redis->native ? RLOCK__HOW_PLAIN : RLOCK__HOW_EVAL;
-    rlock_request *request = rlock__redis_next(redis);
-    if (usable && request) {
+    rlock_link *queue = rlock__redis_next(redis);
+    if (usable && queue) {
         rlock__put_command(redis, 3);
         rlock__put_text(redis, "CLIENT");
         rlock__put_text(redis, "REPLY");
         rlock__put_text(redis, "OFF");
         rlock__conn_send(conn, rlock__on_nothing, NULL);
     }
-    for (; request; request = rlock__redis_next(redis)) {
+    for (; queue; queue = rlock__redis_next(redis)) {
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
         rlock__list_remove(&request->link);
         request->place = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {

@@ -1148,6 +1148,9 @@ static const char *liar_is_honest(const struct words *words) {
     if (liar_hears(words, "INFO")) {
         return "$47\r\nrun_id:0123456789012345678901234567890123456789\r\n";
     }
+    if (liar_hears(words, "COMMAND INFO")) {
+        return "*1\r\n*-1\r\n";
+    }
     if (liar_hears(words, "SET taken")) {
         return "$-1\r\n";
     }
@@ -1800,6 +1803,10 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
         {"INFO", "$5\r\nredis\r\n", RLOCK_OK},
         {"INFO", "$12\r\nrun_id:01234\r\n", RLOCK_OK},
         {"INFO", "+OK\r\n", RLOCK_ERR_CONN},
+        {"COMMAND", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"COMMAND", "*0\r\n", RLOCK_OK},
+        {"COMMAND", "*1\r\n*0\r\n", RLOCK_OK},
+        {"COMMAND", "+OK\r\n", RLOCK_ERR_CONN},
         {"SELECT", "-ERR DB index is out of range\r\n", RLOCK_ERR_SERVER},
     };
     size_t i;
