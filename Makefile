@@ -16,8 +16,9 @@ else
 out     := $(BUILD)
 endif
 
-headers  := rlock.h $(wildcard adapters/*.h tests/*.h tests/*/*.h)
+headers  := rlock.h $(wildcard adapters/*.h tests/*.h tests/*/*.h bench/*.h)
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c))
+benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -I. -Iadapters
@@ -32,7 +33,7 @@ LUA_LIBS   = $(or $(shell pkg-config --libs lua5.1 2>/dev/null),-llua5.1)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross lint format install clean
+.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross bench lint format install clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -47,6 +48,7 @@ help:
 	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
 	@echo 'make coverage           lines and branches that the suites run, into build/coverage/'
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
+	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format'
 	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
@@ -100,6 +102,11 @@ cross:
 	@tools/setup cross
 	@tools/cross
 
+bench:
+	@tools/setup test
+	@$(MAKE) --no-print-directory $(benches)
+	@tools/bench $(if $(QUICK),--quick)
+
 tests: $(tests)
 
 examples: $(examples)
@@ -118,11 +125,15 @@ $(out)/examples/%: examples/%.c $(headers) Makefile
 	@mkdir -p $(@D)
 	$(compile) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
+$(out)/bench/%: bench/%.c $(headers) Makefile
+	@mkdir -p $(@D)
+	$(compile) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
 lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch]
+	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch] bench/*.[ch]
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
