@@ -32,7 +32,7 @@ LUA_LIBS   = $(or $(shell pkg-config --libs lua5.1 2>/dev/null),-llua5.1)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross lint format install clean
+.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross bench-peers lint format install clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -47,6 +47,7 @@ help:
 	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
 	@echo 'make coverage           lines and branches that the suites run, into build/coverage/'
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
+	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format'
 	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
@@ -100,6 +101,11 @@ cross:
 	@tools/setup cross
 	@tools/cross
 
+bench-peers:
+	@tools/setup peers
+	@$(MAKE) --no-print-directory $(BUILD)/bench/peers/rlock
+	@tools/bench-peers
+
 tests: $(tests)
 
 examples: $(examples)
@@ -117,6 +123,10 @@ $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 $(out)/examples/%: examples/%.c $(headers) Makefile
 	@mkdir -p $(@D)
 	$(compile) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
+$(out)/bench/peers/%: bench/peers/%.c $(headers) Makefile
+	@mkdir -p $(@D)
+	$(compile) -O2 -D_GNU_SOURCE -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
 lint:
 	@tools/lint
