@@ -33,7 +33,9 @@ LUA_LIBS   = $(or $(shell pkg-config --libs lua5.1 2>/dev/null),-llua5.1)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross bench lint format install clean
+.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross bench bench-peers lint format
+.PHONY: install clean
+
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -49,6 +51,7 @@ help:
 	@echo 'make coverage           lines and branches that the suites run, into build/coverage/'
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
+	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format'
 	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
@@ -106,6 +109,10 @@ bench:
 	@tools/setup test
 	@$(MAKE) --no-print-directory $(benches)
 	@tools/bench $(if $(QUICK),--quick)
+bench-peers:
+	@tools/setup peers
+	@$(MAKE) --no-print-directory $(BUILD)/bench/peers/rlock
+	@tools/bench-peers
 
 tests: $(tests)
 
@@ -128,12 +135,15 @@ $(out)/examples/%: examples/%.c $(headers) Makefile
 $(out)/bench/%: bench/%.c $(headers) Makefile
 	@mkdir -p $(@D)
 	$(compile) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+$(out)/bench/peers/%: bench/peers/%.c $(headers) Makefile
+	@mkdir -p $(@D)
+	$(compile) -O2 -D_GNU_SOURCE -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
 lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch] bench/*.[ch]
+	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
