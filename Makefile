@@ -36,7 +36,6 @@ SECONDS = 60
 .PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross bench bench-peers lint format
 .PHONY: install clean
 
-
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
 	@echo 'make test               set up what is missing, then run every suite'
@@ -109,6 +108,7 @@ bench:
 	@tools/setup test
 	@$(MAKE) --no-print-directory $(benches)
 	@tools/bench $(if $(QUICK),--quick)
+
 bench-peers:
 	@tools/setup peers
 	@$(MAKE) --no-print-directory $(BUILD)/bench/peers/rlock
@@ -135,6 +135,7 @@ $(out)/examples/%: examples/%.c $(headers) Makefile
 $(out)/bench/%: bench/%.c $(headers) Makefile
 	@mkdir -p $(@D)
 	$(compile) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
 $(out)/bench/peers/%: bench/peers/%.c $(headers) Makefile
 	@mkdir -p $(@D)
 	$(compile) -O2 -D_GNU_SOURCE -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)

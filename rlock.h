@@ -633,6 +633,7 @@ RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -680,6 +681,32 @@ static int rlock__system_random(void *bytes, size_t size) {
         close(fd);
     }
     return got == (ssize_t)size;
+}
+#endif
+
+/* Whether this process is the one that made a client, or a fork of it. Every call asks, so a page
+ * that the kernel clears in the child says it, where there is such a thing; else getpid does. */
+#if defined(MADV_WIPEONFORK) && defined(MAP_ANONYMOUS) && defined(__GNUC__)
+static uint32_t *rlock__process(void) {
+    static uint32_t *page, processes;
+    uint32_t *fresh;
+    if (!page) { /* clients of several threads may be made at once */
+        size_t size = (size_t)sysconf(_SC_PAGESIZE);
+        void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        fresh = map == MAP_FAILED ? NULL : (uint32_t *)map;
+        if (fresh && (madvise(map, size, MADV_WIPEONFORK) != 0 ||
+                      !__sync_bool_compare_and_swap(&page, (uint32_t *)NULL, fresh))) {
+            munmap(map, size);
+        }
+    }
+    if (page && !*page) {
+        __sync_bool_compare_and_swap(page, 0u, __sync_add_and_fetch(&processes, 1u));
+    }
+    return page;
+}
+#else
+static uint32_t *rlock__process(void) {
+    return NULL;
 }
 #endif
 
@@ -953,6 +980,8 @@ struct rlock_client {
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
     pid_t pid;
+    const volatile uint32_t *process; /* NULL: the pid has to be compared */
+    uint32_t process_number;
     uint64_t random;
     char id[37];
     void (*log)(void *user, int level, const char *line);
@@ -979,7 +1008,7 @@ struct rlock_client {
 };
 
 static bool rlock__forked(const rlock_client *client) {
-    return client->pid != getpid();
+    return client->process ? *client->process != client->process_number : client->pid != getpid();
 }
 
 /* A fresh clock; one that steps back stands still. */
@@ -3012,10 +3041,9 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 }
 
 /* Sends what comes first in a queue. */
-static void rlock__queue_send(rlock__redis *redis, rlock_link *queue) {
+static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
     rlock__command *command = rlock__command_new(redis);
-    int64_t sent_us;
     uint32_t i;
     bool sent;
     if (!command) {
@@ -3027,7 +3055,6 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue) {
            rlock__reserve(redis, RLOCK__ROOM + 2 * (size_t)first->key_len);
     rlock__command_fill(redis, command, queue);
     rlock__command_put(redis, command);
-    sent_us = rlock__clock(redis->client);
     sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
@@ -3082,10 +3109,11 @@ static void rlock__conn_flush(rlock__conn *conn) {
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
-    rlock_link *queue;
+    rlock_link *queue = rlock__redis_next(redis);
+    int64_t now_us = queue ? rlock__clock(redis->client) : 0; /* callbacks may have taken long */
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && redis->bytes < RLOCK__WINDOW &&
            (queue = rlock__redis_next(redis)) != NULL) {
-        rlock__queue_send(redis, queue);
+        rlock__queue_send(redis, queue, now_us);
     }
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->watcher);
@@ -3733,26 +3761,32 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     return op;
 }
 
-/* The state that a call finds: a deadline that has passed counts although no timer fired yet. */
-static rlock__state rlock__state_of(const rlock *lock) {
+/* The state at a time: a deadline that has passed counts although no timer fired yet. */
+static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     if (lock->gate->client->closed) {
         return RLOCK__CLOSED_STATE;
     }
-    if (lock->state == RLOCK__HELD_STATE &&
-        lock->claim->until_us <= rlock__clock(lock->gate->client)) {
+    if (lock->state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
         return RLOCK__LOST_STATE;
     }
     return (rlock__state)lock->state;
 }
 
-static int64_t rlock__left_ms(const rlock *lock) {
-    int64_t left_us = lock->claim->until_us - rlock__clock(lock->gate->client);
+/* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
+static int64_t rlock__look(const rlock *lock) {
+    const rlock_client *client = lock->gate->client;
+    return client->closed ? client->now_us : rlock__clock(client);
+}
+
+static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
+    int64_t left_us = lock->claim->until_us - now_us;
     return left_us > 0 ? left_us / 1000 : 0;
 }
 
 static void rlock__op_deliver(rlock__ready *ready) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
     rlock *lock = op->lock;
+    int64_t now_us = rlock__look(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
     char *text = op->text;
@@ -3761,11 +3795,11 @@ static void rlock__op_deliver(rlock__ready *ready) {
     event.kind = (rlock_event_kind)op->kind;
     event.status = op->status;
     if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
-        rlock__state_of(lock) != RLOCK__HELD_STATE) {
+        rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
         event.status = lock->state == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
     }
     if (event.status == RLOCK_OK) {
-        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock);
+        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
         event.fence = lock->claim ? lock->claim->fence : 0;
     }
     event.text = text;
@@ -3829,7 +3863,7 @@ static void rlock__claim_deliver(rlock__ready *ready) {
         lock->hold_count = 1;
         client->stats.acquired++;
         event.fence = claim->fence;
-        event.remaining_ms = rlock__left_ms(lock);
+        event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
         event.fence = event.kind == RLOCK_ACQUIRED ? 0 : claim->fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
@@ -4599,6 +4633,8 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
         return RLOCK_ERR_NOMEM;
     }
     client->pid = getpid();
+    client->process = rlock__process();
+    client->process_number = client->process ? *client->process : 0;
     client->loop = config->loop;
     client->log = config->log;
     client->user = config->user;
@@ -4774,7 +4810,7 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
 
 /* --- the handle --- */
 
-/* What every call on a handle asks first. */
+/* What every call on a handle asks first; it reads the clock for the call. */
 static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
@@ -4782,7 +4818,8 @@ static int rlock__call(const rlock *lock, int call) {
     if (rlock__forked(lock->gate->client)) {
         return RLOCK_ERR_STATE;
     }
-    return rlock__on_call[rlock__state_of(lock)][call];
+    lock->gate->client->now_us = rlock__look(lock);
+    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
 }
 
 int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
@@ -4928,7 +4965,8 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     rlock_client *client;
     int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
     bool nested = status == RLOCK_ERR_STATE && lock->reentrant &&
-                  !rlock__forked(lock->gate->client) && rlock__state_of(lock) == RLOCK__HELD_STATE;
+                  !rlock__forked(lock->gate->client) &&
+                  rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE;
     if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
         !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
         return RLOCK_ERR_ARG;
@@ -4940,7 +4978,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     if (client->closing) {
         return RLOCK_ERR_CLOSED;
     }
-    rlock__enter(client);
+    client->depth++;
     status = nested ? rlock__acquire_nested(lock, lease_ms, done, user)
                     : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
     rlock__leave(client);
@@ -4974,7 +5012,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     }
     client = lock->gate->client;
     claim = lock->claim;
-    rlock__enter(client);
+    client->depth++;
     op->lease_ms = lease_ms ? lease_ms : claim->lease_ms;
     claim->lease_ms = op->lease_ms;
     claim->until_us =
@@ -5015,8 +5053,9 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
     if (status != RLOCK_OK) {
         return status;
     }
-    rlock__enter(lock->gate->client);
-    if (lock->hold_count > 1 && rlock__state_of(lock) == RLOCK__HELD_STATE) {
+    lock->gate->client->depth++;
+    if (lock->hold_count > 1 &&
+        rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
         lock->hold_count--;
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
@@ -5033,7 +5072,7 @@ int rlock_cancel(rlock *lock) {
         return status;
     }
     claim = lock->claim;
-    rlock__enter(lock->gate->client);
+    lock->gate->client->depth++;
     if (claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
@@ -5045,11 +5084,12 @@ int rlock_cancel(rlock *lock) {
 }
 
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__forked(lock->gate->client) && rlock__state_of(lock) == RLOCK__HELD_STATE;
+    return lock && !rlock__forked(lock->gate->client) &&
+           rlock__state_at(lock, rlock__look(lock)) == RLOCK__HELD_STATE;
 }
 
 int64_t rlock_remaining_ms(const rlock *lock) {
-    return rlock_is_held(lock) ? rlock__left_ms(lock) : 0;
+    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__look(lock)) : 0;
 }
 
 uint64_t rlock_fence(const rlock *lock) {
