@@ -999,6 +999,10 @@ struct rlock_client {
     uint64_t tokens; /* how many were given out */
     rlock_stats stats;
 
+    rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
+    int64_t ring_tick;
+    rlock_timer ring_timer;
+
     bool closing, shut;
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
@@ -3311,7 +3315,7 @@ typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
     rlock_link waiting;          /* claims that still want it, first come first */
-    rlock_link others;           /* claims that have it, or are letting it go */
+    rlock_link leaving;          /* claims that are letting it go */
     struct rlock__claim *held;   /* the one of this process that has it */
     struct rlock__claim *trying; /* the one whose acquire is with the store */
     rlock_timer timer;           /* the next try, when nobody wakes us before */
@@ -3325,7 +3329,7 @@ typedef struct rlock__gate {
  * that made it, and its handle: what is still to be cleaned up then is an orphan. */
 typedef struct rlock__claim {
     rlock_request request;
-    rlock_link link; /* in the gate's waiting or others, or in the client's claims */
+    rlock_link link; /* in the gate's waiting or leaving, in the client's ring or claims */
     rlock_timer timer;
     rlock__gate *gate;
     rlock *lock;          /* NULL: the handle has let go of it */
@@ -3494,8 +3498,8 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
         claim->gate->held = claim;
     }
     rlock__list_remove(&claim->link);
-    if (phase == RLOCK__HOLDING || phase == RLOCK__LETTING_GO) {
-        rlock__list_append(&claim->gate->others, &claim->link);
+    if (phase == RLOCK__LETTING_GO) {
+        rlock__list_append(&claim->gate->leaving, &claim->link);
     }
     rlock__shutdown_end(client, RLOCK_OK);
 }
@@ -3884,9 +3888,51 @@ static void rlock__claim_deliver(rlock__ready *ready) {
 #define RLOCK__AGE_MS 100     /* a hold that lives longer is registered for push */
 #define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
 
+/* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
+ * to a tick too early: all of a tick together, by one timer. What comes more than one round later
+ * is put off when the ring comes to it. */
+#define RLOCK__TICK_US 16384
+#define RLOCK__RING 512
+#ifndef RLOCK__RING_MIN
+#define RLOCK__RING_MIN 128 /* fewer holds have a timer each: a small client does without a ring */
+#endif
+
+static bool rlock__ring_add(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
+    int i;
+    if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
+        return false;
+    }
+    if (!client->ring) {
+        client->ring = (rlock_link *)RLOCK_MALLOC(RLOCK__RING * sizeof *client->ring);
+        for (i = 0; i < RLOCK__RING && client->ring; i++) {
+            rlock__list_init(&client->ring[i]);
+        }
+    }
+    if (!client->ring) {
+        return false;
+    }
+    if (!client->ring_timer.index) {
+        client->ring_tick = now; /* it stood still, and empty */
+    }
+    tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
+    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->link);
+    if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
+        rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
+    }
+    return true;
+}
+
 static void rlock__holding_arm(rlock__claim *claim) {
-    rlock_timer_set(claim->gate->client, &claim->timer,
-                    rlock__min(claim->until_us, rlock__min(claim->next_us, claim->look_us)));
+    int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    rlock__list_remove(&claim->link);
+    if (claim->next_us < due_us && rlock__ring_add(claim)) {
+        due_us = -1;
+    } else {
+        due_us = rlock__min(due_us, claim->next_us);
+    }
+    rlock_timer_set(claim->gate->client, &claim->timer, due_us);
 }
 
 /* Plans what comes next for a hold whose lease begins anew. */
@@ -3955,6 +4001,34 @@ static void rlock__holding_fire(rlock__claim *claim) {
         }
     }
     rlock__holding_arm(claim);
+}
+
+/* All of the ticks that have begun are renewed, and the timer goes to the next slot in use. */
+static void rlock__ring_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
+    int64_t now = client->now_us / RLOCK__TICK_US;
+    int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
+    rlock_link due;
+    rlock__list_init(&due);
+    while (tick < now) {
+        rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
+    }
+    client->ring_tick = now;
+    while (!rlock__list_empty(&due)) {
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        if (claim->next_us / RLOCK__TICK_US <= now) {
+            claim->next_us = client->now_us;
+            rlock__holding_fire(claim);
+        } else {
+            rlock__holding_arm(claim);
+        }
+    }
+    while (++tick <= now + RLOCK__RING && rlock__list_empty(&client->ring[tick % RLOCK__RING])) {
+    }
+    if (tick <= now + RLOCK__RING) {
+        rlock_timer_set(client, timer, tick * RLOCK__TICK_US);
+    }
 }
 
 static void rlock__renewed(rlock__claim *claim) {
@@ -4116,7 +4190,7 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const char *key, size_t
         }
         gate->client = client;
         rlock__list_init(&gate->waiting);
-        rlock__list_init(&gate->others);
+        rlock__list_init(&gate->leaving);
         memcpy((char *)(gate + 1), key, len);
         rlock__map_add(&client->gates, &gate->node, (char *)(gate + 1), len);
     }
@@ -4128,7 +4202,8 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const char *key, size_t
 
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
-    bool idle = rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->others);
+    bool idle =
+        !gate->held && rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->leaving);
     if (idle && gate->watched && !client->closed) {
         gate->watched = false;
         client->store->watch(client->store_state, gate->node.key, gate->node.key_len, false);
@@ -4385,14 +4460,12 @@ static void rlock__gate_turn_away(rlock__gate *gate) {
 
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
     (void)with;
-    rlock_link *at = gate->others.next;
-    for (; at != &gate->others; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->phase == RLOCK__HOLDING) {
-            rlock__holding_up(claim);
-        } else {
-            rlock__letting_go_up(claim);
-        }
+    rlock_link *at = gate->leaving.next;
+    for (; at != &gate->leaving; at = at->next) {
+        rlock__letting_go_up(RLOCK__OF(at, rlock__claim, link));
+    }
+    if (gate->held) {
+        rlock__holding_up(gate->held);
     }
     rlock__gate_try(gate);
     rlock__gate_turn_away(gate);
@@ -4421,7 +4494,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
             rlock__acquire_end(claim, verdict);
         }
     }
-    for (at = gate->others.next; at != &gate->others; at = at->next) {
+    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         if (rlock__claim_release_pending(claim)) {
             rlock__claim_note(claim, why->fault, why->text);
@@ -4508,6 +4581,7 @@ static void rlock__client_destroy(rlock_client *client) {
     }
     rlock__dealloc(client->gates.buckets);
     rlock__dealloc(client->timers.items);
+    rlock__dealloc(client->ring);
     rlock__dealloc(client->prefix);
     rlock__dealloc(client->fault_text);
     rlock__dealloc(client);
@@ -4647,6 +4721,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
     if (rlock__client_configure(client, config) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
+        rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
         status = client->store->open(client->store, client, config, &rlock__events, client,
@@ -4685,12 +4760,10 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     rlock_link *at;
     (void)with;
     gate->references++;
-    for (at = gate->others.next; at != &gate->others; at = at->next) {
+    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim != gate->held) { /* a release that is out may not have been understood */
-            rlock__claim_recall(claim);
-            rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
-        }
+        rlock__claim_recall(claim); /* a release that is out may not have been understood */
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
     }
     while (!rlock__list_empty(&gate->waiting)) {
         rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
@@ -4734,7 +4807,7 @@ static void rlock__pools_free(rlock_client *client, uint32_t keep) {
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    rlock__claims_free(gate->client, &gate->others);
+    rlock__claims_free(gate->client, &gate->leaving);
     rlock__gate_unref(gate);
 }
 

@@ -15,6 +15,7 @@
  *     storm SEED     that one seed, with a trace; a failure prints the seed
  */
 
+#define RLOCK__RING_MIN 2 /* so few holds stand in the ring of their client */
 #define RLOCK_IMPLEMENTATION
 #define RLOCK_NO_REDIS
 #define RLOCK_ASSERT(x) assert_true(x) /* a broken invariant is a failed seed */

@@ -6,6 +6,7 @@
 
 #define RLOCK_IMPLEMENTATION
 #define RLOCK_NO_REDIS
+#define RLOCK__RING_MIN 8 /* so few holds stand in a ring */
 #include "scripted.h"
 
 #include <sys/wait.h>
@@ -1497,6 +1498,121 @@ static void test_own_release_wakes_the_next_waiter_without_a_push(void **state) 
     run_ms(20);
     reply(RLOCK_OP_ACQUIRE, scripted_done());
     SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
+/* --- many holds: renewed together, by one timer --- */
+
+#define MANY 40
+#define TICK_US 16384
+
+static struct owner *many[MANY];
+
+/* Holds of 40 keys, acquired 3 ms after each other. */
+static void hold_many(int64_t lease_ms) {
+    char key[16];
+    int i;
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    always(RLOCK_OP_RENEW, scripted_done());
+    always(RLOCK_OP_RELEASE, scripted_done());
+    for (i = 0; i < MANY; i++) {
+        snprintf(key, sizeof key, "key %d", i);
+        many[i] = handle(key);
+        SAME(owner_acquire(many[i], 0, lease_ms), RLOCK_OK);
+        run_ms(3);
+        assert_true(rlock_is_held(many[i]->lock));
+    }
+}
+
+/* The first renewal of a key in the log from there on, or NULL. */
+static const struct scripted_request *renewal_of(const char *key, size_t from) {
+    size_t i;
+    for (i = from; i < g.store.count; i++) {
+        const struct scripted_request *record = &g.store.log[i];
+        if (record->op == RLOCK_OP_RENEW && record->lease_ms && strcmp(record->key, key) == 0) {
+            return record;
+        }
+    }
+    return NULL;
+}
+
+static void test_many_holds_are_renewed_together_none_of_them_late(void **state) {
+    static const int64_t leases_ms[] = {1000, WATCHDOG_MS, 60000};
+    size_t l;
+    (void)state;
+    for (l = 0; l < 3; l++) {
+        int64_t third_us = leases_ms[l] * 1000 / 3, last_us[MANY], moment_us = 0;
+        int i, renewals = 0, moments = 0;
+        size_t k, from;
+        free_client();
+        from = g.store.count;
+        g.config.watchdog_lease_ms = leases_ms[l];
+        start();
+        hold_many(0);
+        for (i = 0; i < MANY; i++) {
+            last_us[i] = now_us() - (MANY - i) * 3000;
+        }
+        run_ms(leases_ms[l] * 2);
+        for (k = from; k < g.store.count; k++) {
+            const struct scripted_request *record = &g.store.log[k];
+            if (record->op != RLOCK_OP_RENEW || !record->lease_ms) {
+                continue;
+            }
+            i = atoi(record->key + strlen("key "));
+            BETWEEN(record->at_us - last_us[i], third_us * 9 / 10 - TICK_US, third_us);
+            last_us[i] = record->at_us;
+            renewals++;
+            moments += record->at_us != moment_us;
+            moment_us = record->at_us;
+        }
+        BETWEEN(renewals, 5 * MANY, 8 * MANY);
+        for (i = 0; i < MANY; i++) {
+            assert_true(now_us() - last_us[i] <= third_us);
+            SAME(many[i]->seen[RLOCK_LOST].count, 0);
+        }
+        assert_true(l > 0 || moments < renewals / 2); /* of a short lease many share a tick */
+    }
+}
+
+static void test_hold_among_many_is_renewed_no_more_once_released(void **state) {
+    size_t from;
+    (void)state;
+    hold_many(0);
+    run_ms(300);
+    SAME(owner_release(many[7]), RLOCK_OK);
+    owner_free(many[8]);
+    from = g.store.count;
+    run_ms(10 * WATCHDOG_MS);
+    assert_null(renewal_of("key 7", from));
+    assert_null(renewal_of("key 8", from));
+    assert_non_null(renewal_of("key 9", from));
+}
+
+static void test_holds_among_many_are_lost_at_their_deadlines(void **state) {
+    int64_t begin_us = now_us();
+    int i;
+    (void)state;
+    hold_many(0);
+    g.store.automatic[RLOCK_OP_RENEW] = false; /* the server is silent from now on */
+    run_ms(WATCHDOG_MS + 1000);
+    for (i = 0; i < MANY; i++) {
+        SAME(many[i]->seen[RLOCK_LOST].count, 1);
+        SAME(many[i]->seen[RLOCK_LOST].at_us, until_us(begin_us + i * 3000, WATCHDOG_MS));
+    }
+}
+
+static void test_many_holds_survive_a_sleep_longer_than_the_ring(void **state) {
+    int i;
+    (void)state;
+    free_client();
+    g.config.watchdog_lease_ms = 60000;
+    start();
+    hold_many(0);
+    run_ms(300);
+    stall_ms(50000);
+    run_ms(300000);
+    for (i = 0; i < MANY; i++) {
+        assert_true(rlock_is_held(many[i]->lock));
+    }
 }
 
 /* --- a hold that goes on to the next in line without the server --- */
@@ -3711,6 +3827,10 @@ static const struct CMUnitTest singles[] = {
     CASE(test_push_wakes_the_sleeping_head),
     CASE(test_push_while_a_try_is_out_makes_it_try_again_at_once),
     CASE(test_own_release_wakes_the_next_waiter_without_a_push),
+    CASE(test_many_holds_are_renewed_together_none_of_them_late),
+    CASE(test_hold_among_many_is_renewed_no_more_once_released),
+    CASE(test_holds_among_many_are_lost_at_their_deadlines),
+    CASE(test_many_holds_survive_a_sleep_longer_than_the_ring),
     CASE(test_hold_goes_on_to_the_next_in_line_without_the_server),
     CASE(test_hold_goes_on_a_bounded_number_of_times_and_then_others_come_first),
     CASE(test_pause_for_the_sake_of_others_has_an_end),
