@@ -1606,37 +1606,31 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
- * GT is of Redis 7.0: https://redis.io/docs/latest/commands/pexpire/ */
-#define RLOCK__LUA_STRING_MANY                                                    \
-    "local r={} for i,k in ipairs(KEYS) do r[i]='0' "                             \
-    "if redis.pcall('GET',k)==ARGV[1]..ARGV[i+2] then "                           \
-    "redis.call('PEXPIRE',k,ARGV[2],'GT') redis.call('PTTL',k) r[i]='1' end end " \
-    "return table.concat(r)"
-#define RLOCK__SHA_STRING_MANY "47f92a7572c213e1c3b4fe2f1ae89c00f7809ed0"
-
-#define RLOCK__LUA_REDISSON_MANY                                                  \
-    "local r={} for i,k in ipairs(KEYS) do r[i]='0' "                             \
-    "if redis.pcall('HEXISTS',k,ARGV[1]..ARGV[i+2])==1 then "                     \
-    "redis.call('PEXPIRE',k,ARGV[2],'GT') redis.call('PTTL',k) r[i]='1' end end " \
-    "return table.concat(r)"
-#define RLOCK__SHA_REDISSON_MANY "4b2097d6a05285e865fea5be2452d0b021b12118"
+ * With each command that reads the server remembers all keys of a script: so there are only two,
+ * one of them behind the writes. GT is of Redis 7.0:
+ * https://redis.io/docs/latest/commands/pexpire/ */
+#define RLOCK__LUA_STRING_RENEW_MANY                                              \
+    "local c,r,h,l=redis.call,{},ARGV[1],ARGV[2] local v=c('MGET',unpack(KEYS)) " \
+    "for i,k in ipairs(KEYS) do r[i]='0' "                                        \
+    "if v[i]==h..ARGV[i+2] then c('PEXPIRE',k,l,'GT') r[i]='1' end end "          \
+    "c('PTTL',KEYS[1]) return table.concat(r)"
+#define RLOCK__SHA_STRING_RENEW_MANY "6337e3c9f7c4a7b74d974e28a2145fc4615df191"
 
 typedef struct rlock__script {
     const char *sha, *lua;
 } rlock__script;
 
-#define RLOCK__MANY 3 /* a row of the scripts, behind those of rlock_op */
+static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
+                                                RLOCK__LUA_STRING_RENEW_MANY};
 
-static const rlock__script rlock__scripts[2][4] =
-    {/* [rlock_wire][rlock_op, or RLOCK__MANY] */
+static const rlock__script rlock__scripts[2][3] =
+    {/* [rlock_wire][rlock_op] */
      {{RLOCK__SHA_STRING_ACQUIRE, RLOCK__LUA_STRING_ACQUIRE},
       {RLOCK__SHA_STRING_RENEW, RLOCK__LUA_STRING_RENEW},
-      {RLOCK__SHA_STRING_RELEASE, RLOCK__LUA_STRING_RELEASE},
-      {RLOCK__SHA_STRING_MANY, RLOCK__LUA_STRING_MANY}},
+      {RLOCK__SHA_STRING_RELEASE, RLOCK__LUA_STRING_RELEASE}},
      {{RLOCK__SHA_REDISSON_ACQUIRE, RLOCK__LUA_REDISSON_ACQUIRE},
       {RLOCK__SHA_REDISSON_RENEW, RLOCK__LUA_REDISSON_RENEW},
-      {RLOCK__SHA_REDISSON_RELEASE, RLOCK__LUA_REDISSON_RELEASE},
-      {RLOCK__SHA_REDISSON_MANY, RLOCK__LUA_REDISSON_MANY}}};
+      {RLOCK__SHA_REDISSON_RELEASE, RLOCK__LUA_REDISSON_RELEASE}}};
 
 /* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
 static const struct {
@@ -1940,7 +1934,7 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
 }
 
 static void rlock__put_batch(rlock__redis *redis, const rlock__command *command) {
-    const rlock__script *script = &rlock__scripts[redis->wire][RLOCK__MANY];
+    const rlock__script *script = &rlock__renew_many;
     bool eval = command->how == RLOCK__HOW_EVAL;
     char head[RLOCK__TOKEN_HEAD];
     uint32_t i;
@@ -2076,7 +2070,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     }
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = false;
-    redis->batches = true;
+    redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
     redis->events->up(redis->owner);
 }
 

@@ -311,6 +311,120 @@ static void release_without_a_script_is_as_exact_as_with_one(void **state) {
     assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
+#define MANY 200
+#define MANY_LEASE_MS 1500
+
+/* Holds many keys for longer than a lease; returns how many commands the second lease took. */
+static long long hold_many(rlock_client *client, struct owner **o) {
+    long long before;
+    char key[32];
+    int i;
+
+    for (i = 0; i < MANY; i++) {
+        snprintf(key, sizeof key, "many:%d", i);
+        o[i] = owner_new(client, key);
+        assert_int_equal(rlock_acquire(o[i]->lock, 0, 0, owner_told, o[i]), RLOCK_OK);
+    }
+    for (i = 0; i < MANY; i++) {
+        assert_int_equal(owner_wait(o[i], RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    }
+    kit_run(MANY_LEASE_MS);
+    before = (long long)kit_stats(client).commands;
+    kit_run(MANY_LEASE_MS);
+    for (i = 0; i < MANY; i++) {
+        assert_true(rlock_is_held(o[i]->lock));
+    }
+    return (long long)kit_stats(client).commands - before;
+}
+
+/* And each of them is watched and judged as if it were alone. */
+static void many_holds_are_renewed_by_few_commands(void **state) {
+    static struct owner *o[MANY];
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    int i;
+
+    (void)state;
+    config.watchdog_lease_ms = MANY_LEASE_MS;
+    client = kit_client(&config);
+    assert_true(hold_many(client, o) < 3 * MANY / 2); /* of some 600 or 660 renewals */
+    tell(ask(&server, "SET many:5 other"));
+    tell(ask(&server, "DEL many:6"));
+    tell(ask(&server, "DEL many:7"));
+    tell(ask(&server, "RPUSH many:7 v"));
+    for (i = 5; i < 8; i++) {
+        assert_int_equal(owner_wait(o[i], RLOCK_LOST, MANY_LEASE_MS / 4), RLOCK_ERR_LOST);
+        assert_int_equal(o[i]->reason[RLOCK_LOST],
+                         i == 6 ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN);
+    }
+    kit_run(MANY_LEASE_MS);
+    for (i = 0; i < MANY; i++) {
+        assert_int_equal(o[i]->seen[RLOCK_LOST], i >= 5 && i < 8);
+    }
+}
+
+/* Where nobody pushes, the batch itself finds what is lost in it. */
+static void renewal_in_a_batch_finds_what_is_gone_stolen_or_no_lock(void **state) {
+    static struct owner *o[MANY];
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    int i;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER default -client|tracking"));
+    config.watchdog_lease_ms = MANY_LEASE_MS;
+    client = kit_client(&config);
+    assert_true(hold_many(client, o) < 3 * MANY / 2);
+    tell(ask(&server, "ACL SETUSER default +@all"));
+    tell(ask(&server, "SET many:5 other"));
+    tell(ask(&server, "DEL many:6"));
+    tell(ask(&server, "DEL many:7"));
+    tell(ask(&server, "RPUSH many:7 v"));
+    kit_run(MANY_LEASE_MS);
+    for (i = 0; i < MANY; i++) {
+        assert_int_equal(o[i]->seen[RLOCK_LOST], i >= 5 && i < 8);
+        assert_int_equal(o[i]->reason[RLOCK_LOST], i == 5 || i == 7 ? RLOCK_REASON_STOLEN
+                                                   : i == 6         ? RLOCK_REASON_DELETED
+                                                                    : RLOCK_REASON_NONE);
+    }
+    assert_string_equal(str(ask(&server, "GET many:5")), "other");
+}
+
+/* Where the script may not run each is renewed alone, and nothing is lost. */
+static void renewals_go_alone_where_a_batch_is_refused(void **state) {
+    static struct owner *o[MANY];
+    rlock_config config = kit_config(&server);
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER default -mget"));
+    config.watchdog_lease_ms = MANY_LEASE_MS;
+    assert_true(hold_many(kit_client(&config), o) >= 3 * MANY);
+    tell(ask(&server, "ACL SETUSER default +@all"));
+}
+
+/* The server forgets the script in between. */
+static void batch_of_renewals_is_told_its_script_again(void **state) {
+    static struct owner *o[MANY];
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    int i;
+
+    (void)state;
+    config.watchdog_lease_ms = MANY_LEASE_MS;
+    client = kit_client(&config);
+    hold_many(client, o);
+    for (i = 0; i < 3; i++) {
+        tell(ask(&server, "SCRIPT FLUSH"));
+        tell(ask(&server, "CONFIG RESETSTAT"));
+        kit_run(MANY_LEASE_MS / 2);
+        assert_in_range(info(&server, "commandstats", "cmdstat_eval:calls"), 1, 5);
+    }
+    kit_run(MANY_LEASE_MS);
+    for (i = 0; i < MANY; i++) {
+        assert_true(rlock_is_held(o[i]->lock));
+    }
+}
+
 static void commands_of_one_turn_leave_together(void **state) {
     rlock_client *client = client_on(RLOCK_WIRE_STRING);
     struct owner *first = owner_new(client, "first");
@@ -1524,6 +1638,10 @@ int main(int argc, char **argv) {
         TEST(persisted_hold_is_still_held),
         TEST(uncontended_pair_is_one_command_each),
         TEST(release_without_a_script_is_as_exact_as_with_one),
+        TEST(many_holds_are_renewed_by_few_commands),
+        TEST(renewal_in_a_batch_finds_what_is_gone_stolen_or_no_lock),
+        TEST(renewals_go_alone_where_a_batch_is_refused),
+        TEST(batch_of_renewals_is_told_its_script_again),
         TEST(commands_of_one_turn_leave_together),
         TEST(warm_handle_allocates_nothing),
         TEST(waiting_costs_no_polling),
