@@ -93,6 +93,8 @@ static struct {                         /* of all worlds */
     uint64_t overlaps;                  /* of void tokens, told apart by their fences */
     uint64_t refused[16];               /* calls, by -status */
     uint64_t from_callback;             /* calls made from inside a callback */
+    uint64_t flavours[MODEL_FLAVOURS];  /* servers of worlds */
+    uint64_t delifeqs;                  /* releases without a script */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -605,7 +607,7 @@ static inline void oracle_round(void) {
 
 /* How soon a free key must be taken: by push, by the next poll, or after all of the back-off. */
 static inline int64_t oracle_patience_us(const struct sim_server *server) {
-    return !oracle.quiet ? 5000000 : server->model->old ? 800000 : 250000;
+    return !oracle.quiet ? 5000000 : server->model->flavour == MODEL_REDIS_5 ? 800000 : 250000;
 }
 
 /* A client whose command timeout is too short for its network may never get anything. */
@@ -643,7 +645,7 @@ static inline void oracle_commands(int64_t elapsed_us) {
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
         struct actor *actor = &oracle.actors[i];
-        int64_t rate = actor->server->model->old ? 300 : 60, most;
+        int64_t rate = actor->server->model->flavour == MODEL_REDIS_5 ? 300 : 60, most;
         rlock_stats stats;
         if (!actor->gone) {
             rlock_client_stats(actor->client, &stats);

@@ -325,7 +325,7 @@ static inline bool do_refuse(struct sim_dice *dice) {
     struct model *model = server->model;
     static const char *const commands[] = {"client|tracking", "client|kill", "publish", "info",
                                            "evalsha",         "eval",        "set",     "subscribe",
-                                           "client|id"};
+                                           "client|id",       "command",     "delifeq", "pexpire"};
     int64_t what = sim_roll(dice, 9);
     bool *const flags[] = {&model->readonly, &model->oom,        &model->misconf,
                            &model->loading,  &model->masterdown, &model->noreplicas};
@@ -334,7 +334,7 @@ static inline bool do_refuse(struct sim_dice *dice) {
     } else if (what == 6) {
         model->password = "changed";
     } else {
-        model->denied[1] = commands[sim_roll(dice, 9)];
+        model->denied[1] = commands[sim_roll(dice, 12)];
     }
     sim_trace("server %d refuses: %d", server->number, (int)what);
     later(1 + sim_roll(dice, 2000000), heal_server, server);
@@ -644,19 +644,28 @@ static inline void draw_clocks(void) {
     }
 }
 
+/* What a server knows; half of them are of the kind that knows most. */
+static inline void draw_flavour(struct sim_server *server) {
+    static const enum model_flavour flavours[] = {MODEL_REDIS_5,  MODEL_REDIS_6,  MODEL_REDIS_7,
+                                                  MODEL_VALKEY_9, MODEL_VALKEY_9, MODEL_VALKEY_9};
+    server->model->flavour = flavours[draw(6)];
+    seen.flavours[server->model->flavour]++;
+}
+
 static inline void draw_actors(void) {
+    static const char *const denied[] = {"client|kill", "info", "command", "delifeq"};
     int clients = (int)(1 + draw(2)), p, c, h, hands = (int)(1 + draw(4));
     rlock_wire wires[SIM_SERVERS];
     for (p = 0; p < sim.server_count; p++) {
         static const char *const keys[] = {"a", "b{1}", "{c}:d"};
         int count = (int)(1 + draw(3));
         wires[p] = draw_one_in(3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
-        sim.servers[p].model->old = draw_one_in(6);
+        draw_flavour(&sim.servers[p]);
         sim.servers[p].database = draw_one_in(3) ? 2 : 0;
         sim.servers[p].password = draw_one_in(4) ? "secret" : NULL;
         sim.servers[p].always_denied = NULL;
         if (!program.quiet && draw_one_in(4)) {
-            sim.servers[p].always_denied = draw_one_in(2) ? "client|kill" : "info";
+            sim.servers[p].always_denied = denied[draw(4)];
         }
         heal_server(&sim.servers[p]);
         while (count-- > 0) {
@@ -910,7 +919,8 @@ static inline uint64_t program_run(void) {
     program_cleaned();
     program_close();
     hash = sim.hash;
-    for (i = 0; i < SIM_SERVERS; i++) {
+    for (i = 0; i < sim.server_count; i++) {
+        seen.delifeqs += sim.servers[i].model->delifeqs;
         model_copy_free(program.copies[i]);
     }
     sim_end();
