@@ -10,11 +10,10 @@
  * and no randomness of its own: the same calls give the same bytes, on every machine.
  *
  * What it has not: RESP3, MULTI, patterns, inline commands, scripts with a `#!lua` line, options
- * that no lock needs (SET ... GET, CLIENT KILL by anything but ID), COMMAND and COMMAND INFO without
- * names. It answers them with an error. WAIT does not wait. Of a command COMMAND INFO tells the name
- * and the arity, and of the rest only the shape. In scripts only the list of globals is
- * write-protected, there is no math.random, and of the tables that mean a reply of RESP3 none is
- * known.
+ * that no lock needs (SET ... GET, CLIENT KILL by anything but ID), COMMAND without names. It
+ * answers them with an error. WAIT does not wait. Of a command COMMAND INFO tells the name and the
+ * arity, and of the rest only the shape. In scripts only the list of globals is write-protected,
+ * there is no math.random, and of the tables that mean a reply of RESP3 none is known.
  *
  * Hooks may look (model_get, model_keys) and may call model_leave; nothing else of this file.
  * It ends the process when memory runs out: it is a part of the test, not of what is tested. */
@@ -1830,8 +1829,8 @@ static inline const char *model__lua_run(lua_State *lua, struct model *m, int ar
     return NULL;
 }
 
-/* Pushes the error of a command that is not run. Old Redis says where, and keeps the dash of what is
- * an error outside of scripts too. */
+/* Pushes the error of a command that is not run. Old Redis says where, and keeps the dash of what
+ * is an error outside of scripts too. */
 static inline void model__lua_refuse(lua_State *lua, const struct model *m, const char *why) {
     lua_Debug where;
 

@@ -6,8 +6,8 @@
  * of memory, read-only, without replicas, without its master, unable to save, behind a password, or
  * that denies commands. The model runs it first; then a real private server gets the same bytes on
  * as many connections, and every reply and push of every connection must be the same, error texts
- * included. Five of them differ by nature, and `same` alone knows of them. The model takes after the
- * server that it is compared with: Redis 7.0, or Valkey 9 by $RLOCK_REDIS_SERVER.
+ * included. Five of them differ by nature, and `same` alone knows of them. The model takes after
+ * the server that it is compared with: Redis 7.0, or Valkey 9 by $RLOCK_REDIS_SERVER.
  *
  *     model_check          every seed
  *     model_check SEED     that one seed, with a trace; a failure prints the seed */
