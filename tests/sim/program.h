@@ -51,6 +51,7 @@ static struct {
     struct sim_weather weather;
     struct model_copy *copies[SIM_SERVERS];
     uint64_t quiet_commands;
+    int rounds; /* of a busy seed, whose handles ask again when they have released */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -550,7 +551,12 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
         !oracle.keeping) {
         later(oracle.settled ? 0 : sim_roll(&dice, program.hold_us + 1), let_go, hand);
     }
-    if (oracle.settled || !(program.families & ABOUT_CALLBACKS)) {
+    if (event->kind == RLOCK_RELEASED && program.rounds > 0 && !oracle.settled &&
+        sim.now_us < program.end_us) {
+        program.rounds--;
+        hand_acquire(hand, 3000, some_lease_ms(&dice));
+    }
+    if (oracle.settled || !(program.families & ABOUT_CALLBACKS) || hand->gone) {
         return;
     }
     if (sim_one_in(&dice, 12)) {
@@ -655,10 +661,12 @@ static inline void draw_flavour(struct sim_server *server) {
 static inline void draw_actors(void) {
     static const char *const denied[] = {"client|kill", "info", "command", "delifeq"};
     int clients = (int)(1 + draw(2)), p, c, h, hands = (int)(1 + draw(4));
+    int most_keys = draw_one_in(4) ? SIM_SLOTS / sim.server_count : 3;
     rlock_wire wires[SIM_SERVERS];
+    hands += most_keys > 3 ? 4 : 0; /* many renewals at a time */
     for (p = 0; p < sim.server_count; p++) {
-        static const char *const keys[] = {"a", "b{1}", "{c}:d"};
-        int count = (int)(1 + draw(3));
+        static const char *const keys[SIM_SLOTS] = {"a", "b{1}", "{c}:d", "e", "f", "g", "h", "i"};
+        int count = program.rounds > 0 ? 1 : (int)(1 + draw(most_keys));
         wires[p] = draw_one_in(3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
         draw_flavour(&sim.servers[p]);
         sim.servers[p].database = draw_one_in(3) ? 2 : 0;
@@ -683,6 +691,7 @@ static inline void draw_actors(void) {
             config.watchdog_lease_ms = program.lease_ms[draw(3)];
             config.command_timeout_ms = DRAW_OF(50, 200, 1000);
             config.poll_ms = DRAW_OF(20, 250);
+            config.handovers = (int)DRAW_OF(0, 0, 1, 5, -1);
             config.client_name = draw_one_in(2) ? "sim" : NULL;
             actor = actor_new(&sim.processes[p], server, config, draw_one_in(2));
             dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
@@ -707,6 +716,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     for (i = 0; i < FAMILIES && !program.quiet; i++) {
         program.families |= draw_one_in(i == 4 ? 4 : 2) ? 1u << i : 0;
     }
+    program.rounds = draw_one_in(4) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
     program.hold_us = DRAW_OF(0, 2000, 50000, 1500000);
     for (i = 0; i < 3; i++) {

@@ -302,6 +302,8 @@ static void print_tables(void) {
     print_row("stop of a process inside a callback", jobs[0].inside[0]);
     print_row("call from inside a callback", jobs[0].inside[1]);
     print_row("overlap of void holds, told by their fences", jobs[0].seen.overlaps);
+    print_row("hold handed on", jobs[0].seen.handed_on);
+    print_row("key kept from others who wait, after that", jobs[0].seen.kept);
     for (i = 0; i < MODEL_FLAVOURS; i++) {
         snprintf(name, sizeof name, "server like %s", flavours[i]);
         print_row(name, jobs[0].seen.flavours[i]);
@@ -340,8 +342,8 @@ static const char *missing(void) {
             return "a flavour of servers";
         }
     }
-    if (jobs[0].seen.delifeqs == 0) {
-        return "a release by DELIFEQ";
+    if (jobs[0].seen.delifeqs == 0 || jobs[0].seen.handed_on == 0) {
+        return "a fast path";
     }
     return jobs[0].inside[0] == 0 || jobs[0].inside[1] == 0 ? "something in a callback" : NULL;
 }
