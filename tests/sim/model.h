@@ -1697,14 +1697,15 @@ static inline bool model__is_denied(const struct model *m, const char *name) {
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
 #define MODEL__READONLY "READONLY You can't write against a read only replica."
 
-/* Why the data may not be changed by a script now. Valkey looks in another order. */
+static inline const char *model__script_oom(const struct model *m, unsigned flags) {
+    return m->oom && !model__is_replica(m) && (flags & MODEL_DENYOOM) ? MODEL__OOM : NULL;
+}
+
+/* Why the data may not be changed by a script now. Valkey looks in another order, and at its
+ * memory before it looks at the user. */
 static inline const char *model__script_state(const struct model *m, unsigned flags) {
     bool replica = model__is_replica(m), valkey = m->flavour == MODEL_VALKEY_9;
-    bool oom = m->oom && !replica && (flags & MODEL_DENYOOM);
 
-    if (valkey && oom) {
-        return MODEL__OOM;
-    }
     if (valkey && m->noreplicas && !replica) {
         return MODEL__NOREPLICAS;
     }
@@ -1720,7 +1721,7 @@ static inline const char *model__script_state(const struct model *m, unsigned fl
     if (m->noreplicas && !model__is_old(m)) {
         return MODEL__NOREPLICAS;
     }
-    return oom ? MODEL__OOM : NULL;
+    return model__script_oom(m, flags);
 }
 
 /* Whether a script's user may not run it. */
@@ -1754,6 +1755,9 @@ static inline const char *model__script_refusal(struct model *m,
         return model__script_words(m, "This Redis command is not allowed from scripts",
                                    "ERR This Redis command is not allowed from script",
                                    "ERR This Valkey command is not allowed from script");
+    }
+    if (fresh && m->flavour == MODEL_VALKEY_9 && model__script_oom(m, command->flags) != NULL) {
+        return MODEL__OOM;
     }
     denial = model__script_denial(m, command);
     return denial != NULL ? denial : fresh ? model__script_state(m, command->flags) : NULL;
