@@ -6,6 +6,10 @@
  * reads the servers, which no client can: whose token stands at a key, until when, and who changed
  * it. Where a rule of the world is broken on purpose (data lost, a clock stepped), the tokens that
  * were there are void: their holds may overlap with later ones, but their fences may not be higher.
+ *
+ * A token is found by what the library says of a handle that was granted, and it must have been at
+ * the server. The handle has it until it calls release. From then on another one of the same client
+ * may be granted with that token: it was handed on, without a word to the server.
  */
 
 #ifndef SIM_HANDS_H
@@ -17,14 +21,20 @@
 #define SIM_HANDS 400
 #define SIM_SLOTS 8
 #define SIM_TOKENS 20000
+#define SIM_PASSED 20
 #define SIM_LATE_US 2000 /* how late a loop with nothing else to do may tell a loss */
 
 struct token { /* a value that was seen at a key */
     char text[64];
-    bool theirs;   /* a stranger's */
-    bool is_void;  /* a rule was broken while it was there */
-    int64_t order; /* of its creation, among those of its key */
-    uint64_t fence;
+    bool theirs;         /* a stranger's */
+    bool is_void;        /* a rule was broken while it was there */
+    int64_t order;       /* of its coming to the key, among the tokens of that */
+    int64_t hold_order;  /* the same of its youngest hold */
+    uint64_t fence;      /* of that */
+    struct hand *holder; /* who was granted it and did not release; NULL = nobody */
+    int grants;          /* how many holds it made, one after the other */
+    int64_t longest_ms;  /* of the leases asked for in these holds */
+    int64_t away_us;     /* since when the server has not had it; -1 = has it */
 };
 
 struct slot { /* one key of one server */
@@ -33,10 +43,11 @@ struct slot { /* one key of one server */
     struct token *there; /* NULL = nothing */
     int64_t since_us;    /* since when */
     int64_t expires_us;  /* by the server's clock; -1 = never */
-    int64_t orders;
-    struct hand *last;     /* who held it last */
-    char keeper[37];       /* the client that holds it to the end */
-    int64_t free_since_us; /* nobody's, and somebody waits; -1 = not so */
+    int64_t orders, changes;
+    struct token *last;     /* that made the youngest hold */
+    char keeper[37];        /* the client that holds it to the end */
+    int64_t free_since_us;  /* nobody's, and somebody waits; -1 = not so */
+    int passed[SIM_ACTORS]; /* how often it went to others while this client waited */
 };
 
 struct actor { /* a client */
@@ -46,6 +57,8 @@ struct actor { /* a client */
     char id[37];
     int64_t command_timeout_ms;
     int64_t calls;
+    rlock_wire wire;
+    int handovers;            /* how often a hold may be handed on */
     bool closing, done, gone; /* shutdown was called, has called back; it was freed */
     int shutdown_status;
 };
@@ -63,7 +76,6 @@ struct hand { /* a handle, and what it was told */
     struct token *token;
     int64_t longest_ms; /* of the leases asked for in this hold */
     int64_t overdue_us; /* since when its deadline has passed and it was not told; -1 = not so */
-    int64_t away_us;    /* since when the server has not had its token; -1 = has it */
     int64_t waiting_us; /* since when it waits */
     void (*react)(struct hand *hand, const rlock_event *event);
 };
@@ -91,8 +103,12 @@ static struct {                         /* of all worlds */
     uint64_t ended[RLOCK_LOST + 1][16]; /* by kind and -status */
     uint64_t lost[8];                   /* by reason */
     uint64_t overlaps;                  /* of void tokens, told apart by their fences */
-    uint64_t refused[16];               /* calls, by -status */
-    uint64_t from_callback;             /* calls made from inside a callback */
+    uint64_t handed_on;                 /* holds, to another handle */
+    uint64_t kept;          /* a key by a client that had handed it on, while others waited */
+    uint64_t refused[16];   /* calls, by -status */
+    uint64_t from_callback; /* calls made from inside a callback */
+    uint64_t flavours[MODEL_FLAVOURS]; /* servers of worlds */
+    uint64_t delifeqs;                 /* releases without a script */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -164,11 +180,10 @@ static inline struct token *oracle_token(struct slot *slot, const char *text) {
         i = oracle.token_count++;
         memset(&oracle.tokens[i], 0, sizeof oracle.tokens[i]);
         snprintf(oracle.tokens[i].text, sizeof oracle.tokens[i].text, "%s", text);
+        oracle.tokens[i].away_us = -1;
     }
     token = &oracle.tokens[i];
-    if (token->fence == 0) { /* granted again before anybody was told of the first time */
-        token->order = ++slot->orders;
-    }
+    token->order = ++slot->orders;
     return token;
 }
 
@@ -187,6 +202,7 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
     if (slot == NULL) {
         return;
     }
+    slot->changes++;
     expires_us = oracle_read(slot, text);
     same = before != NULL && strcmp(before->text, text) == 0;
     if (before != NULL && oracle_expired(slot)) {
@@ -210,6 +226,7 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
         slot->there = text[0] ? oracle_token(slot, text) : NULL;
         slot->since_us = sim.now_us;
         if (slot->there != NULL) {
+            slot->free_since_us = -1;
             slot->there->theirs = by == NULL;
             if (by != NULL && !oracle_owns(by, slot->there)) {
                 sim_failed("%s puts the token of %s", by->client_id, slot->there->text);
@@ -349,6 +366,9 @@ static inline int hand_release(struct hand *hand) {
     if (status == RLOCK_OK && rlock_hold_count(hand->lock) == 0) {
         hand->holds = false;
         hand->releasing = true;
+        if (hand->token->holder == hand && state == RLOCK__HELD_STATE) {
+            hand->token->holder = NULL;
+        }
         if (rlock_is_held(hand->lock)) {
             sim_failed("hand %d claims to hold after release was called", hand->number);
         }
@@ -414,14 +434,90 @@ static inline void hand_react(struct hand *hand, const rlock_event *event) {
 
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
 static inline void oracle_overlap(struct hand *one, struct hand *other) {
-    if (!one->token->is_void && !other->token->is_void) {
+    if (one->token == other->token || (!one->token->is_void && !other->token->is_void)) {
         sim_failed("hands %d and %d both hold %s", one->number, other->number, one->slot->key);
     }
     seen.overlaps++;
     if (one->fencing && other->fencing &&
-        (one->token->fence > other->token->fence) != (one->token->order > other->token->order)) {
+        (one->token->fence > other->token->fence) !=
+            (one->token->hold_order > other->token->hold_order)) {
         sim_failed("hands %d and %d overlap and their fences do not tell", one->number,
                    other->number);
+    }
+}
+
+/* A token that made a hold before: who had it has released it, and its fence goes up. By one, or
+ * the server was asked anew, after a grant that nobody was told of. */
+static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
+    struct token *token = hand->token;
+    if (token->grants++ == 0) {
+        token->hold_order = token->order;
+        return;
+    }
+    seen.handed_on++;
+    sim_trace("  it was handed on, for the %d. time", token->grants - 1);
+    if (token->holder != NULL) {
+        sim_failed("hand %d holds with the token of hand %d, who did not release it", hand->number,
+                   token->holder->number);
+    }
+    if (token->grants - 1 > hand->actor->handovers) {
+        sim_failed("a hold of %s is handed on %d times, %d are allowed", hand->slot->key,
+                   token->grants - 1, hand->actor->handovers);
+    }
+    if (fence != 0 ? fence <= token->fence : token->fence != 0) {
+        sim_failed("hand %d: a fence of %llu was handed on, it is %llu now", hand->number,
+                   (unsigned long long)token->fence, (unsigned long long)fence);
+    }
+    if (fence != token->fence + 1) {
+        token->hold_order = token->order;
+    }
+}
+
+static inline bool oracle_waits(const struct slot *slot, const struct actor *actor) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *hand = &oracle.hands[i];
+        if (hand->slot == slot && hand->actor == actor && !hand->gone && !actor->gone &&
+            !actor->closing && hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether this client hears of it when a key changes. */
+static inline bool oracle_hears(const struct actor *actor) {
+    return actor->server->model->flavour != MODEL_REDIS_5 || actor->wire == RLOCK_WIRE_REDISSON;
+}
+
+/* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
+ * woken and asks, and may come too late, but not many times in a row where nothing goes wrong. */
+static inline void oracle_passed(const struct hand *hand) {
+    const struct token *last = hand->slot->last, *token = hand->token;
+    bool kept = last != NULL && last != token && last->grants > 1 && token->grants == 1 &&
+                strncmp(last->text, token->text, 36) == 0;
+    int i;
+    for (i = 0; i < oracle.actor_count; i++) {
+        struct actor *actor = &oracle.actors[i];
+        if (actor == hand->actor || !oracle_waits(hand->slot, actor)) {
+            hand->slot->passed[i] = 0;
+        } else if (kept) {
+            seen.kept++;
+            hand->slot->passed[i]++;
+        }
+        if (oracle.quiet && oracle_hears(actor) && hand->slot->passed[i] > SIM_PASSED) {
+            sim_failed("%s is kept from client %.8s, who waits, by one who hands it on",
+                       hand->slot->key, actor->id);
+        }
+    }
+}
+
+/* Fences tell in which order the keys' holds were granted. */
+static inline void oracle_fenced(const struct hand *hand) {
+    const struct token *last = hand->slot->last, *token = hand->token;
+    if (last != NULL && last != token && last->fence != 0 && token->fence != 0 &&
+        (last->fence < token->fence) != (last->hold_order < token->hold_order)) {
+        sim_failed("hand %d: its fence is not above the one before", hand->number);
     }
 }
 
@@ -439,7 +535,12 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
         sim_failed("hand %d holds with a token that never was at the server", hand->number);
     }
     hand->token = &oracle.tokens[i];
+    oracle_handed_on(hand, event->fence);
+    hand->token->holder = hand;
     hand->token->fence = event->fence;
+    if (hand->token->longest_ms < hand->longest_ms) {
+        hand->token->longest_ms = hand->longest_ms;
+    }
     if (hand->fencing != (event->fence != 0) || event->fence != rlock_fence(hand->lock)) {
         sim_failed("hand %d: a fence of %llu", hand->number, (unsigned long long)event->fence);
     }
@@ -453,15 +554,9 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
             oracle_overlap(hand, other);
         }
     }
-    for (i = 0; i < oracle.token_count && event->fence != 0; i++) {
-        const struct token *other = &oracle.tokens[i];
-        if (other->fence != 0 && hand->slot->last != NULL && other != hand->token &&
-            other == hand->slot->last->token &&
-            (other->fence < event->fence) != (other->order < hand->token->order)) {
-            sim_failed("hand %d: its fence is not above the one before", hand->number);
-        }
-    }
-    hand->slot->last = hand;
+    oracle_passed(hand);
+    oracle_fenced(hand);
+    hand->slot->last = hand->token;
 }
 
 /* Expiry is settled before replies are delivered: nobody hears of a success while a hold of the
@@ -486,7 +581,7 @@ static inline void on_acquired(rlock *lock, const rlock_event *event, void *user
     }
     if (event->status == RLOCK_OK && !hand->holds) {
         hand->holds = true;
-        hand->overdue_us = hand->away_us = -1;
+        hand->overdue_us = -1;
         oracle_granted(hand, event);
         if (!rlock_is_held(lock) || event->remaining_ms > rlock_remaining_ms(lock) + 1) {
             sim_failed("hand %d is told of a hold that it has not", hand->number);
@@ -564,27 +659,29 @@ static inline void oracle_deadline(struct hand *hand) {
 /* What a handle claims, the server has, and for at least as long. */
 static inline void oracle_backed(struct hand *hand) {
     const struct slot *slot = hand->slot;
+    struct token *token = hand->token;
     int64_t left_us = rlock_remaining_ms(hand->lock) * 1000;
+    int64_t longest_ms =
+        hand->longest_ms > token->longest_ms ? hand->longest_ms : token->longest_ms;
     if (oracle.blind) {
         return;
     }
-    if (slot->there == hand->token && sim.now_us < oracle_end_us(slot)) {
-        hand->away_us = -1;
-        if (!hand->token->is_void &&
-            sim.now_us + left_us * 995 / 1000 - 1000 > oracle_end_us(slot)) {
+    if (slot->there == token && sim.now_us < oracle_end_us(slot)) {
+        token->away_us = -1;
+        if (!token->is_void && sim.now_us + left_us * 995 / 1000 - 1000 > oracle_end_us(slot)) {
             sim_failed("hand %d claims %s for %lld us longer than the server", hand->number,
                        slot->key, (long long)(sim.now_us + left_us - oracle_end_us(slot)));
         }
         return;
     }
-    if (!hand->token->is_void) {
+    if (!token->is_void) {
         sim_failed("hand %d claims %s, the server has %s", hand->number, slot->key,
                    slot->there != NULL ? slot->there->text : "nothing");
     }
-    if (hand->away_us < 0) {
-        hand->away_us = sim.now_us;
+    if (token->away_us < 0) {
+        token->away_us = sim.now_us;
     }
-    if (sim.now_us > hand->away_us + hand->longest_ms * 1000) {
+    if (sim.now_us > token->away_us + longest_ms * 1000) {
         sim_failed("hand %d claims %s for longer than a lease after it was gone", hand->number,
                    slot->key);
     }
@@ -605,7 +702,7 @@ static inline void oracle_round(void) {
 
 /* How soon a free key must be taken: by push, by the next poll, or after all of the back-off. */
 static inline int64_t oracle_patience_us(const struct sim_server *server) {
-    return !oracle.quiet ? 5000000 : server->model->old ? 800000 : 250000;
+    return !oracle.quiet ? 5000000 : server->model->flavour == MODEL_REDIS_5 ? 800000 : 250000;
 }
 
 /* A client whose command timeout is too short for its network may never get anything. */
@@ -638,16 +735,27 @@ static inline void oracle_liveness(void) {
     }
 }
 
+/* Who waits may ask once more for every change, of which it is told. */
+static inline int64_t oracle_changes(const struct sim_server *server) {
+    int64_t changes = 0;
+    int i;
+    for (i = 0; i < oracle.slot_count; i++) {
+        changes += oracle.slots[i].server == server ? oracle.slots[i].changes : 0;
+    }
+    return changes;
+}
+
 /* Where nothing goes wrong a client asks a few times for each call, and renews and polls. */
 static inline void oracle_commands(int64_t elapsed_us) {
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
         struct actor *actor = &oracle.actors[i];
-        int64_t rate = actor->server->model->old ? 300 : 60, most;
+        int64_t rate = actor->server->model->flavour == MODEL_REDIS_5 ? 300 : 60, most;
         rlock_stats stats;
         if (!actor->gone) {
             rlock_client_stats(actor->client, &stats);
-            most = 100 + 12 * actor->calls + rate * (1 + elapsed_us / 1000000);
+            most = 100 + 12 * actor->calls + rate * (1 + elapsed_us / 1000000) +
+                   oracle_changes(actor->server);
             if ((int64_t)stats.commands > most) {
                 sim_failed("client %.8s sends %lld commands, %lld are enough", actor->id,
                            (long long)stats.commands, (long long)most);
@@ -708,6 +816,8 @@ static inline struct actor *actor_new(struct sim_process *process, struct sim_se
     actor->process = process;
     actor->server = server;
     actor->command_timeout_ms = actor->client->command_timeout_ms;
+    actor->wire = config.wire;
+    actor->handovers = config.handovers == 0 ? 256 : config.handovers < 0 ? 0 : config.handovers;
     memcpy(actor->id, rlock_client_id(actor->client), sizeof actor->id);
     sim_trace("client %.8s of process %d on server %d", actor->id, process->number, server->number);
     oracle.actor_count++;
@@ -761,7 +871,7 @@ static inline struct hand *hand_new(struct actor *actor, struct slot *slot, rloc
     hand->slot = slot;
     hand->fencing = options.fencing;
     hand->reentrant = options.reentrant;
-    hand->overdue_us = hand->away_us = -1;
+    hand->overdue_us = -1;
     sim_trace("hand %d of client %.8s on %s", hand->number, actor->id, slot->key);
     return hand;
 }

@@ -5,14 +5,15 @@
  *     m->wall_us = now;                       its clock stands still unless it is set
  *     model_feed(peer, bytes, size);          commands in; replies and pushes come by hooks.send
  *
- * It speaks RESP2 and answers as Redis 7.0 does, byte for byte: model_check.c sends the same to a
- * real server and compares. Scripts run in Lua 5.1, as they do there. It has no clock and no
- * randomness of its own: the same calls give the same bytes, on every machine.
+ * It speaks RESP2 and answers as Redis 7.0 does, or as Valkey 9, byte for byte: model_check.c sends
+ * the same to a real server and compares. Scripts run in Lua 5.1, as they do there. It has no clock
+ * and no randomness of its own: the same calls give the same bytes, on every machine.
  *
  * What it has not: RESP3, MULTI, patterns, inline commands, scripts with a `#!lua` line, options
- * that no lock needs (SET ... GET, PEXPIRE ... NX, CLIENT KILL by anything but ID). It answers them
- * with an error. WAIT does not wait. In scripts only the list of globals is write-protected, there
- * is no math.random, and of the tables that mean a reply of RESP3 none is known.
+ * that no lock needs (SET ... GET, CLIENT KILL by anything but ID), COMMAND without names. It
+ * answers them with an error. WAIT does not wait. Of a command COMMAND INFO tells the name and the
+ * arity, and of the rest only the shape. In scripts only the list of globals is write-protected,
+ * there is no math.random, and of the tables that mean a reply of RESP3 none is known.
  *
  * Hooks may look (model_get, model_keys) and may call model_leave; nothing else of this file.
  * It ends the process when memory runs out: it is a part of the test, not of what is tested. */
@@ -101,6 +102,15 @@ struct model_script {
     int function; /* in Lua's registry */
 };
 
+/* What a server is like: what it knows, and how it says what it does not. */
+enum model_flavour {
+    MODEL_REDIS_7,  /* 7.0 */
+    MODEL_REDIS_5,  /* no client tracking, no HELLO, no users */
+    MODEL_REDIS_6,  /* 6.2: no PEXPIRE with options */
+    MODEL_VALKEY_9, /* 9.1: DELIFEQ */
+    MODEL_FLAVOURS
+};
+
 struct model;
 
 struct model_peer {
@@ -128,11 +138,11 @@ struct model {
     bool loading;    /* the dataset */
     bool masterdown; /* a replica that has lost its master and serves no stale data */
     bool noreplicas; /* fewer than min-replicas-to-write */
-    bool old;        /* Redis 5: no client tracking, no HELLO, no users */
+    enum model_flavour flavour;
     const char *password;
-    const char *denied[MODEL_DENIED]; /* "publish", "client", "client|kill" ... */
-    void *stranger;                   /* hooks.touched is told this for model_call */
-    uint64_t commands, scripts_run;   /* counters */
+    const char *denied[MODEL_DENIED];         /* "publish", "client", "client|kill" ... */
+    void *stranger;                           /* hooks.touched is told this for model_call */
+    uint64_t commands, scripts_run, delifeqs; /* counters */
 
     /* Its own. */
     struct model_hooks hooks;
@@ -170,14 +180,17 @@ struct model_request {
 enum {
     MODEL_WRITE = 1,
     MODEL_DENYOOM = 2,
-    MODEL_READ = 4,         /* its keys are remembered for client tracking */
-    MODEL_NOSCRIPT = 8,     /* not inside scripts */
-    MODEL_LOADING = 16,     /* also while loading */
-    MODEL_STALE = 32,       /* also while the master is down */
-    MODEL_NO_AUTH = 64,     /* also without a password */
-    MODEL_SUBSCRIBED = 128, /* also on a connection that has subscribed */
-    MODEL_NEW = 256,        /* an old server does not know it */
-    MODEL_GROUP = 512       /* only its subcommands are commands */
+    MODEL_READ = 4,              /* its keys are remembered for client tracking */
+    MODEL_NOSCRIPT = 8,          /* not inside scripts */
+    MODEL_LOADING = 16,          /* also while loading */
+    MODEL_STALE = 32,            /* also while the master is down */
+    MODEL_NO_AUTH = 64,          /* also without a password */
+    MODEL_SUBSCRIBED = 128,      /* also on a connection that has subscribed */
+    MODEL_NEW = 256,             /* Redis 5 does not know it */
+    MODEL_GROUP = 512,           /* only its subcommands are commands */
+    MODEL_VALKEY = 1024,         /* only Valkey knows it */
+    MODEL_REDIS_NOSCRIPT = 2048, /* as MODEL_NOSCRIPT, but not in Valkey */
+    MODEL_VALKEY_STALE = 4096    /* as MODEL_STALE, but only in Valkey */
 };
 
 struct model_command {
@@ -488,6 +501,23 @@ model__text(struct model *m, const char *format, ...) {
     vsnprintf(m->text, sizeof m->text, format, ap);
     va_end(ap);
     return m->text;
+}
+
+/* Redis 6 and before. */
+static inline bool model__is_old(const struct model *m) {
+    return m->flavour == MODEL_REDIS_5 || m->flavour == MODEL_REDIS_6;
+}
+
+/* Valkey has other words for some things. */
+static inline const char *model__words(const struct model *m, const char *redis,
+                                       const char *valkey) {
+    return m->flavour == MODEL_VALKEY_9 ? valkey : redis;
+}
+
+/* And so has old Redis, for what a script may not do. */
+static inline const char *model__script_words(const struct model *m, const char *old,
+                                              const char *redis, const char *valkey) {
+    return model__is_old(m) ? old : model__words(m, redis, valkey);
 }
 
 #define MODEL__SYNTAX "ERR syntax error"
@@ -803,7 +833,8 @@ static inline bool model__set_options(struct model_request *r, struct model_set 
             set->nx = true;
         } else if (model__is(r->argv[i], "xx") && !set->nx) {
             set->xx = true;
-        } else if (model__is(r->argv[i], "keepttl") && set->unit == 0 && !r->m->old) {
+        } else if (model__is(r->argv[i], "keepttl") && set->unit == 0 &&
+                   r->m->flavour != MODEL_REDIS_5) {
             set->keep = true;
         } else if ((px || ex) && !set->keep && set->unit == 0 && i + 1 < r->argc) {
             set->unit = px ? 1 : 1000;
@@ -876,6 +907,19 @@ static inline void model__do_del(struct model_request *r) {
     model__count(r, count);
 }
 
+static inline void model__do_delifeq(struct model_request *r) {
+    const struct model_key *key = model__look(r, r->argv[1]);
+    bool is_it;
+
+    r->m->delifeqs++;
+    if (!model__typed(r, key, MODEL_STRING)) {
+        return;
+    }
+    is_it = key != NULL && key->value.size == r->argv[2].size &&
+            memcmp(key->value.at, r->argv[2].at, key->value.size) == 0;
+    model__count(r, is_it && model__drop(r, r->argv[1]));
+}
+
 static inline void model__do_exists(struct model_request *r) {
     int i, count = 0;
 
@@ -900,17 +944,52 @@ static inline void model__do_pttl(struct model_request *r) {
                                           : key->expires_ms - model__now_ms(r->m));
 }
 
+enum { MODEL_NX = 1, MODEL_XX = 2, MODEL_GT = 4, MODEL_LT = 8 };
+
+/* False, and the error is said: they are no options of PEXPIRE, or do not go together. */
+static inline bool model__expire_options(struct model_request *r, unsigned *options) {
+    static const char *const words[] = {"nx", "xx", "gt", "lt"};
+    unsigned which;
+    int i;
+
+    *options = 0;
+    for (i = 3; i < r->argc; i++) {
+        for (which = 0; which < 4 && !model__is(r->argv[i], words[which]); which++) {
+        }
+        if (which == 4) {
+            model__fail(r, model__text(r->m, "ERR Unsupported option %.*s",
+                                       model__shown(r->argv[i], 128), r->argv[i].at));
+            return false;
+        }
+        *options |= 1u << which;
+    }
+    if ((*options & MODEL_NX) && *options != MODEL_NX) {
+        model__fail(r, "ERR NX and XX, GT or LT options at the same time are not compatible");
+        return false;
+    }
+    if ((*options & MODEL_GT) && (*options & MODEL_LT)) {
+        model__fail(r, "ERR GT and LT options at the same time are not compatible");
+        return false;
+    }
+    return true;
+}
+
+/* Whether the options let a key's time be `when`. A key without a time has the longest one. */
+static inline bool model__expire_may(const struct model_key *key, unsigned options, int64_t when) {
+    bool endless = key->expires_ms < 0;
+
+    return !((options & MODEL_NX) && !endless) && !((options & MODEL_XX) && endless) &&
+           !((options & MODEL_GT) && (endless || when <= key->expires_ms)) &&
+           !((options & MODEL_LT) && !endless && when >= key->expires_ms);
+}
+
 /* A time that has passed deletes at once, on a master. */
 static inline void model__expire(struct model_request *r, int64_t base_ms, const char *name) {
     struct model_key *key;
+    unsigned options;
     int64_t when;
 
-    if (r->argc > 3) {
-        model__fail(r, model__text(r->m, "ERR Unsupported option %.*s",
-                                   model__shown(r->argv[3], 128), r->argv[3].at));
-        return;
-    }
-    if (!model__number(r, r->argv[2], &when)) {
+    if (!model__expire_options(r, &options) || !model__number(r, r->argv[2], &when)) {
         return;
     }
     if (when > INT64_MAX - base_ms) {
@@ -919,7 +998,7 @@ static inline void model__expire(struct model_request *r, int64_t base_ms, const
     }
     when += base_ms;
     key = model__look(r, r->argv[1]);
-    if (key == NULL) {
+    if (key == NULL || !model__expire_may(key, options, when)) {
         model__count(r, 0);
         return;
     }
@@ -1190,6 +1269,7 @@ static inline void model__do_select(struct model_request *r) {
 }
 
 static inline void model__do_info(struct model_request *r) {
+    static const char *const versions[MODEL_FLAVOURS] = {"7.0.15", "5.0.14", "6.2.14", "7.2.4"};
     bool server = r->argc == 1;
     char text[256];
     int i;
@@ -1199,7 +1279,7 @@ static inline void model__do_info(struct model_request *r) {
                  model__is(r->argv[i], "all") || model__is(r->argv[i], "everything");
     }
     snprintf(text, sizeof text, "# Server\r\nredis_version:%s\r\nrun_id:%s\r\n",
-             r->m->old ? "5.0.14" : "7.0.15", r->m->run_id);
+             versions[r->m->flavour], r->m->run_id);
     model__put_word(r->m->out, server ? text : "");
 }
 
@@ -1207,14 +1287,20 @@ static inline void model__do_wait(struct model_request *r) {
     int64_t replicas, timeout;
 
     if (model__is_replica(r->m)) {
-        model__fail(r, "ERR WAIT cannot be used with replica instances. Please also note that "
-                       "since Redis 4.0 if a replica is configured to be writable (which is not "
-                       "the default) writes to replicas are just local and are not propagated.");
+        model__fail(
+            r, model__text(
+                   r->m,
+                   "ERR WAIT cannot be used with replica instances. Please also note that %sif a "
+                   "replica is configured to be writable (which is not the default) writes to "
+                   "replicas are just local and are not propagated.",
+                   model__words(r->m, "since Redis 4.0 ", "")));
     } else if (model__number(r, r->argv[1], &replicas)) {
         if (!model__integer(r->argv[2], &timeout)) {
             model__fail(r, "ERR timeout is not an integer or out of range");
         } else if (timeout < 0) {
             model__fail(r, "ERR timeout is negative");
+        } else if (timeout > INT64_MAX - model__now_ms(r->m) && r->m->flavour == MODEL_VALKEY_9) {
+            model__fail(r, "ERR timeout is out of range");
         } else {
             model__count(r, 0); /* there is none to wait for */
         }
@@ -1248,7 +1334,7 @@ static inline void model__do_auth(struct model_request *r) {
     bool right = password == NULL ||
                  (given.size == strlen(password) && memcmp(given.at, password, given.size) == 0);
 
-    if (r->m->old) {
+    if (r->m->flavour == MODEL_REDIS_5) {
         if (r->argc > 2) {
             model__fail(r, "ERR wrong number of arguments for 'auth' command");
         } else {
@@ -1361,6 +1447,9 @@ static inline void model__do_client_setname(struct model_request *r) {
     size_t i;
 
     for (i = 0; i < r->argv[2].size; i++) {
+        if (r->argv[2].at[i] == '\0' && r->m->flavour == MODEL_VALKEY_9) {
+            break;
+        }
         if (r->argv[2].at[i] < '!' || r->argv[2].at[i] > '~') {
             model__fail(r, "ERR Client names cannot contain spaces, newlines or special "
                            "characters.");
@@ -1384,8 +1473,12 @@ static inline void model__do_client_kill(struct model_request *r) {
     }
     for (i = 2; i < r->argc; i += 2) {
         if (model__is(r->argv[i], "id") && i + 1 < r->argc) {
-            if (!model__integer(r->argv[i + 1], &id) || id < 1) {
-                model__fail(r, "ERR client-id should be greater than 0");
+            bool number = model__integer(r->argv[i + 1], &id);
+
+            if (!number || id < 1) {
+                model__fail(r, number ? "ERR client-id should be greater than 0"
+                                      : model__words(r->m, "ERR client-id should be greater than 0",
+                                                     MODEL__SYNTAX));
                 return;
             }
         } else if (model__is(r->argv[i], "skipme") && i + 1 < r->argc &&
@@ -1523,6 +1616,10 @@ static inline void model__sha1(const char *bytes, size_t size, char out[41]) {
 
 static inline const struct model_command *model__command(const struct model *m, int argc,
                                                          const struct model_arg *argv);
+static inline bool model__takes(const struct model *m, const struct model_command *command,
+                                int argc);
+static inline const char *model__script_unknown(struct model *m, int argc,
+                                                const struct model_arg *argv);
 
 /* Pushes {err = text}. A text without a code gets one. */
 static inline void model__lua_fault(lua_State *lua, const char *text, size_t size) {
@@ -1576,7 +1673,7 @@ static inline const char *model__to_lua(lua_State *lua, const char *at) {
 static inline bool model__is_denied(const struct model *m, const char *name) {
     int i;
 
-    for (i = 0; i < MODEL_DENIED && !m->old; i++) {
+    for (i = 0; i < MODEL_DENIED && m->flavour != MODEL_REDIS_5; i++) {
         size_t size = m->denied[i] != NULL ? strlen(m->denied[i]) : 0;
 
         if (size > 0 && strncmp(name, m->denied[i], size) == 0 &&
@@ -1588,52 +1685,86 @@ static inline bool model__is_denied(const struct model *m, const char *name) {
 }
 
 #define MODEL__OOM "OOM command not allowed when used memory > 'maxmemory'."
-#define MODEL__MISCONF                                                                            \
-    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to " \
-    "disk. Commands that may modify the data set are disabled, because this instance is "         \
-    "configured to report errors during writes if RDB snapshotting fails "                        \
-    "(stop-writes-on-bgsave-error option). Please check the Redis logs for details about the "    \
+#define MODEL__MISCONF(who)                                                                      \
+    "MISCONF " who " is configured to save RDB snapshots, but it's currently unable to persist " \
+    "to disk. Commands that may modify the data set are disabled, because this instance is "     \
+    "configured to report errors during writes if RDB snapshotting fails "                       \
+    "(stop-writes-on-bgsave-error option). Please check the " who " logs for details about the " \
     "RDB error."
+#define MODEL__NOAUTH "NOAUTH Authentication required."
 #define MODEL__NOREPLICAS "NOREPLICAS Not enough good replicas to write."
 #define MODEL__MASTERDOWN \
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
 #define MODEL__READONLY "READONLY You can't write against a read only replica."
 
-/* Why a command of a script is not run, in the order in which Redis looks; NULL = it is. */
-static inline const char *model__script_refusal(const struct model *m,
-                                                const struct model_command *command, int argc) {
-    bool replica = model__is_replica(m);
-    bool fresh = command != NULL && (command->flags & MODEL_WRITE) && !m->script_wrote;
+static inline const char *model__script_oom(const struct model *m, unsigned flags) {
+    return m->oom && !model__is_replica(m) && (flags & MODEL_DENYOOM) ? MODEL__OOM : NULL;
+}
 
-    if (command == NULL) {
-        return "ERR Unknown Redis command called from script";
-    }
-    if (command->arity > 0 ? command->arity != argc : argc < -command->arity) {
-        return "ERR Wrong number of args calling Redis command from script";
-    }
-    if (command->flags & MODEL_NOSCRIPT) {
-        return "ERR This Redis command is not allowed from script";
-    }
-    if (m->current != &m->outsider && model__is_denied(m, command->name)) {
-        return "ERR The user executing the script can't run this command or subcommand";
-    }
-    if (fresh && replica) {
-        return MODEL__READONLY;
-    }
-    if (fresh && m->misconf) {
-        return MODEL__MISCONF;
-    }
-    if (fresh && m->noreplicas) {
+/* Why the data may not be changed by a script now. Valkey looks in another order, and at its
+ * memory before it looks at the user. */
+static inline const char *model__script_state(const struct model *m, unsigned flags) {
+    bool replica = model__is_replica(m), valkey = m->flavour == MODEL_VALKEY_9;
+
+    if (valkey && m->noreplicas && !replica) {
         return MODEL__NOREPLICAS;
     }
-    if (fresh && m->oom && !replica && (command->flags & MODEL_DENYOOM)) {
+    if (valkey && m->misconf) {
+        return MODEL__MISCONF("Valkey");
+    }
+    if (replica) {
+        return MODEL__READONLY;
+    }
+    if (m->misconf) {
+        return MODEL__MISCONF("Redis");
+    }
+    if (m->noreplicas && !model__is_old(m)) {
+        return MODEL__NOREPLICAS;
+    }
+    return model__script_oom(m, flags);
+}
+
+/* Whether a script's user may not run it. */
+static inline const char *model__script_denial(struct model *m,
+                                               const struct model_command *command) {
+    if (m->current == &m->outsider || !model__is_denied(m, command->name)) {
+        return NULL;
+    }
+    return model__script_words(
+        m, "The user executing the script can't run this command or subcommand",
+        "ERR The user executing the script can't run this command or subcommand",
+        model__text(m,
+                    "ERR ACL failure in script: User default has no permissions to run the '%s' "
+                    "command",
+                    command->name));
+}
+
+/* Why a command of a script is not run, in the order in which Redis looks; NULL = it is. */
+static inline const char *model__script_refusal(struct model *m,
+                                                const struct model_command *command, int argc) {
+    bool fresh = (command->flags & MODEL_WRITE) && !m->script_wrote;
+    const char *denial;
+
+    if (!model__takes(m, command, argc)) {
+        return model__script_words(m, "Wrong number of args calling Redis command From Lua script",
+                                   "ERR Wrong number of args calling Redis command from script",
+                                   "ERR Wrong number of args calling command from script");
+    }
+    if ((command->flags & MODEL_NOSCRIPT) ||
+        ((command->flags & MODEL_REDIS_NOSCRIPT) && m->flavour != MODEL_VALKEY_9)) {
+        return model__script_words(m, "This Redis command is not allowed from scripts",
+                                   "ERR This Redis command is not allowed from script",
+                                   "ERR This Valkey command is not allowed from script");
+    }
+    if (fresh && m->flavour == MODEL_VALKEY_9 && model__script_oom(m, command->flags) != NULL) {
         return MODEL__OOM;
     }
-    return NULL;
+    denial = model__script_denial(m, command);
+    return denial != NULL ? denial : fresh ? model__script_state(m, command->flags) : NULL;
 }
 
 /* What a command reads is remembered for its client. Of a script that reads anything it is all the
- * keys that it was given, and those only. */
+ * keys that it was given, and those only; Valkey remembers what the script's commands read. */
 static inline void model__remember_keys(struct model *m, unsigned flags,
                                         const struct model_arg *keys, int count) {
     int i;
@@ -1641,6 +1772,17 @@ static inline void model__remember_keys(struct model *m, unsigned flags,
     for (i = 0; i < count && (flags & MODEL_READ) && m->current->tracking; i++) {
         model__remember(m, keys[i]);
     }
+}
+
+/* A number of Lua as an argument: in Valkey no longer than it takes to tell it from others. */
+static inline void model__put_double(const struct model *m, char *out, size_t room, double number) {
+    bool whole = number > -4503599627370496.0 && number < 4503599627370496.0 &&
+                 number == (double)(int64_t)number;
+    int digits = m->flavour == MODEL_VALKEY_9 && !whole ? 1 : 17;
+
+    do {
+        snprintf(out, room, "%.*g", digits, number);
+    } while (digits++ < 17 && strtod(out, NULL) != number);
 }
 
 /* Runs what is on the stack as a command, and pushes its reply. */
@@ -1653,18 +1795,22 @@ static inline const char *model__lua_run(lua_State *lua, struct model *m, int ar
 
     for (i = 1; i <= argc; i++) {
         if (lua_type(lua, i) == LUA_TNUMBER) {
-            snprintf(digits, sizeof digits, "%.17g", (double)lua_tonumber(lua, i));
+            model__put_double(m, digits, sizeof digits, (double)lua_tonumber(lua, i));
             lua_pushstring(lua, digits);
             lua_replace(lua, i);
         } else if (lua_type(lua, i) != LUA_TSTRING) {
-            return "ERR Lua redis lib command arguments must be strings or integers";
+            return model__script_words(
+                m, "Lua redis() command arguments must be strings or integers",
+                "ERR Lua redis lib command arguments must be strings or integers",
+                "ERR Command arguments must be strings or integers");
         }
         m->inner_args = (struct model_arg *)model__grow(m->inner_args, (size_t)i - 1,
                                                         &m->inner_args_room, sizeof *m->inner_args);
         m->inner_args[i - 1].at = lua_tolstring(lua, i, &m->inner_args[i - 1].size);
     }
     command = model__command(m, argc, m->inner_args);
-    why = model__script_refusal(m, command, argc);
+    why = command != NULL ? model__script_refusal(m, command, argc)
+                          : model__script_unknown(m, argc, m->inner_args);
     if (why != NULL) {
         return why;
     }
@@ -1677,23 +1823,48 @@ static inline const char *model__lua_run(lua_State *lua, struct model *m, int ar
     m->out = &m->answer;
     command->run(&r);
     m->out = &m->reply;
-    model__remember_keys(m, command->flags, m->declared, m->declared_count);
+    if (m->flavour == MODEL_VALKEY_9) {
+        model__remember_keys(m, command->flags, m->inner_args + 1,
+                             command->keys < 0 ? argc - 1 : command->keys);
+    } else {
+        model__remember_keys(m, command->flags, m->declared, m->declared_count);
+    }
     model__to_lua(lua, m->answer.at);
     return NULL;
+}
+
+/* Pushes the error of a command that is not run. Old Redis says where, and keeps the dash of what
+ * is an error outside of scripts too. */
+static inline void model__lua_refuse(lua_State *lua, const struct model *m, const char *why) {
+    lua_Debug where;
+
+    if (!model__is_old(m)) {
+        model__lua_fault(lua, why, strlen(why));
+        return;
+    }
+    lua_newtable(lua);
+    lua_getstack(lua, 1, &where);
+    lua_getinfo(lua, "Sl", &where);
+    lua_pushfstring(lua, "%s: %d: %s%s", where.source, where.currentline,
+                    why[0] >= 'A' && why[1] >= 'A' && why[1] <= 'Z' ? "-" : "", why);
+    lua_setfield(lua, -2, "err");
 }
 
 /* redis.call and redis.pcall; upvalues: the model, and whether errors are raised. */
 static inline int model__lua_call(lua_State *lua) {
     struct model *m = (struct model *)lua_touserdata(lua, lua_upvalueindex(1));
     int argc = lua_gettop(lua);
-    const char *why = "ERR Please specify at least one argument for this redis lib call";
+    const char *why =
+        model__script_words(m, "Please specify at least one argument for redis.call()",
+                            "ERR Please specify at least one argument for this redis lib call",
+                            "ERR Please specify at least one argument for this call");
 
     luaL_checkstack(lua, 8, "a command");
     if (argc > 0) {
         why = model__lua_run(lua, m, argc);
     }
     if (why != NULL) {
-        model__lua_fault(lua, why, strlen(why));
+        model__lua_refuse(lua, m, why);
     }
     if (lua_toboolean(lua, lua_upvalueindex(2)) && (why != NULL || m->answer.at[0] == '-')) {
         return lua_error(lua);
@@ -1769,8 +1940,9 @@ static inline int model__lua_no_new_global(lua_State *lua) {
     return luaL_error(lua, "Attempt to modify a readonly table");
 }
 
-/* Makes an error a table that says where it was. */
+/* Makes an error a table that says where it was; upvalue: the model. */
 static inline int model__lua_blame(lua_State *lua) {
+    const struct model *m = (const struct model *)lua_touserdata(lua, lua_upvalueindex(1));
     lua_Debug where;
     bool known = lua_getstack(lua, 1, &where) && lua_getinfo(lua, "Sl", &where);
 
@@ -1781,7 +1953,8 @@ static inline int model__lua_blame(lua_State *lua) {
         const char *text = lua_tostring(lua, 1);
 
         lua_newtable(lua);
-        lua_pushfstring(lua, "ERR %s", text != NULL ? text : luaL_typename(lua, 1));
+        lua_pushfstring(lua, "%s%s", model__is_old(m) ? "" : "ERR ",
+                        text != NULL ? text : luaL_typename(lua, 1));
         lua_setfield(lua, -2, "err");
     }
     if (known) {
@@ -1877,6 +2050,19 @@ static inline void model__lua_list(struct model_request *r, const char *name, in
     lua_rawset(lua, LUA_GLOBALSINDEX);
 }
 
+/* The words for an error that ended a script. */
+static inline const char *model__blamed(const struct model *m, const char *error, const char *sha,
+                                        const char *source, const char *line) {
+    if (model__is_old(m)) {
+        return lua_pushfstring(m->lua, "ERR Error running script (call to f_%s): %s:%s: %s", sha,
+                               source, line, error);
+    }
+    if (m->flavour == MODEL_VALKEY_9) {
+        return lua_pushfstring(m->lua, "%s script: on %s:%s.", error, source, line);
+    }
+    return lua_pushfstring(m->lua, "%s script: %s, on %s:%s.", error, sha, source, line);
+}
+
 static inline void model__run_script(struct model_request *r, const struct model_script *script,
                                      int keys) {
     struct model *m = r->m;
@@ -1892,7 +2078,8 @@ static inline void model__run_script(struct model_request *r, const struct model
     m->inner.db = r->peer->db;
     m->declared = r->argv + 3;
     m->declared_count = keys;
-    lua_pushcfunction(lua, model__lua_blame);
+    lua_pushlightuserdata(lua, m);
+    lua_pushcclosure(lua, model__lua_blame, 1);
     lua_rawgeti(lua, LUA_REGISTRYINDEX, script->function);
     model__lua_list(r, "KEYS", 3, keys);
     model__lua_list(r, "ARGV", 3 + keys, r->argc - 3 - keys);
@@ -1904,8 +2091,8 @@ static inline void model__run_script(struct model_request *r, const struct model
         source = model__lua_member(lua, "source");
         line = model__lua_member(lua, "line");
         if (source != NULL && line != NULL) {
-            error = lua_pushfstring(lua, "%s script: %s, on %s:%s.", error != NULL ? error : "ERR",
-                                    script->item.name, source, line);
+            error =
+                model__blamed(m, error != NULL ? error : "ERR", script->item.name, source, line);
         }
         model__fail(r, error != NULL ? error : "ERR");
     }
@@ -1984,7 +2171,8 @@ static inline void model__do_evalsha(struct model_request *r) {
         return;
     }
     if (script == NULL) {
-        model__fail(r, "NOSCRIPT No matching script. Please use EVAL.");
+        model__fail(r, model__words(r->m, "NOSCRIPT No matching script. Please use EVAL.",
+                                    "NOSCRIPT No matching script."));
     } else {
         model__run_script(r, script, keys);
     }
@@ -2026,6 +2214,64 @@ static inline void model__do_script_flush(struct model_request *r) {
     }
     model__forget_scripts(r->m);
     model__say(r, "OK");
+}
+
+/* ---- commands: COMMAND ---- */
+
+/* A name as COMMAND INFO takes it: a group's command behind a bar. */
+static inline const struct model_command *model__command_told(const struct model *m,
+                                                              struct model_arg name) {
+    const char *bar = (const char *)memchr(name.at, '|', name.size);
+    const struct model_command *command;
+    struct model_arg words[2];
+
+    words[0] = words[1] = name;
+    if (bar != NULL) {
+        words[0].size = (size_t)(bar - name.at);
+        words[1].at = bar + 1;
+        words[1].size = name.size - words[0].size - 1;
+    }
+    command = model__command(m, 1, words);
+    if (bar != NULL && command != NULL) {
+        command = command->flags & MODEL_GROUP ? model__command(m, 2, words) : NULL;
+    }
+    return command;
+}
+
+/* Name, arity, flags, where its keys are; since 6.0 its categories; since 7.0 three more lists. */
+static inline void model__put_command(struct model *m, const struct model_command *command) {
+    struct model_bytes *out = m->out;
+    int lists = m->flavour == MODEL_REDIS_5 ? 0 : m->flavour == MODEL_REDIS_6 ? 1 : 4;
+    bool writes = (command->flags & MODEL_WRITE) != 0, reads = (command->flags & MODEL_READ) != 0;
+
+    model__put_count(out, '*', 6 + lists);
+    model__put_word(out, command->name);
+    model__put_count(out, ':', command->arity);
+    model__put_count(out, '*', writes || reads);
+    if (writes || reads) {
+        model__put_line(out, '+', writes ? "write" : "readonly", writes ? 5 : 8);
+    }
+    model__put_count(out, ':', command->keys != 0);
+    model__put_count(out, ':', command->keys);
+    model__put_count(out, ':', command->keys != 0);
+    for (; lists > 0; lists--) {
+        model__put_count(out, '*', 0);
+    }
+}
+
+static inline void model__do_command_info(struct model_request *r) {
+    int i;
+
+    model__put_count(r->m->out, '*', r->argc - 2);
+    for (i = 2; i < r->argc; i++) {
+        const struct model_command *command = model__command_told(r->m, r->argv[i]);
+
+        if (command != NULL) {
+            model__put_command(r->m, command);
+        } else {
+            model__put_null(r->m->out);
+        }
+    }
 }
 
 /* Lua without what would make a script's end depend on anything but its text and the keys. */
@@ -2098,8 +2344,11 @@ static const struct model_command model__commands[] = {
     {"client|reply", 3, C, 0, model__do_client_reply},
     {"client|setname", 3, C, 0, model__do_client_setname},
     {"client|tracking", -3, C | MODEL_NEW, 0, model__do_client_tracking},
+    {"command", -2, MODEL_GROUP, 0, NULL},
+    {"command|info", -3, A, 0, model__do_command_info},
     {"dbsize", 1, R, 0, model__do_dbsize},
     {"del", -2, W, -1, model__do_del},
+    {"delifeq", 3, W | MODEL_VALKEY, 1, model__do_delifeq},
     {"echo", 2, A, 0, model__do_echo},
     {"eval", -3, MODEL_NOSCRIPT | MODEL_STALE, 0, model__do_eval},
     {"evalsha", -3, MODEL_NOSCRIPT | MODEL_STALE, 0, model__do_evalsha},
@@ -2125,8 +2374,8 @@ static const struct model_command model__commands[] = {
     {"publish", 3, A, 0, model__do_publish},
     {"quit", -1, C | MODEL_NO_AUTH | MODEL_SUBSCRIBED, 0, model__do_quit},
     {"script", -2, MODEL_GROUP, 0, NULL},
-    {"script|exists", -3, MODEL_NOSCRIPT, 0, model__do_script_exists},
-    {"script|flush", -2, MODEL_NOSCRIPT, 0, model__do_script_flush},
+    {"script|exists", -3, MODEL_NOSCRIPT | MODEL_VALKEY_STALE, 0, model__do_script_exists},
+    {"script|flush", -2, MODEL_NOSCRIPT | MODEL_VALKEY_STALE, 0, model__do_script_flush},
     {"script|load", 3, MODEL_NOSCRIPT | MODEL_STALE, 0, model__do_script_load},
     {"select", 2, A, 0, model__do_select},
     {"set", -3, M, 1, model__do_set},
@@ -2135,7 +2384,7 @@ static const struct model_command model__commands[] = {
     {"type", 2, R, 1, model__do_type},
     {"unlink", -2, W, -1, model__do_del},
     {"unsubscribe", -1, C | MODEL_SUBSCRIBED, 0, model__do_unsubscribe},
-    {"wait", 3, MODEL_NOSCRIPT, 0, model__do_wait},
+    {"wait", 3, MODEL_REDIS_NOSCRIPT, 0, model__do_wait},
 #undef R
 #undef W
 #undef M
@@ -2177,6 +2426,11 @@ static inline const struct model_command *model__command_named(const char *name)
     return NULL;
 }
 
+static inline bool model__knows(const struct model *m, const struct model_command *command) {
+    return !((command->flags & MODEL_NEW) && m->flavour == MODEL_REDIS_5) &&
+           !((command->flags & MODEL_VALKEY) && m->flavour != MODEL_VALKEY_9);
+}
+
 /* NULL: there is none of that name. */
 static inline const struct model_command *model__command(const struct model *m, int argc,
                                                          const struct model_arg *argv) {
@@ -2192,37 +2446,69 @@ static inline const struct model_command *model__command(const struct model *m, 
         command =
             model__spell(name, &size, sizeof name, argv[1]) ? model__command_named(name) : NULL;
     }
-    return command != NULL && (command->flags & MODEL_NEW) && m->old ? NULL : command;
+    return command != NULL && model__knows(m, command) ? command : NULL;
+}
+
+/* Whether it takes so many words. The options of PEXPIRE came with Redis 7. */
+static inline bool model__takes(const struct model *m, const struct model_command *command,
+                                int argc) {
+    if (command->run == model__do_pexpire || command->run == model__do_pexpireat) {
+        return model__is_old(m) ? argc == 3 : argc >= 3;
+    }
+    return command->arity > 0 ? command->arity == argc : argc >= -command->arity;
+}
+
+/* The words for a command of a group that has it not; NULL: it is of no group. */
+static inline const char *model__unknown_in_group(struct model *m, int argc,
+                                                  const struct model_arg *argv) {
+    const struct model_command *group = model__command(m, 1, argv);
+    char upper[16];
+    size_t i;
+
+    if (argc < 2 || group == NULL || !(group->flags & MODEL_GROUP)) {
+        return NULL;
+    }
+    for (i = 0; group->name[i] != '\0'; i++) {
+        upper[i] = (char)(group->name[i] - ('a' - 'A'));
+    }
+    upper[i] = '\0';
+    return model__text(m,
+                       model__is_old(m) ? "ERR Unknown subcommand or wrong number of arguments for "
+                                          "'%.*s'. Try %s HELP."
+                                        : "ERR unknown subcommand '%.*s'. Try %s HELP.",
+                       model__shown(argv[1], 128), argv[1].at, upper);
 }
 
 /* The words for a command that there is not. */
 static inline const char *model__unknown(struct model_request *r) {
-    const struct model_arg *argv = r->argv;
-    const struct model_command *group = model__command(r->m, 1, argv);
-    char args[160] = "", upper[16];
-    size_t used = 0, i;
-    int j;
+    const char *of_group = model__unknown_in_group(r->m, r->argc, r->argv);
+    bool old = model__is_old(r->m);
+    char args[160] = "";
+    size_t used = 0;
+    int i;
 
-    if (group != NULL && (group->flags & MODEL_GROUP)) {
-        for (i = 0; group->name[i] != '\0'; i++) {
-            upper[i] = (char)(group->name[i] - ('a' - 'A'));
-        }
-        upper[i] = '\0';
-        return model__text(r->m,
-                           r->m->old ? "ERR Unknown subcommand or wrong number of arguments for "
-                                       "'%.*s'. Try %s HELP."
-                                     : "ERR unknown subcommand '%.*s'. Try %s HELP.",
-                           model__shown(argv[1], 128), argv[1].at, upper);
+    for (i = 1; i < r->argc && used < 128; i++) {
+        used += (size_t)snprintf(args + used, sizeof args - used, old ? "`%.*s`, " : "'%.*s' ",
+                                 model__shown(r->argv[i], 128 - used), r->argv[i].at);
     }
-    for (j = 1; j < r->argc && used < 128; j++) {
-        used +=
-            (size_t)snprintf(args + used, sizeof args - used, r->m->old ? "`%.*s`, " : "'%.*s' ",
-                             model__shown(argv[j], 128 - used), argv[j].at);
-    }
-    return model__text(r->m,
-                       r->m->old ? "ERR unknown command `%.*s`, with args beginning with: %s"
+    return of_group != NULL
+               ? of_group
+               : model__text(r->m,
+                             old ? "ERR unknown command `%.*s`, with args beginning with: %s"
                                  : "ERR unknown command '%.*s', with args beginning with: %s",
-                       model__shown(argv[0], 128), argv[0].at, args);
+                             model__shown(r->argv[0], 128), r->argv[0].at, args);
+}
+
+/* The same inside a script. */
+static inline const char *model__script_unknown(struct model *m, int argc,
+                                                const struct model_arg *argv) {
+    const char *of_group =
+        m->flavour == MODEL_VALKEY_9 ? model__unknown_in_group(m, argc, argv) : NULL;
+
+    return of_group != NULL ? of_group
+                            : model__script_words(m, "Unknown Redis command called from Lua script",
+                                                  "ERR Unknown Redis command called from script",
+                                                  "ERR Unknown command called from script");
 }
 
 /* Why the data may not be had or changed now. */
@@ -2234,7 +2520,7 @@ static inline const char *model__state_refusal(const struct model *m, unsigned f
         return MODEL__OOM;
     }
     if (m->misconf && ((flags & MODEL_WRITE) || ping)) {
-        return MODEL__MISCONF;
+        return model__words(m, MODEL__MISCONF("Redis"), MODEL__MISCONF("Valkey"));
     }
     if (m->noreplicas && !replica && (flags & MODEL_WRITE)) {
         return MODEL__NOREPLICAS;
@@ -2250,21 +2536,28 @@ static inline const char *model__refusal(struct model_request *r,
                                          const struct model_command *command) {
     struct model *m = r->m;
     struct model_peer *peer = r->peer;
+    bool stranger = m->password != NULL && !peer->authenticated &&
+                    !(command != NULL && (command->flags & MODEL_NO_AUTH));
+    bool stale;
     const char *why;
 
+    if (stranger && m->flavour == MODEL_VALKEY_9) {
+        return MODEL__NOAUTH;
+    }
     if (command == NULL) {
         return model__unknown(r);
     }
-    if (command->arity > 0 ? command->arity != r->argc : r->argc < -command->arity) {
+    if (!model__takes(m, command, r->argc)) {
         return model__text(m, "ERR wrong number of arguments for '%s' command", command->name);
     }
-    if (m->password != NULL && !peer->authenticated && !(command->flags & MODEL_NO_AUTH)) {
-        return "NOAUTH Authentication required.";
+    if (stranger) {
+        return MODEL__NOAUTH;
     }
     if (peer != &m->outsider && !(command->flags & MODEL_NO_AUTH) &&
         model__is_denied(m, command->name)) {
-        return model__text(m, "NOPERM this user has no permissions to run the '%s' command",
-                           command->name);
+        return model__text(m, "NOPERM %s has no permissions to run the '%s' command%s",
+                           model__words(m, "this user", "User default"), command->name,
+                           model__is_old(m) ? " or its subcommand" : "");
     }
     why = model__state_refusal(m, command->flags);
     if (why != NULL) {
@@ -2276,11 +2569,14 @@ static inline const char *model__refusal(struct model_request *r,
                            "PING / QUIT / RESET are allowed in this context",
                            command->name);
     }
-    if (m->masterdown && !(command->flags & MODEL_STALE)) {
+    stale = (command->flags & MODEL_STALE) ||
+            ((command->flags & MODEL_VALKEY_STALE) && m->flavour == MODEL_VALKEY_9);
+    if (m->masterdown && !stale) {
         return MODEL__MASTERDOWN;
     }
     if (m->loading && !(command->flags & MODEL_LOADING)) {
-        return "LOADING Redis is loading the dataset in memory";
+        return model__words(m, "LOADING Redis is loading the dataset in memory",
+                            "LOADING Valkey is loading the dataset in memory");
     }
     return NULL;
 }

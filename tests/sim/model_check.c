@@ -6,7 +6,8 @@
  * of memory, read-only, without replicas, without its master, unable to save, behind a password, or
  * that denies commands. The model runs it first; then a real private server gets the same bytes on
  * as many connections, and every reply and push of every connection must be the same, error texts
- * included. Four of them differ by nature, and `same` alone knows of them.
+ * included. Five of them differ by nature, and `same` alone knows of them. The model takes after
+ * the server that it is compared with: Redis 7.0, or Valkey 9 by $RLOCK_REDIS_SERVER.
  *
  *     model_check          every seed
  *     model_check SEED     that one seed, with a trace; a failure prints the seed */
@@ -46,6 +47,7 @@ static struct {
     struct server server;
     int boss; /* a connection of another user, who sets what the seed wants set */
     struct model *model;
+    enum model_flavour flavour; /* the server's */
     struct line lines[LINES];
     struct model_bytes trace;
     uint64_t first, seed, dice, compared, errors;
@@ -140,14 +142,27 @@ static struct {
             {"-MISCONF", false},
             {"-NOREPLICAS", false},
             {"-MASTERDOWN", false},
+            {"-ERR Unsupported option", false},
+            {"-ERR NX and XX, GT or LT", false},
+            {"-ERR GT and LT", false},
+            {"*2\r\n$-1\r\n*10\r\n$", false},
             {"-ERR Protocol", false},
-            {"-ERR The user executing", false},
+            {"-ERR ACL failure in script", false}, /* Valkey's, ... */
+            {"-ERR The user executing", false},    /* ... Redis' */
             {"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1", false},
             {"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$-1", false},
             {"*3\r\n$7\r\nmessage\r\n$29\r\nredisson", false},
             {":-2", false},
             {"$16\r\n1", false},
+            {"$2\r\n10", false},
+            {"$2\r\n11", false},
             {"*2\r\n$10\r\n1", false}};
+
+/* Whether a server of the other kind says that. */
+static bool is_foreign(const char *begins) {
+    return strcmp(begins, g.flavour == MODEL_VALKEY_9 ? "-ERR The user executing"
+                                                      : "-ERR ACL failure in script") == 0;
+}
 
 static void look_at(const char *value) {
     unsigned i;
@@ -193,9 +208,16 @@ static struct model_arg bulk_of(const char *at) {
     return arg;
 }
 
-/* Whether two whole values are the same, but for four things: the time left and the time, as
+/* What COMMAND INFO tells of a command, up to its arity; 0 = it is something else. */
+static size_t told_size(const char *at) {
+    size_t used = strncmp(at, "*10\r\n$", 6) == 0 ? 5 : 0;
+
+    return used == 0 ? 0 : (size_t)(strchr(strstr(at, "\r\n:") + 2, '\n') + 1 - at);
+}
+
+/* Whether two whole values are the same, but for five things: the time left and the time, as
  * above; the microseconds that TIME gives behind the seconds; INFO, whose one line that counts
- * must be there. */
+ * must be there; a command of COMMAND INFO behind its arity. */
 static bool same(const char *a, size_t a_size, const char *b, size_t b_size, bool behind_seconds) {
     struct model_arg left, right;
     int64_t x, y;
@@ -219,6 +241,9 @@ static bool same(const char *a, size_t a_size, const char *b, size_t b_size, boo
         return (is_server_info(left) && is_server_info(right)) ||
                (model__integer(left, &x) && model__integer(right, &y) &&
                 (near_times(x, y) || (behind_seconds && x < 1000000 && y < 1000000)));
+    }
+    if (told_size(a) > 0 && told_size(a) == told_size(b)) {
+        return memcmp(a, b, told_size(a)) == 0;
     }
     count = strtoll(a + 1, NULL, 10);
     used_a = (size_t)(strchr(a, '\n') + 1 - a);
@@ -450,6 +475,11 @@ static const struct model_arg databases[] = {
 static const struct model_arg passwords[] = {ARG("secret"), ARG("secret"), ARG("wrong"), ARG("")};
 static const struct model_arg users[] = {ARG("default"), ARG("default"), ARG("nobody")};
 static const struct model_arg numbers[] = {ARG("0"), ARG("1"), ARG("2"), ARG("-1"), ARG("x")};
+static const struct model_arg options[] = {ARG("GT"), ARG("gt"), ARG("LT"), ARG("XX"), ARG("NX"),
+                                           ARG("GTX"), ARG("")};
+static const struct model_arg told[] = {
+    ARG("delifeq"), ARG("DelIfEq"), ARG("get"), ARG("PEXPIRE"), ARG("client|kill"), ARG("client|x"),
+    ARG("nothing"), ARG("evalsha"), ARG("x|y|z"), ARG("|"), ARG(""), ARG("get|"), ARG("a\0\r\nb")};
 /* Times that are none, or have passed: what ends soon would end at two moments. */
 static const struct model_arg times[] = {
     ARG("0"), ARG("-1"), ARG("x"), ARG(""), ARG("1.5"), ARG("9223372036854775807"),
@@ -465,7 +495,8 @@ static const struct {
     { letter, words, sizeof(words) / sizeof *(words) }
     POOL('k', keys),     POOL('v', values),    POOL('o', owners),
     POOL('c', channels), POOL('d', databases), POOL('p', passwords),
-    POOL('u', users),    POOL('n', numbers),   POOL('m', times)};
+    POOL('u', users),    POOL('n', numbers),   POOL('m', times),
+    POOL('x', options),  POOL('r', told)};
 
 /* %l a lease, %t a moment, %i a client's id, %w that of the last line, %s the SHA-1 of one of
  * rlock's scripts. */
@@ -476,6 +507,10 @@ static const char *const commands[] = {
     "SET %k %v PX %m", "SET %k %v NX XX", "SET %k %v PX", "SET %k %v EX %m",
     "SET %k %v PX 300000 KEEPTTL", "DEL %k", "DEL %k", "DEL %k %k", "UNLINK %k", "PEXPIRE %k %l",
     "PEXPIRE %k %m", "PEXPIRE %k %m", "PEXPIREAT %k %t", "PEXPIREAT %k %v", "PERSIST %k",
+    "PEXPIRE %k %l %x", "PEXPIRE %k %l GT", "PEXPIRE %k %l GT", "PEXPIRE %k %m %x",
+    "PEXPIREAT %k %t %x", "PEXPIRE %k %l %x %x", "PEXPIRE %k %l XX %x", "DELIFEQ %k %o",
+    "DELIFEQ %k %o", "DELIFEQ %k %o", "DELIFEQ %k %v", "DELIFEQ %k", "COMMAND INFO %r %r",
+    "COMMAND INFO %r delifeq", "COMMAND NOTHING %r",
     "INCR %k", "INCR %k", "HSET %k %o 1", "HSET %k %o %v %v %v", "HGET %k %o", "HEXISTS %k %o",
     "HINCRBY %k %o 1", "HINCRBY %k %o %v", "HDEL %k %o", "HDEL %k %o %o", "HGETALL %k",
     "LPUSH %k a b", "TIME", "PING", "PING %v", "ECHO %v", "DBSIZE", "FLUSHALL", "FLUSHDB ASYNC",
@@ -536,6 +571,10 @@ static const char *const snippets[] = {
     "redis.call('SET', KEYS[1], ARGV[1]) redis.call('GET', KEYS[1]) return 1",
     "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], ARGV[1])",
     "redis.call('PEXPIRE', KEYS[1], ARGV[2]) return redis.call('PTTL', KEYS[1])",
+    "redis.call('GET', KEYS[1]) return redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+    "local r = redis.pcall('PEXPIRE', KEYS[1], ARGV[2], 'GT') redis.call('PTTL', KEYS[1]) return r",
+    "local r = redis.pcall('DELIFEQ', KEYS[1], ARGV[1]) return type(r) == 'table' and r.err or r",
+    "return redis.call('COMMAND', 'INFO', 'delifeq')",
     "redis.pcall('DEL', KEYS[1]) return {redis.pcall('SET', KEYS[1], ARGV[1])}",
     "local r = {} for i, c in ipairs(ARGV) do r[i] = redis.pcall('GET', c) end return r",
     "return {redis.pcall('GET', KEYS[1]), redis.pcall('HGETALL', KEYS[1])}",
@@ -595,7 +634,7 @@ static void draw_word(struct command *c, char letter) {
     } else if (letter == 'w') {
         snprintf(made, 48, "%llu", (unsigned long long)g.lines[LINES - 1].peer->id);
     } else if (letter == 's') {
-        snprintf(made, 48, "%s", rlock__scripts[roll(2)][roll(3)].sha);
+        snprintf(made, 48, "%s", rlock__scripts[roll(2)][roll(4)].sha);
     }
     if (made[0] != '\0') {
         arg->at = made;
@@ -623,20 +662,35 @@ static void draw_words(struct command *c, const char *words) {
     }
 }
 
+static void draw_script(struct command *c, const rlock__script *script, const char *count) {
+    draw_words(c, roll(3) ? "EVALSHA" : "EVAL");
+    add_word(c, c->argv[0].size == 4 ? script->lua : script->sha);
+    add_word(c, count);
+}
+
 /* One of rlock's scripts as rlock calls it, by its text or by its name. */
 static void draw_rlock(struct command *c) {
     unsigned wire = roll(2), op = roll(3), key = roll(4);
     bool fence = op == RLOCK_OP_ACQUIRE && roll(2);
-    const rlock__script *script = &rlock__scripts[wire][op];
 
-    draw_words(c, roll(3) ? "EVALSHA" : "EVAL");
-    add_word(c, c->argv[0].size == 4 ? script->lua : script->sha);
-    draw_words(c, fence ? "2" : "1");
+    draw_script(c, &rlock__scripts[wire][op], fence ? "2" : "1");
     c->argv[c->argc++] = keys[key];
     if (fence) {
         c->argv[c->argc++] = keys[key < 3 ? 4 : 5];
     }
     draw_words(c, op != RLOCK_OP_RELEASE ? "%o %l" : wire == RLOCK_WIRE_REDISSON ? "%o %c" : "%o");
+    if (fence) {
+        add_word(c, roll(2) ? "1" : "257");
+    }
+}
+
+/* A renewal of some keys at a time: most are somebody else's, or no lock. */
+static void draw_many(struct command *c) {
+    static const char *const ways[] = {"%k %k me: %l 1 2", "%k %k me: %l 2 1", "%k %k you: %l 1 1",
+                                       "%k %k me: %m 1 1", "%k %k m %l e:1"};
+
+    draw_script(c, &rlock__scripts[roll(2)][RLOCK__MANY], "2");
+    draw_words(c, ways[roll(COUNT(ways))]);
 }
 
 static void draw_command(struct command *c, bool subscribed) {
@@ -647,7 +701,7 @@ static void draw_command(struct command *c, bool subscribed) {
         kind = 99;
     }
     if (kind < 25) {
-        draw_rlock(c);
+        (roll(5) ? draw_rlock : draw_many)(c);
         return;
     }
     if (kind < 40) {
@@ -659,7 +713,7 @@ static void draw_command(struct command *c, bool subscribed) {
     if (kind < 42) {
         draw_words(c, "SCRIPT LOAD");
         add_word(c,
-                 roll(2) ? rlock__scripts[roll(2)][roll(3)].lua : snippets[roll(COUNT(snippets))]);
+                 roll(2) ? rlock__scripts[roll(2)][roll(4)].lua : snippets[roll(COUNT(snippets))]);
         return;
     }
     if (kind < 57) {
@@ -915,6 +969,7 @@ static void run_seed(uint64_t seed) {
     boss_ok("FLUSHALL");
     boss_ok("SCRIPT FLUSH");
     g.model = model_new(&plain_hooks, seed);
+    g.model->flavour = g.flavour;
     lines_open();
     if (roll(4)) {
         tell(&g.lines[3], "SUBSCRIBE __redis__:invalidate");
@@ -939,7 +994,7 @@ static void every_kind_was_seen(void) {
     unsigned i;
 
     for (i = 0; i < COUNT(seen); i++) {
-        if (!seen[i].seen) {
+        if (!seen[i].seen && !is_foreign(seen[i].begins)) {
             fail_msg("no reply of the kind %s", seen[i].begins);
         }
     }
@@ -972,6 +1027,7 @@ static void world_begins(void) {
     g.dice = 1;
     boss_ok("FLUSHALL");
     g.model = model_new(&plain_hooks, 1);
+    g.model->flavour = g.flavour;
     lines_open();
 }
 
@@ -1191,7 +1247,7 @@ static void an_old_server_knows_no_tracking(void **state) {
     struct model *m = witnessed(&w);
 
     (void)state;
-    m->old = true;
+    m->flavour = MODEL_REDIS_5;
     assert_string_equal(call(m, 0, "CLIENT TRACKING ON"),
                         "-ERR Unknown subcommand or wrong number of arguments for 'TRACKING'. Try "
                         "CLIENT HELP.\r\n");
@@ -1201,6 +1257,41 @@ static void an_old_server_knows_no_tracking(void **state) {
     m->password = "secret";
     assert_string_equal(call(m, 0, "AUTH x"), "-ERR invalid password\r\n");
     assert_string_equal(call(m, 0, "AUTH secret"), "+OK\r\n");
+    forget(&w, m);
+}
+
+/* Redis 6 as a 6.0.16 was seen to answer: what is younger than it, and the words of its scripts. */
+static void a_redis_6_knows_no_options_of_pexpire(void **state) {
+    static const char *const said[][2] = {
+        {"PEXPIRE k 1 GT", "-ERR wrong number of arguments for 'pexpire' command\r\n"},
+        {"PEXPIRE k 1", ":0\r\n"},
+        {"DELIFEQ k v", "-ERR unknown command `DELIFEQ`, with args beginning with: `k`, `v`, \r\n"},
+        {"COMMAND INFO delifeq get",
+         "*2\r\n$-1\r\n*7\r\n$3\r\nget\r\n:2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n*0\r\n"},
+        {"EVAL return\tredis.pcall('PEXPIRE','k','1','GT') 0",
+         "-@user_script: 1: Wrong number of args calling Redis command From Lua script\r\n"},
+        {"EVAL return\tredis.call('PEXPIRE','k','1','GT') 0",
+         "-ERR Error running script (call to f_c86c6b11300431b3338a5486dca8a6de5992ceed): "
+         "@user_script:1: @user_script: 1: Wrong number of args calling Redis command From Lua "
+         "script\r\n"},
+        {"LPUSH l v", ":1\r\n"},
+        {"EVAL return\tredis.pcall('GET','l') 0",
+         "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"}};
+    struct witness w;
+    struct model *m = witnessed(&w);
+    unsigned i;
+
+    (void)state;
+    m->flavour = MODEL_REDIS_6;
+    for (i = 0; i < COUNT(said); i++) {
+        assert_string_equal(call(m, 0, said[i][0]), said[i][1]);
+    }
+    m->oom = true;
+    assert_string_equal(
+        call(m, 0, "EVAL return\tredis.call('SET','k','v') 0"),
+        "-ERR Error running script (call to f_b6a35ac85e36ac481e00a60ed80893d9430702f8): "
+        "@user_script:1: @user_script: 1: -OOM command not allowed when used memory > "
+        "'maxmemory'.\r\n");
     forget(&w, m);
 }
 
@@ -1239,6 +1330,8 @@ static int group_begins(void **state) {
     boss_ok("ACL SETUSER boss on nopass +@all ~* &*");
     boss_ok("AUTH boss x");
     boss_ok("DEBUG SET-ACTIVE-EXPIRE 0");
+    g.flavour =
+        strcmp(boss("COMMAND INFO delifeq"), "*1\r\n$-1\r\n") == 0 ? MODEL_REDIS_7 : MODEL_VALKEY_9;
     snprintf(path, sizeof path, "%s/dump.rdb", g.server.dir); /* no snapshot can take its place */
     if (mkdir(path, 0700) != 0) {
         return -1;
@@ -1266,7 +1359,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(touched_tells_which_key_and_whose_doing),
         cmocka_unit_test(a_copy_brings_every_database_back),
         cmocka_unit_test(a_restart_is_another_process),
-        cmocka_unit_test(an_old_server_knows_no_tracking)};
+        cmocka_unit_test(an_old_server_knows_no_tracking),
+        cmocka_unit_test(a_redis_6_knows_no_options_of_pexpire)};
 
     g.program = argv[0];
     g.first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;

@@ -51,6 +51,7 @@ static struct {
     struct sim_weather weather;
     struct model_copy *copies[SIM_SERVERS];
     uint64_t quiet_commands;
+    int rounds; /* of a busy seed, whose handles ask again when they have released */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -325,7 +326,7 @@ static inline bool do_refuse(struct sim_dice *dice) {
     struct model *model = server->model;
     static const char *const commands[] = {"client|tracking", "client|kill", "publish", "info",
                                            "evalsha",         "eval",        "set",     "subscribe",
-                                           "client|id"};
+                                           "client|id",       "command",     "delifeq", "pexpire"};
     int64_t what = sim_roll(dice, 9);
     bool *const flags[] = {&model->readonly, &model->oom,        &model->misconf,
                            &model->loading,  &model->masterdown, &model->noreplicas};
@@ -334,7 +335,7 @@ static inline bool do_refuse(struct sim_dice *dice) {
     } else if (what == 6) {
         model->password = "changed";
     } else {
-        model->denied[1] = commands[sim_roll(dice, 9)];
+        model->denied[1] = commands[sim_roll(dice, 12)];
     }
     sim_trace("server %d refuses: %d", server->number, (int)what);
     later(1 + sim_roll(dice, 2000000), heal_server, server);
@@ -550,7 +551,12 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
         !oracle.keeping) {
         later(oracle.settled ? 0 : sim_roll(&dice, program.hold_us + 1), let_go, hand);
     }
-    if (oracle.settled || !(program.families & ABOUT_CALLBACKS)) {
+    if (event->kind == RLOCK_RELEASED && program.rounds > 0 && !oracle.settled &&
+        sim.now_us < program.end_us) {
+        program.rounds--;
+        hand_acquire(hand, 3000, some_lease_ms(&dice));
+    }
+    if (oracle.settled || !(program.families & ABOUT_CALLBACKS) || hand->gone) {
         return;
     }
     if (sim_one_in(&dice, 12)) {
@@ -644,19 +650,30 @@ static inline void draw_clocks(void) {
     }
 }
 
+/* What a server knows; half of them are of the kind that knows most. */
+static inline void draw_flavour(struct sim_server *server) {
+    static const enum model_flavour flavours[] = {MODEL_REDIS_5,  MODEL_REDIS_6,  MODEL_REDIS_7,
+                                                  MODEL_VALKEY_9, MODEL_VALKEY_9, MODEL_VALKEY_9};
+    server->model->flavour = flavours[draw(6)];
+    seen.flavours[server->model->flavour]++;
+}
+
 static inline void draw_actors(void) {
+    static const char *const denied[] = {"client|kill", "info", "command", "delifeq"};
     int clients = (int)(1 + draw(2)), p, c, h, hands = (int)(1 + draw(4));
+    int most_keys = draw_one_in(4) ? SIM_SLOTS / sim.server_count : 3;
     rlock_wire wires[SIM_SERVERS];
+    hands += most_keys > 3 ? 4 : 0; /* many renewals at a time */
     for (p = 0; p < sim.server_count; p++) {
-        static const char *const keys[] = {"a", "b{1}", "{c}:d"};
-        int count = (int)(1 + draw(3));
+        static const char *const keys[SIM_SLOTS] = {"a", "b{1}", "{c}:d", "e", "f", "g", "h", "i"};
+        int count = program.rounds > 0 ? 1 : (int)(1 + draw(most_keys));
         wires[p] = draw_one_in(3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
-        sim.servers[p].model->old = draw_one_in(6);
+        draw_flavour(&sim.servers[p]);
         sim.servers[p].database = draw_one_in(3) ? 2 : 0;
         sim.servers[p].password = draw_one_in(4) ? "secret" : NULL;
         sim.servers[p].always_denied = NULL;
         if (!program.quiet && draw_one_in(4)) {
-            sim.servers[p].always_denied = draw_one_in(2) ? "client|kill" : "info";
+            sim.servers[p].always_denied = denied[draw(4)];
         }
         heal_server(&sim.servers[p]);
         while (count-- > 0) {
@@ -674,6 +691,7 @@ static inline void draw_actors(void) {
             config.watchdog_lease_ms = program.lease_ms[draw(3)];
             config.command_timeout_ms = DRAW_OF(50, 200, 1000);
             config.poll_ms = DRAW_OF(20, 250);
+            config.handovers = (int)DRAW_OF(0, 0, 1, 5, -1);
             config.client_name = draw_one_in(2) ? "sim" : NULL;
             actor = actor_new(&sim.processes[p], server, config, draw_one_in(2));
             dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
@@ -698,6 +716,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     for (i = 0; i < FAMILIES && !program.quiet; i++) {
         program.families |= draw_one_in(i == 4 ? 4 : 2) ? 1u << i : 0;
     }
+    program.rounds = draw_one_in(4) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
     program.hold_us = DRAW_OF(0, 2000, 50000, 1500000);
     for (i = 0; i < 3; i++) {
@@ -910,7 +929,8 @@ static inline uint64_t program_run(void) {
     program_cleaned();
     program_close();
     hash = sim.hash;
-    for (i = 0; i < SIM_SERVERS; i++) {
+    for (i = 0; i < sim.server_count; i++) {
+        seen.delifeqs += sim.servers[i].model->delifeqs;
         model_copy_free(program.copies[i]);
     }
     sim_end();

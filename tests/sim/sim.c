@@ -290,6 +290,8 @@ static void print_row(const char *name, uint64_t count) {
 
 static void print_tables(void) {
     static const char *const kinds[] = {"", "ACQUIRED", "RENEWED", "RELEASED"};
+    static const char *const flavours[MODEL_FLAVOURS] = {"Redis 7.0", "Redis 5", "Redis 6",
+                                                         "Valkey 9"};
     static const char *const reasons[] = {"", "EXPIRED", "STOLEN", "DELETED", "CLOSED"};
     char name[80];
     size_t i, kind;
@@ -300,6 +302,13 @@ static void print_tables(void) {
     print_row("stop of a process inside a callback", jobs[0].inside[0]);
     print_row("call from inside a callback", jobs[0].inside[1]);
     print_row("overlap of void holds, told by their fences", jobs[0].seen.overlaps);
+    print_row("hold handed on", jobs[0].seen.handed_on);
+    print_row("key kept from others who wait, after that", jobs[0].seen.kept);
+    for (i = 0; i < MODEL_FLAVOURS; i++) {
+        snprintf(name, sizeof name, "server like %s", flavours[i]);
+        print_row(name, jobs[0].seen.flavours[i]);
+    }
+    print_row("key deleted by DELIFEQ, or not", jobs[0].seen.delifeqs);
     printf("how it ended:\n");
     for (kind = RLOCK_ACQUIRED; kind <= RLOCK_RELEASED; kind++) {
         for (i = 0; i < 15; i++) {
@@ -327,6 +336,14 @@ static const char *missing(void) {
         if (jobs[0].seen.lost[i] == 0) {
             return "a reason of LOST";
         }
+    }
+    for (i = 0; i < MODEL_FLAVOURS; i++) {
+        if (jobs[0].seen.flavours[i] == 0) {
+            return "a flavour of servers";
+        }
+    }
+    if (jobs[0].seen.delifeqs == 0 || jobs[0].seen.handed_on == 0) {
+        return "a fast path";
     }
     return jobs[0].inside[0] == 0 || jobs[0].inside[1] == 0 ? "something in a callback" : NULL;
 }

@@ -958,7 +958,7 @@ static void make_world(void) {
         memset(long_keys[i], 'a' + i, LONG_KEY);
         slot_new(server, is(LONG) ? long_keys[i] : keys[i]);
     }
-    server->model->old = is(OLD);
+    server->model->flavour = is(OLD) ? MODEL_REDIS_5 : MODEL_REDIS_7;
     if (is(GREETED)) {
         server->database = 3;
         server->password = server->model->password = "secret";
