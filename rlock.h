@@ -3161,7 +3161,7 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
 static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
-    uint8_t how = redis->native ? RLOCK__HOW_PLAIN : RLOCK__HOW_EVAL;
+    uint8_t how = RLOCK__HOW_EVAL;
     rlock_link *queue = rlock__redis_next(redis);
     if (usable && queue) {
         rlock__put_command(redis, 3);
@@ -3178,7 +3178,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
             request->how = how;
             rlock__put_request(redis, request);
             rlock__conn_send(conn, rlock__on_nothing, NULL);
-            how = RLOCK__HOW_BEST;
+            how = RLOCK__HOW_SCRIPT; /* DELIFEQ may be forbidden, and nobody would say so */
         }
     }
     if (usable) {

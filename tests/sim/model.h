@@ -815,6 +815,21 @@ static inline void model__do_get(struct model_request *r) {
     }
 }
 
+static inline void model__do_mget(struct model_request *r) {
+    int i;
+
+    model__put_count(r->m->out, '*', r->argc - 1);
+    for (i = 1; i < r->argc; i++) {
+        const struct model_key *key = model__look(r, r->argv[i]);
+
+        if (key == NULL || key->type != MODEL_STRING) {
+            model__put_null(r->m->out);
+        } else {
+            model__put_bulk(r->m->out, key->value.at, key->value.size);
+        }
+    }
+}
+
 struct model_set { /* the options of a SET */
     bool nx, xx, keep;
     int64_t unit; /* ms of one of the time given; 0 = none is given */
@@ -2366,6 +2381,7 @@ static const struct model_command model__commands[] = {
     {"incr", 2, M, 1, model__do_incr},
     {"info", -1, A, 0, model__do_info},
     {"lpush", -3, M, 1, model__do_lpush},
+    {"mget", -2, R, -1, model__do_mget},
     {"persist", 2, W, 1, model__do_persist},
     {"pexpire", -3, W, 1, model__do_pexpire},
     {"pexpireat", -3, W, 1, model__do_pexpireat},

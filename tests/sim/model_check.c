@@ -501,7 +501,7 @@ static const struct {
 /* %l a lease, %t a moment, %i a client's id, %w that of the last line, %s the SHA-1 of one of
  * rlock's scripts. */
 static const char *const commands[] = {
-    "GET %k", "GET %k", "GET %k", "PTTL %k", "PTTL %k", "EXISTS %k %k", "TYPE %k", "SET %k %v",
+    "GET %k", "GET %k", "MGET %k %k %k", "MGET", "PTTL %k", "PTTL %k", "EXISTS %k %k", "TYPE %k", "SET %k %v",
     "SET %k %o PX %l", "SET %k %o NX PX %l", "SET %k %o NX PX %l", "SET %k %o PX %l NX",
     "SET %k %v XX", "SET %k %v KEEPTTL", "SET %k %v EX 300", "SET %k %v XX KEEPTTL",
     "SET %k %v PX %m", "SET %k %v NX XX", "SET %k %v PX", "SET %k %v EX %m",
@@ -689,7 +689,7 @@ static void draw_many(struct command *c) {
     static const char *const ways[] = {"%k %k me: %l 1 2", "%k %k me: %l 2 1", "%k %k you: %l 1 1",
                                        "%k %k me: %m 1 1", "%k %k m %l e:1"};
 
-    draw_script(c, &rlock__scripts[roll(2)][RLOCK__MANY], "2");
+    draw_script(c, &rlock__renew_many, "2");
     draw_words(c, ways[roll(COUNT(ways))]);
 }
 
@@ -713,7 +713,7 @@ static void draw_command(struct command *c, bool subscribed) {
     if (kind < 42) {
         draw_words(c, "SCRIPT LOAD");
         add_word(c,
-                 roll(2) ? rlock__scripts[roll(2)][roll(4)].lua : snippets[roll(COUNT(snippets))]);
+                 roll(2) ? rlock__scripts[roll(2)][roll(3)].lua : snippets[roll(COUNT(snippets))]);
         return;
     }
     if (kind < 57) {
