@@ -3885,8 +3885,10 @@ static void rlock__claim_deliver(rlock__ready *ready) {
 /* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
  * to a tick too early: all of a tick together, by one timer. What comes more than one round later
  * is put off when the ring comes to it. */
-#define RLOCK__TICK_US 16384
 #define RLOCK__RING 512
+#ifndef RLOCK__TICK_US
+#define RLOCK__TICK_US 16384
+#endif
 #ifndef RLOCK__RING_MIN
 #define RLOCK__RING_MIN 128 /* fewer holds have a timer each: a small client does without a ring */
 #endif

@@ -109,6 +109,7 @@ static struct {                         /* of all worlds */
     uint64_t from_callback; /* calls made from inside a callback */
     uint64_t flavours[MODEL_FLAVOURS]; /* servers of worlds */
     uint64_t delifeqs;                 /* releases without a script */
+    uint64_t mgets;                    /* batches of renewals */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------

@@ -140,9 +140,9 @@ struct model {
     bool noreplicas; /* fewer than min-replicas-to-write */
     enum model_flavour flavour;
     const char *password;
-    const char *denied[MODEL_DENIED];         /* "publish", "client", "client|kill" ... */
-    void *stranger;                           /* hooks.touched is told this for model_call */
-    uint64_t commands, scripts_run, delifeqs; /* counters */
+    const char *denied[MODEL_DENIED];                /* "publish", "client", "client|kill" ... */
+    void *stranger;                                  /* hooks.touched is told this for model_call */
+    uint64_t commands, scripts_run, delifeqs, mgets; /* counters */
 
     /* Its own. */
     struct model_hooks hooks;
@@ -818,6 +818,7 @@ static inline void model__do_get(struct model_request *r) {
 static inline void model__do_mget(struct model_request *r) {
     int i;
 
+    r->m->mgets++;
     model__put_count(r->m->out, '*', r->argc - 1);
     for (i = 1; i < r->argc; i++) {
         const struct model_key *key = model__look(r, r->argv[i]);

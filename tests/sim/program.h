@@ -931,6 +931,7 @@ static inline uint64_t program_run(void) {
     hash = sim.hash;
     for (i = 0; i < sim.server_count; i++) {
         seen.delifeqs += sim.servers[i].model->delifeqs;
+        seen.mgets += sim.servers[i].model->mgets;
         model_copy_free(program.copies[i]);
     }
     sim_end();

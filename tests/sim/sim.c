@@ -309,6 +309,7 @@ static void print_tables(void) {
         print_row(name, jobs[0].seen.flavours[i]);
     }
     print_row("key deleted by DELIFEQ, or not", jobs[0].seen.delifeqs);
+    print_row("renewals in a batch", jobs[0].seen.mgets);
     printf("how it ended:\n");
     for (kind = RLOCK_ACQUIRED; kind <= RLOCK_RELEASED; kind++) {
         for (i = 0; i < 15; i++) {
@@ -342,7 +343,7 @@ static const char *missing(void) {
             return "a flavour of servers";
         }
     }
-    if (jobs[0].seen.delifeqs == 0 || jobs[0].seen.handed_on == 0) {
+    if (jobs[0].seen.delifeqs == 0 || jobs[0].seen.handed_on == 0 || jobs[0].seen.mgets == 0) {
         return "a fast path";
     }
     return jobs[0].inside[0] == 0 || jobs[0].inside[1] == 0 ? "something in a callback" : NULL;

@@ -316,7 +316,8 @@ static inline int sim_entropy(void *buffer, size_t size) {
 #ifndef RLOCK_ASSERT
 #define RLOCK_ASSERT(x) ((x) ? (void)0 : sim_failed("rlock.h asserts " #x))
 #endif
-#define RLOCK__RING_MIN 2 /* so few holds stand in the ring of their client */
+#define RLOCK__RING_MIN 2   /* so few holds stand in the ring of their client ... */
+#define RLOCK__TICK_US 8192 /* ... and often in the same slot */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
