@@ -189,21 +189,33 @@ static redisReply *message(const struct fake *fake, const char *kind, redisReply
 /* What a server would say to a greeting, by its step. */
 static redisReply *proper_greeting(const rlock__conn *conn) {
     static const char info[] = "# Server\r\nrun_id:0123456789012345678901234567890123456789\r\n";
+    redisReply *reply;
     switch (conn->step) {
     case RLOCK__STEP_ID: return reply_number(7);
     case RLOCK__STEP_KILL: return reply_number(1);
     case RLOCK__STEP_SERVER: return reply_text(REDIS_REPLY_STRING, info, sizeof info - 1);
+    case RLOCK__STEP_NATIVE:
+        reply = reply_new(REDIS_REPLY_ARRAY);
+        reply_room(reply, 1);
+        reply->element[0] = reply_new(take(2) != 0 ? REDIS_REPLY_NIL : REDIS_REPLY_ARRAY);
+        return reply;
     default: return reply_text(REDIS_REPLY_STATUS, "OK", 2);
     }
 }
 
 static redisReply *proper_answer(const rlock__command *command) {
-    const rlock_request *request = command->request;
+    const rlock_request *request = command->requests[0];
     char fence[24] = "0";
+    if (command->count > 1) { /* a word for each; 0 = ask for it alone */
+        char words[RLOCK__BATCH];
+        memset(words, '1', sizeof words);
+        words[take(command->count)] = take(2) != 0 ? '0' : '1';
+        return reply_text(REDIS_REPLY_STRING, words, command->count);
+    }
     if (command->op != RLOCK_OP_ACQUIRE || request == NULL) {
         return reply_number(1);
     }
-    if (!(request->how & RLOCK__HOW_SCRIPT)) {
+    if (request->how == RLOCK__HOW_PLAIN) {
         return take(2) != 0 ? reply_new(REDIS_REPLY_NIL) : reply_text(REDIS_REPLY_STATUS, "OK", 2);
     }
     if (request->fences) {
