@@ -501,7 +501,8 @@ static const struct {
 /* %l a lease, %t a moment, %i a client's id, %w that of the last line, %s the SHA-1 of one of
  * rlock's scripts. */
 static const char *const commands[] = {
-    "GET %k", "GET %k", "MGET %k %k %k", "MGET", "PTTL %k", "PTTL %k", "EXISTS %k %k", "TYPE %k", "SET %k %v",
+    "GET %k", "GET %k", "MGET %k %k %k", "MGET",
+    "PTTL %k", "PTTL %k", "EXISTS %k %k", "TYPE %k", "SET %k %v",
     "SET %k %o PX %l", "SET %k %o NX PX %l", "SET %k %o NX PX %l", "SET %k %o PX %l NX",
     "SET %k %v XX", "SET %k %v KEEPTTL", "SET %k %v EX 300", "SET %k %v XX KEEPTTL",
     "SET %k %v PX %m", "SET %k %v NX XX", "SET %k %v PX", "SET %k %v EX %m",
