@@ -4118,9 +4118,12 @@ static void rlock__gate_try(rlock__gate *gate) {
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
     claim->request.flags = (uint8_t)flags;
-    if (claim->lock->fencing) { /* one for each who may follow without the server */
-        bool alone = claim->link.next == &gate->waiting;
-        claim->request.fences = (uint16_t)(alone ? 1 : 1 + client->handovers);
+    if (claim->lock->fencing) { /* one also for each who may follow without the server */
+        const rlock_link *at = claim->link.next;
+        claim->request.fences = 1;
+        for (; at != &gate->waiting && claim->request.fences <= client->handovers; at = at->next) {
+            claim->request.fences++;
+        }
     }
     gate->trying = claim;
     gate->dirty = false;

@@ -1726,7 +1726,7 @@ static void test_fences_rise_with_each_hold_that_goes_on(void **state) {
     SAME(stats().handed_on, 0);
     reply(RLOCK_OP_RELEASE, scripted_done());
     idle();
-    SAME(need(RLOCK_OP_ACQUIRE)->request->fences, 3);
+    SAME(need(RLOCK_OP_ACQUIRE)->request->fences, 3); /* of four who wait */
     reply(RLOCK_OP_ACQUIRE, scripted_fenced(2000));
     for (i = 1; i < 4; i++) {
         assert_true(rlock_fence(owners[i]->lock) == 1999 + (uint64_t)i);
