@@ -635,7 +635,7 @@ static void draw_word(struct command *c, char letter) {
     } else if (letter == 'w') {
         snprintf(made, 48, "%llu", (unsigned long long)g.lines[LINES - 1].peer->id);
     } else if (letter == 's') {
-        snprintf(made, 48, "%s", rlock__scripts[roll(2)][roll(4)].sha);
+        snprintf(made, 48, "%s", rlock__scripts[roll(2)][roll(3)].sha);
     }
     if (made[0] != '\0') {
         arg->at = made;
