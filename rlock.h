@@ -2837,7 +2837,8 @@ static bool rlock__parse_fence(const redisReply *reply, uint64_t *fence) {
     return reply->len > 0;
 }
 
-/* Everything but the exact expected reply is a fault. */
+/* Everything but the exact expected reply is a fault. What went out in a batch expects none here:
+ * its way stays open, and a number is the answer to something else. */
 static void rlock__parse(const rlock_request *request, const redisReply *reply,
                          rlock_answer *answer) {
     bool acquire = request->op == RLOCK_OP_ACQUIRE;
@@ -2861,7 +2862,8 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_HELD;
             answer->left_ms = reply->integer;
         }
-    } else if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= -1 && reply->integer <= 1) {
+    } else if (reply->type == REDIS_REPLY_INTEGER && request->how != RLOCK__HOW_BEST &&
+               reply->integer >= -1 && reply->integer <= 1) {
         answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
                           : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
                                                 : RLOCK_OUTCOME_GONE;

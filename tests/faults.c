@@ -4,6 +4,7 @@
 #include <hiredis/async.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static unsigned memory_lasts;    /* so many allocations from here on, and that one fails; 0 = all */
@@ -11,6 +12,7 @@ static bool memory_stays_out;    /* and those after it too */
 static unsigned commands_last;   /* so many commands, and that one hiredis refuses; 0 = all */
 static bool no_boottime;         /* a kernel without CLOCK_BOOTTIME */
 static unsigned clocks_read[16]; /* by their numbers */
+static enum { PAGES, NO_PAGES, PAGES_STAY, PAGES_RACE } pages; /* what a kernel gives a fork */
 
 static void *memory_get(size_t size) {
     static bool out;
@@ -31,6 +33,13 @@ static int clock_get(clockid_t id, struct timespec *now) {
     return clock_gettime(id, now);
 }
 
+static void *page_map(void *at, size_t size, int access, int flags, int fd, off_t offset);
+
+/* Before Linux 4.14 a page is not cleared in a fork. */
+static int page_advise(void *at, size_t size, int advice) {
+    return pages == PAGES_STAY ? -1 : madvise(at, size, advice);
+}
+
 /* hiredis refuses a command for which it gets no memory. */
 static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, const char *command,
                        size_t len) {
@@ -43,10 +52,23 @@ static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, c
 #define RLOCK_FREE(p) free(p)
 #define clock_gettime(id, now) clock_get(id, now)
 #define redisAsyncFormattedCommand command_add
+#define mmap(at, size, access, flags, fd, offset) page_map(at, size, access, flags, fd, offset)
+#define madvise(at, size, advice) page_advise(at, size, advice)
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #undef clock_gettime
 #undef redisAsyncFormattedCommand
+#undef mmap
+#undef madvise
+
+/* None, or while another thread makes its own. */
+static void *page_map(void *at, size_t size, int access, int flags, int fd, off_t offset) {
+    if (pages == PAGES_RACE) {
+        pages = PAGES;
+        rlock__process();
+    }
+    return pages == NO_PAGES ? MAP_FAILED : mmap(at, size, access, flags, fd, offset);
+}
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +80,6 @@ static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, c
 #include "kit.h"
 
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #define TIMEOUT_MS 100   /* of a command, so that a dead server is noticed soon */
@@ -1138,9 +1159,18 @@ static bool liar_hears(const struct words *words, const char *command) {
     return strncmp(both, command, strlen(command)) == 0;
 }
 
+/* Many renewals in one script. */
+#define RENEW_MANY "EVALSHA " RLOCK__SHA_STRING_RENEW_MANY
+#define RENEW_MANY_IN_FULL "EVAL local c,r,h,l="
+
+static bool liar_hears_batch(const struct words *words) {
+    return liar_hears(words, RENEW_MANY) || liar_hears(words, RENEW_MANY_IN_FULL);
+}
+
 /* What an honest server says, to a short key and for a short time. */
 static const char *liar_is_honest(const struct words *words) {
     static char text[160];
+    int count = words->count > 2 ? atoi(words->text[2]) : 0;
 
     if (liar_hears(words, "CLIENT ID")) {
         return ":7\r\n";
@@ -1153,6 +1183,16 @@ static const char *liar_is_honest(const struct words *words) {
     }
     if (liar_hears(words, "SET taken")) {
         return "$-1\r\n";
+    }
+    if (liar_hears_batch(words) && count > 0 && count <= RLOCK__BATCH) {
+        int used = snprintf(text, sizeof text, "$%d\r\n", count);
+
+        memset(text + used, '1', (size_t)count);
+        strcpy(text + used + count, "\r\n");
+        return text;
+    }
+    if (liar_hears(words, "DELIFEQ")) {
+        return ":1\r\n";
     }
     if (liar_hears(words, "EVAL")) {
         return strcmp(words->text[3], "taken") == 0 ? ":60000\r\n" : ":1\r\n";
@@ -1989,6 +2029,292 @@ static void server_that_never_knows_a_script_is_not_asked_for_ever(void **state)
     assert_true(commands >= 2 && commands <= 4); /* by its SHA-1, in full, and so the clean-up */
 }
 
+/* --- many renewals in one command --- */
+
+#define BATCH 3
+
+static struct owner *batch[BATCH];
+static char batch_keys[BATCH][6000];
+
+/* Three holds of a client, their keys so long, and their renewals under way in one command. */
+static rlock_client *batch_aged(size_t key_len, int64_t last_lease_ms, int64_t age_ms) {
+    rlock_options options;
+    rlock_client *client;
+    int i;
+
+    stage_begins();
+    client = stage_client(RLOCK_WIRE_STRING);
+    memset(&options, 0, sizeof options);
+    options.key_len = key_len;
+    for (i = 0; i < BATCH; i++) {
+        memset(batch_keys[i], 'a' + i, sizeof batch_keys[i]);
+        options.key = batch_keys[i];
+        batch[i] = owner_with(client, &options);
+        assert_int_equal(stage_acquire(batch[i], 0, 1000), RLOCK_OK);
+    }
+    stage_runs(age_ms);
+    stage.trail[0] = '\0';
+    for (i = 0; i < BATCH; i++) {
+        assert_int_equal(rlock_renew(batch[i]->lock, i == BATCH - 1 ? last_lease_ms : 3000,
+                                     owner_told, batch[i]),
+                         RLOCK_OK);
+    }
+    return client;
+}
+
+static rlock_client *batch_of(size_t key_len, int64_t last_lease_ms) {
+    return batch_aged(key_len, last_lease_ms, 0);
+}
+
+/* How often a command was heard. */
+static int stage_count(const char *command) {
+    const char *at = stage.trail;
+    int count = 0;
+
+    while ((at = strstr(at, command)) != NULL) {
+        count++;
+        at++;
+    }
+    return count;
+}
+
+#define RENEW_ALONE "EVALSHA " RLOCK__SHA_STRING_RENEW "\n"
+
+/* Each of them ends like this, and is held; a lease is longer only where all was well. */
+static void batch_ends(int status) {
+    int i;
+
+    for (i = 0; i < BATCH; i++) {
+        assert_int_equal(stage_wait(batch[i], RLOCK_RENEWED, 2000), status);
+        assert_int_equal(batch[i]->seen[RLOCK_RENEWED], 1);
+        assert_true(rlock_is_held(batch[i]->lock));
+        assert_int_equal(rlock_remaining_ms(batch[i]->lock) > 1000, status == RLOCK_OK);
+    }
+}
+
+static void renewals_of_a_batch_are_as_exact_as_alone(void **state) {
+    static const struct {
+        const char *answer;
+        bool once;
+        int status, alone, faults;
+        bool batches; /* from then on */
+    } rows[] = {
+        {"$3\r\n111\r\n", true, RLOCK_OK, 0, 0, true},
+        {"$3\r\n101\r\n", true, RLOCK_OK, 1, 0, true},
+        {"$3\r\n000\r\n", true, RLOCK_OK, 3, 0, true},
+        {"$3\r\n1x2\r\n", true, RLOCK_OK, 2, 0, true},
+        {"-NOSCRIPT No matching script.\r\n", true, RLOCK_OK, 0, 0, true},
+        {"-ERR Unsupported option GT script: f_1\r\n", false, RLOCK_OK, 3, 0, false},
+        {"-NOPERM this user has no permissions\r\n", false, RLOCK_OK, 3, 0, false},
+        {"-BUSY Redis is busy running a script.\r\n", true, RLOCK_ERR_SERVER, 0, 0, true},
+        {"-OOM command not allowed\r\n", true, RLOCK_ERR_SERVER, 0, 0, true},
+        {"$2\r\n11\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
+        {"$4\r\n1111\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
+        {"+111\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
+        {"$-1\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
+        {":1\r\n", true, RLOCK_ERR_SERVER, 0, 1, true}, /* the answer to something else */
+        {":0\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
+        {":-1\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
+        {"*1\r\n$3\r\n111\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_client *client = batch_of(10, 3000);
+        int k, again;
+
+        stage_lies(RENEW_MANY, rows[i].answer, true, rows[i].once);
+        batch_ends(rows[i].status);
+        assert_int_equal(stage.told[0], 1);
+        assert_int_equal(stage_count(RENEW_ALONE), rows[i].alone);
+        assert_int_equal(kit_stats(client).faults, rows[i].faults);
+        stage_runs(200); /* there is a connection again */
+        again = stage_count(RENEW_ALONE);
+        for (k = 0; k < BATCH; k++) {
+            assert_int_equal(rlock_renew(batch[k]->lock, 3000, owner_told, batch[k]), RLOCK_OK);
+        }
+        for (k = 0; k < BATCH; k++) {
+            assert_int_equal(stage_wait(batch[k], RLOCK_RENEWED, 2000), RLOCK_OK);
+        }
+        assert_int_equal(stage_count(RENEW_ALONE) - again, rows[i].batches ? 0 : BATCH);
+    }
+}
+
+static void batch_that_the_server_never_knows_is_not_asked_for_ever(void **state) {
+    (void)state;
+    batch_of(10, 3000);
+    stage_lies(RENEW_MANY, "-NOSCRIPT No matching script.\r\n", true, false);
+    stage_lies(RENEW_MANY_IN_FULL, "-NOSCRIPT No matching script.\r\n", true, false);
+    batch_ends(RLOCK_OK);
+    assert_int_equal(stage.told[0] + stage.told[1], 2);
+    assert_int_equal(stage_count(RENEW_ALONE), BATCH);
+}
+
+static void batch_without_an_answer_is_unknown_for_each(void **state) {
+    (void)state;
+    batch_aged(10, 3000, 150); /* they are watched by now */
+    stage_lies(RENEW_MANY, "", true, true);
+    batch_ends(RLOCK_ERR_UNKNOWN);
+    stage_runs(400);
+    assert_true(rlock_remaining_ms(batch[0]->lock) > 0); /* it was looked at when it was back */
+}
+
+/* What goes with others has the same lease, and keys that are not too long together. */
+static void batch_has_room_for_what_is_alike(void **state) {
+    (void)state;
+    batch_of(10, 3000);
+    batch_ends(RLOCK_OK);
+    assert_int_equal(stage_count(RENEW_MANY), 1);
+    assert_int_equal(stage_count(RENEW_ALONE), 0);
+    batch_of(10, 4000);
+    batch_ends(RLOCK_OK);
+    assert_int_equal(stage_count(RENEW_MANY), 1);
+    assert_int_equal(stage_count(RENEW_ALONE), 1);
+    batch_of(sizeof batch_keys[0], 3000); /* two of them */
+    batch_ends(RLOCK_OK);
+    assert_int_equal(stage_count(RENEW_MANY), 1);
+    assert_int_equal(stage_count(RENEW_ALONE), 1);
+}
+
+/* Its place stays empty, and the answers to the others find whose they are. */
+static void renewal_that_is_forgotten_leaves_its_batch_in_order(void **state) {
+    int gone;
+
+    (void)state;
+    for (gone = 0; gone < BATCH; gone++) {
+        int i;
+
+        batch_of(10, 3000);
+        stage_lies(RENEW_MANY,
+                   gone == 0   ? "$3\r\n011\r\n"
+                   : gone == 1 ? "$3\r\n101\r\n"
+                               : "$3\r\n110\r\n",
+                   true, true);
+        stage_fires(); /* it is written */
+        assert_int_equal(rlock_release(batch[gone]->lock, owner_told, batch[gone]), RLOCK_OK);
+        stage_runs(50);
+        for (i = 0; i < BATCH; i++) {
+            assert_int_equal(batch[i]->seen[RLOCK_RENEWED], 1);
+            assert_int_equal(batch[i]->status[RLOCK_RENEWED],
+                             i == gone ? RLOCK_ERR_CANCELED : RLOCK_OK);
+            assert_int_equal(rlock_is_held(batch[i]->lock), i != gone);
+        }
+        assert_int_equal(batch[gone]->status[RLOCK_RELEASED], RLOCK_OK);
+        assert_int_equal(stage_count(RENEW_ALONE), 0);
+    }
+}
+
+static void batch_outlives_its_handles_and_its_client(void **state) {
+    int i;
+
+    (void)state;
+    batch_of(10, 3000);
+    stage_fires();
+    for (i = 0; i < BATCH; i++) {
+        rlock_free(batch[i]->lock);
+        batch[i]->lock = NULL;
+    }
+    stage_runs(50);
+    assert_int_equal(kit_stats(kit_clients[0]).cleaning, 0);
+    batch_of(10, 3000);
+    stage_fires();
+    rlock_client_free(kit_clients[0]);
+    kit_clients[0] = NULL;
+    for (i = 0; i < BATCH; i++) {
+        assert_int_equal(batch[i]->seen[RLOCK_RENEWED], 0);
+    }
+}
+
+static void batch_for_which_there_is_no_memory_goes_alone_or_ends(void **state) {
+    (void)state;
+    batch_of(10, 3000);
+    memory_lasts = 1; /* the list of its requests: the next two have one */
+    stage_fires();
+    assert_int_equal(memory_lasts, 0);
+    batch_ends(RLOCK_OK);
+    assert_int_equal(stage_count(RENEW_ALONE), 1);
+    assert_int_equal(stage_count(RENEW_MANY), 1);
+    batch_of(10, 3000);
+    commands_last = 1;
+    stage_fires();
+    batch_ends(RLOCK_ERR_NOMEM);
+    batch_of(5000, 3000);
+    memory_lasts = 2; /* the text */
+    stage_fires();
+    batch_ends(RLOCK_ERR_NOMEM);
+}
+
+/* --- a release by one command of the server, where there is one --- */
+
+#define RELEASE "EVALSHA " RLOCK__SHA_STRING_RELEASE
+
+static void release_by_one_command_is_as_exact_as_by_script(void **state) {
+    static const struct {
+        const char *answer, *script;
+        int status;
+        rlock_reason reason;
+        int faults;
+        bool again; /* it is used from then on */
+    } rows[] = {
+        {":1\r\n", NULL, RLOCK_OK, RLOCK_REASON_NONE, 0, true},
+        {":0\r\n", ":0\r\n", RLOCK_ERR_NOT_HELD, RLOCK_REASON_STOLEN, 0, true},
+        {":0\r\n", ":-1\r\n", RLOCK_ERR_NOT_HELD, RLOCK_REASON_DELETED, 0, true},
+        {":0\r\n", "-NOSCRIPT No matching script.\r\n", RLOCK_OK, RLOCK_REASON_NONE, 0, true},
+        {"-NOPERM this user has no permissions\r\n", ":1\r\n", RLOCK_OK, RLOCK_REASON_NONE, 0,
+         false},
+        {"-WRONGTYPE Operation against a key\r\n", "-WRONGTYPE Operation against a key\r\n",
+         RLOCK_ERR_NOT_HELD, RLOCK_REASON_STOLEN, 0, true},
+        {"-BUSY Redis is busy\r\n", ":1\r\n", RLOCK_OK, RLOCK_REASON_NONE, 0, true},
+        {"-ERR unknown command\r\n", ":1\r\n", RLOCK_OK, RLOCK_REASON_NONE, 0, true},
+        {":2\r\n", NULL, RLOCK_OK, RLOCK_REASON_NONE, 1, true},
+        {"+OK\r\n", NULL, RLOCK_OK, RLOCK_REASON_NONE, 1, true},
+        {"$1\r\n1\r\n", NULL, RLOCK_OK, RLOCK_REASON_NONE, 1, true},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct owner *o;
+        int before;
+
+        stage_begins();
+        stage_lies("DELIFEQ", rows[i].answer, true, true);
+        stage_lies("COMMAND INFO", "*1\r\n*1\r\n$7\r\ndelifeq\r\n", true, false);
+        if (rows[i].script != NULL) {
+            stage_lies(RELEASE, rows[i].script, true, true);
+        }
+        o = stage_owner(RLOCK_WIRE_STRING, "k");
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+        assert_int_equal(stage_release(o), rows[i].status);
+        assert_int_equal(o->reason[RLOCK_RELEASED], rows[i].reason);
+        assert_int_equal(stage_count(RELEASE), rows[i].script != NULL);
+        assert_int_equal(kit_stats(kit_clients[0]).faults, rows[i].faults);
+        before = stage_count("DELIFEQ");
+        assert_int_equal(stage_acquire(o, 1000, 1000), RLOCK_OK);
+        assert_int_equal(stage_release(o), RLOCK_OK);
+        assert_int_equal(stage_count("DELIFEQ") - before, rows[i].again);
+    }
+}
+
+/* The next server may not have it. */
+static void release_by_one_command_is_known_of_a_connection_only(void **state) {
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("COMMAND INFO", "*1\r\n*1\r\n$7\r\ndelifeq\r\n", true, true);
+    o = stage_owner(RLOCK_WIRE_STRING, "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(stage_release(o), RLOCK_OK);
+    assert_int_equal(stage_count("DELIFEQ"), 1);
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    stage_hangs_up(stage_conn(false));
+    assert_int_equal(stage_release(o), RLOCK_OK);
+    assert_int_equal(stage_count("DELIFEQ"), 1);
+    assert_int_equal(stage_count(RELEASE), 1);
+}
+
 /* --- connecting, names, the loop --- */
 
 /* A port whose queue is full: connects to it are neither accepted nor refused. */
@@ -2178,6 +2504,31 @@ static void answer_that_came_while_the_process_slept_is_taken(void **state) {
     stage_says(stage_conn(false), "+OK\r\n");
     assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 1000), RLOCK_OK);
     assert_int_equal(kit_stats(client).connects, 2); /* one of them watches */
+}
+
+/* The look at the connection was due before the end of the release: that one is told all the same,
+ * and the clean-up is over, because no lease of it can be left. */
+static void release_that_was_slept_over_ends_once(void **state) {
+    const rlock__redis *redis;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    o = stage_owner(RLOCK_WIRE_STRING, "k");
+    redis = (const rlock__redis *)kit_clients[0]->store_state;
+    assert_int_equal(stage_acquire(o, 0, 3000), RLOCK_OK);
+    stage_lies("EVALSHA", "-BUSY Redis is busy\r\n", true, true);
+    stage_lies("EVALSHA", "", true, true);
+    assert_int_equal(rlock_release(o->lock, owner_told, o), RLOCK_OK);
+    while (!redis->commands.doubted) {
+        stage_turns(stage.now_us + 1000);
+    }
+    stage.now_us += 20000000;
+    stage_fires();
+    assert_int_equal(stage_wait(o, RLOCK_RELEASED, 1000), RLOCK_ERR_UNKNOWN);
+    stage_runs(5000);
+    assert_int_equal(o->seen[RLOCK_RELEASED], 1);
+    assert_int_equal(kit_stats(kit_clients[0]).cleaning, 0);
 }
 
 /* What waits in line leaves in the order of what is at stake. */
@@ -2811,6 +3162,39 @@ static void kernel_without_boottime_gets_the_monotonic_clock(void **state) {
  * LOADING: the server reads a data set slowly
  */
 
+/* A fork is refused however the kernel tells it. The first test: what is found out once stays. */
+static void fork_is_seen_whatever_the_kernel_can_do(void **state) {
+    int way, k;
+
+    (void)state;
+    for (way = 0; way < 4; way++) {
+        rlock_client *client, *late = NULL;
+        int code = -1;
+        pid_t pid;
+
+        pages = way == 0 ? NO_PAGES : way == 1 ? PAGES_STAY : way == 2 ? PAGES_RACE : PAGES;
+        for (k = 0; k < 2; k++) {
+            stage_begins();
+            client = stage_client(RLOCK_WIRE_STRING);
+        }
+        assert_int_equal(client->process != NULL, way >= 2);
+        pid = fork();
+        if (pid == 0) {
+            rlock_config config = kit_config(&server);
+            bool good = rlock_client_shutdown(client, 0, NULL, NULL) == RLOCK_ERR_STATE;
+
+            good = good && rlock_client_new(&late, &config) == RLOCK_OK;
+            good = good && rlock_client_shutdown(late, 0, NULL, NULL) == RLOCK_OK;
+            good = good && rlock_client_shutdown(client, 0, NULL, NULL) == RLOCK_ERR_STATE;
+            rlock_client_free(late);
+            _exit(good ? 0 : 1);
+        }
+        assert_int_equal(waitpid(pid, &code, 0), pid);
+        assert_int_equal(code, 0);
+        assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 1000), RLOCK_OK);
+    }
+}
+
 static struct server loader;
 
 static int is_loading(void) {
@@ -2910,6 +3294,7 @@ static int test_ends(void **state) {
     }
     memory_lasts = commands_last = 0;
     memory_stays_out = no_boottime = false;
+    pages = PAGES;
     kit_reset();
     stage_ends();
     liars_end();
@@ -2925,6 +3310,7 @@ static int test_ends(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        TEST(fork_is_seen_whatever_the_kernel_can_do),
         TEST(missing_socket_is_no_connection),
         TEST(refused_port_is_no_connection),
         TEST(silent_listener_is_no_connection),
@@ -2969,12 +3355,22 @@ int main(int argc, char **argv) {
         TEST(server_that_left_is_quoted_though_a_write_found_out),
         TEST(wrong_reply_is_no_answer_and_ends_the_connection),
         TEST(server_that_never_knows_a_script_is_not_asked_for_ever),
+        TEST(renewals_of_a_batch_are_as_exact_as_alone),
+        TEST(batch_that_the_server_never_knows_is_not_asked_for_ever),
+        TEST(batch_without_an_answer_is_unknown_for_each),
+        TEST(batch_has_room_for_what_is_alike),
+        TEST(renewal_that_is_forgotten_leaves_its_batch_in_order),
+        TEST(batch_outlives_its_handles_and_its_client),
+        TEST(batch_for_which_there_is_no_memory_goes_alone_or_ends),
+        TEST(release_by_one_command_is_as_exact_as_by_script),
+        TEST(release_by_one_command_is_known_of_a_connection_only),
         TEST(connect_that_hangs_ends_after_the_command_timeout),
         TEST(name_that_the_loop_refuses_to_resolve_is_no_connection),
         TEST(name_that_takes_long_is_told_and_waited_for),
         TEST(address_of_version_6_needs_no_resolver),
         TEST(descriptor_that_the_loop_does_not_watch_is_no_connection),
         TEST(answer_that_came_while_the_process_slept_is_taken),
+        TEST(release_that_was_slept_over_ends_once),
         TEST(renewal_near_its_deadline_goes_before_an_acquire),
         TEST(tracking_is_asked_for_again_however_it_failed),
         TEST(client_may_be_freed_while_its_tracking_is_not_answered),

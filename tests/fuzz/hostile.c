@@ -107,7 +107,9 @@ static void play_begin(void) {
     sim.serve = serve;
     sim.weather.split = (kind & 32) != 0 ? 2 : 0;
     sim.weather.split_us = 500;
-    sim.servers[0].model->flavour = (kind & 64) != 0 ? MODEL_REDIS_5 : MODEL_REDIS_7;
+    sim.servers[0].model->flavour = (kind & 64) != 0    ? MODEL_REDIS_5
+                                    : (kind & 128) != 0 ? MODEL_VALKEY_9
+                                                        : MODEL_REDIS_7;
 }
 
 static void play_over(void) {

@@ -16,6 +16,7 @@
 #include "hands.h"
 
 #define PLAY_STEPS 60
+#define PLAY_TOKENS 512     /* of a client: more than its calls */
 #define PLAY_END_US 4000000 /* longer than all leases, waits and timeouts below */
 
 static struct {
@@ -25,8 +26,10 @@ static struct {
 
 static struct {
     int steps;
-    int64_t asked_us[SIM_HANDS]; /* when the token of its hold was last written; -1 = never */
-    uint64_t asked[SIM_HANDS];   /* that token */
+    struct play_asked {     /* of a token, which may go from one handle of its client to another */
+        int64_t asked_us;   /* when it was last written; 0 = never */
+        int64_t longest_ms; /* of the leases asked for with it */
+    } asked[SIM_ACTORS][PLAY_TOKENS];
 } play;
 
 /* The server is made ready; something is done to it between the calls; the input is over. */
@@ -65,22 +68,64 @@ static inline const char *take_lines(unsigned count, size_t *size) {
  * Who was asked for what.
  */
 
+static inline struct play_asked *play_asked_of(const struct hand *hand) {
+    uint64_t token = hand->lock->claim->request.token;
+    if (token >= PLAY_TOKENS) {
+        sim_failed("a client has %llu tokens", (unsigned long long)token);
+    }
+    return &play.asked[hand->actor - oracle.actors][token];
+}
+
+/* Behind the head of its tokens a batch has the lease, and then the tokens' ends. */
+static inline bool play_batch_has(const char *bytes, size_t size, const char *client_id,
+                                  uint64_t token) {
+    const char *end = bytes + size, *at;
+    char head[64], word[64];
+    int length = snprintf(head, sizeof head, "$37\r\n%.36s:\r\n", client_id), lines;
+    size_t word_size =
+        (size_t)snprintf(word, sizeof word, "\r\n%llu\r\n", (unsigned long long)token);
+    while ((at = (const char *)memmem(bytes, (size_t)(end - bytes), head, (size_t)length)) !=
+           NULL) {
+        at += length;
+        for (lines = 0; at < end && (*at == '$' || lines % 2 == 1); lines++) {
+            const char *line = (const char *)memchr(at, '\n', (size_t)(end - at));
+            if (line == NULL) {
+                return false;
+            }
+            if (lines >= 2 && lines % 2 == 0 && (size_t)(end - line) + 1 >= word_size &&
+                memcmp(line - 1, word, word_size) == 0) {
+                return true;
+            }
+            at = line + 1;
+        }
+        bytes = at;
+    }
+    return false;
+}
+
 /* What a client writes: whose token is in it? */
 static inline void play_written(const char *client_id, const char *bytes, size_t size) {
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
         const struct hand *hand = &oracle.hands[i];
+        struct play_asked *asked;
+        uint64_t token;
         char text[64];
         int length;
         if (hand->gone || hand->actor->gone || hand->lock->claim == NULL ||
             memcmp(client_id, hand->actor->id, 36) != 0) {
             continue;
         }
-        length = snprintf(text, sizeof text, "%.36s:%llu\r\n", client_id,
-                          (unsigned long long)hand->lock->claim->request.token);
-        if (memmem(bytes, size, text, (size_t)length) != NULL) {
-            play.asked[i] = hand->lock->claim->request.token;
-            play.asked_us[i] = sim.now_us;
+        asked = play_asked_of(hand);
+        token = hand->lock->claim->request.token;
+        length =
+            snprintf(text, sizeof text, "%.36s:%llu\r\n", client_id, (unsigned long long)token);
+        if (memmem(bytes, size, text, (size_t)length) != NULL ||
+            play_batch_has(bytes, size, client_id, token)) {
+            asked->asked_us = sim.now_us;
+            if (asked->longest_ms < hand->longest_ms) {
+                asked->longest_ms = hand->longest_ms;
+            }
         }
     }
 }
@@ -91,15 +136,17 @@ static inline void play_round(struct sim_seat *seat) {
     oracle_round();
     for (i = 0; i < oracle.hand_count; i++) {
         const struct hand *hand = &oracle.hands[i];
+        const struct play_asked *asked;
         int64_t until_us;
         if (hand->gone || hand->actor->gone || !rlock_is_held(hand->lock)) {
             continue;
         }
         until_us = sim.now_us + rlock_remaining_ms(hand->lock) * 1000;
-        if (play.asked_us[i] < 0 || play.asked[i] != hand->lock->claim->request.token) {
+        asked = play_asked_of(hand);
+        if (asked->asked_us == 0) {
             sim_failed("hand %d holds what it never asked for", i);
         }
-        if (until_us > play.asked_us[i] + hand->longest_ms * 1000) {
+        if (until_us > asked->asked_us + asked->longest_ms * 1000) {
             sim_failed("hand %d holds for longer than it asked for", i);
         }
     }
@@ -125,7 +172,6 @@ static inline void play_hand(struct actor *actor) {
     hand = hand_new(actor, &oracle.slots[kind >> 5 & 1], options);
     if (hand != NULL) {
         hand->react = play_react;
-        play.asked_us[hand->number] = -1;
     }
 }
 
@@ -302,7 +348,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_begin();
     tape.bytes = data;
     tape.left = size;
-    play.steps = 0;
+    memset(&play, 0, sizeof play);
     sim_begin(1, 1, 1);
     oracle_begin();
     oracle.blind = oracle.deceived = true;

@@ -494,7 +494,9 @@ static bool fake_reads(struct fake *fake, redisReply *tree) {
         struct awaited awaited = fake_next(fake);
         awaited.fn(ac, reply, awaited.data);
     }
-    reply_free(reply);
+    if (reply != NULL && reply->elements != RLOCK__IN_PLACE) {
+        reply_free(reply);
+    }
     return !ends;
 }
 

@@ -37,7 +37,8 @@ enum {
     NARROW = 32, /* little goes through the network at a time */
     UNIX = 64,   /* clients connect to a Unix socket */
     LONG = 128,  /* keys that a window holds four of */
-    LARGE = 256  /* so many places that one errno must do for each */
+    LARGE = 256, /* so many places that one errno must do for each */
+    VALKEY = 512 /* a server that knows DELIFEQ */
 };
 
 struct scenario {
@@ -296,6 +297,67 @@ static void inside_one(void) {
     exchange(one, other);
 }
 
+static uint64_t handed_on(const struct hand *hand) {
+    rlock_stats stats;
+    rlock_client_stats(hand->actor->client, &stats);
+    return stats.handed_on;
+}
+
+/* A hold goes through three handles of a client, and then to another client's that waits. */
+static void handed_on_inside(void) {
+    struct actor *actor = client();
+    struct hand *hands[3], *other = handle(client(), 0);
+    int i;
+    take(other, 2000);
+    for (i = 0; i < 3; i++) {
+        hands[i] = handle(actor, 0);
+        ask(hands[i], RLOCK_FOREVER, 2000);
+    }
+    run_ms(120);
+    drop(other);
+    until(hands[0], RLOCK_ACQUIRED);
+    EXPECT(hands[0]->holds);
+    ask(other, RLOCK_FOREVER, 400);
+    sim_run_until(sim.now_us + 3000);
+    let(hands[0]);
+    until(hands[1], RLOCK_ACQUIRED);
+    EXPECT(hands[1]->holds && told(hands[0], RLOCK_RELEASED) == RLOCK_OK);
+    EXPECT((rlock_fence(hands[1]->lock) != 0) == is(FENCED));
+    let(hands[1]);
+    cancel(hands[1]);
+    if (usable(hands[1])) {
+        hand_free(hands[1]); /* before it is told */
+    }
+    until(hands[2], RLOCK_ACQUIRED);
+    EXPECT(hands[2]->holds && handed_on(hands[2]) == 2);
+    drop(hands[2]);
+    until(other, RLOCK_ACQUIRED);
+    EXPECT(other->holds);
+    drop(other);
+}
+
+/* Who it goes to gives up before it is told. */
+static void handed_on_in_vain(void) {
+    struct actor *actor = client();
+    struct hand *one = handle(actor, 0), *other = handle(actor, 0), *third = handle(client(), 0);
+    take(one, 2000);
+    ask(other, RLOCK_FOREVER, 2000);
+    let(one);
+    EXPECT(handed_on(one) == 1);
+    cancel(other);
+    EXPECT(told(other, RLOCK_ACQUIRED) == RLOCK_ERR_CANCELED);
+    take(third, 400);
+    drop(third);
+    take(one, 2000);
+    ask(other, RLOCK_FOREVER, 2000);
+    let(one);
+    if (usable(other)) {
+        hand_free(other);
+    }
+    take(third, 400);
+    drop(third);
+}
+
 static void waits_run_out(void) {
     struct hand *one = handle(client(), 0), *other = handle(client(), 0);
     take(one, 3000);
@@ -343,6 +405,55 @@ static void watchdog(void) {
     run_ms(1000);
     EXPECT(hand->holds && renewals(hand) >= 9);
     drop(hand);
+}
+
+/* Six holds of an age, renewed in one command; in between the server forgets the script, one is
+ * let go while they are under way, and one key goes to somebody else. */
+static void renewed_together(void) {
+    struct actor *actor = client();
+    struct hand *hands[6];
+    int round, i;
+    for (i = 0; i < 6; i++) {
+        hands[i] = handle(actor, i);
+        ask(hands[i], RLOCK_FOREVER, 500);
+    }
+    for (i = 0; i < 6; i++) {
+        until(hands[i], RLOCK_ACQUIRED);
+        EXPECT(hands[i]->holds);
+    }
+    for (round = 0; round < 4; round++) {
+        uint64_t mgets = sim.servers[0].model->mgets;
+        if (round == 1) {
+            stranger(2, "SCRIPT", "FLUSH", NULL);
+        } else if (round == 3) {
+            stranger(3, "SET", oracle.slots[5].key, "a stranger");
+        }
+        for (i = 0; i < 6; i++) {
+            if (usable(hands[i]) && hands[i]->holds && !is_pending(hands[i], RLOCK_RENEWED)) {
+                last_status[hands[i]->number][RLOCK_RENEWED] = 1;
+                hand_renew(hands[i], 500);
+            }
+        }
+        if (round == 2) {
+            sim_run_until(sim.now_us + 20);
+            let(hands[2]);
+        }
+        for (i = 0; i < 6; i++) {
+            until(hands[i], RLOCK_RENEWED);
+            EXPECT(told(hands[i], RLOCK_RENEWED) == RLOCK_OK || i == 2 || (i == 5 && round == 3));
+        }
+        EXPECT(sim.servers[0].model->mgets == mgets + 1);
+    }
+    EXPECT(told(hands[2], RLOCK_RENEWED) == RLOCK_ERR_CANCELED);
+    EXPECT(told(hands[5], RLOCK_RENEWED) == RLOCK_ERR_LOST);
+    until(hands[5], RLOCK_LOST);
+    EXPECT(last_reason[hands[5]->number] == RLOCK_REASON_STOLEN);
+    stranger(2, "DEL", oracle.slots[5].key, NULL);
+    for (i = 0; i < 5; i++) {
+        if (i != 2) {
+            drop(hands[i]);
+        }
+    }
 }
 
 static void by_hand(void) {
@@ -394,6 +505,30 @@ static void lost_to(const char *value, rlock_reason reason) {
     until(other, RLOCK_ACQUIRED);
     EXPECT(other->holds);
     drop(other);
+}
+
+/* By DELIFEQ, and by the script where that does not say enough. */
+static void released_natively(void) {
+    struct hand *hand = handle(client(), 0);
+    uint64_t before = sim.servers[0].model->delifeqs;
+    take(hand, 400);
+    drop(hand);
+    EXPECT(sim.servers[0].model->delifeqs == before + 1);
+    take(hand, 400);
+    stranger(2, "DEL", oracle.slots[0].key, NULL);
+    let(hand);
+    until(hand, RLOCK_RELEASED);
+    EXPECT(told(hand, RLOCK_RELEASED) == RLOCK_ERR_NOT_HELD);
+    EXPECT(last_reason[hand->number] == RLOCK_REASON_DELETED);
+    take(hand, 400);
+    stranger(3, "SET", oracle.slots[0].key, "a stranger");
+    let(hand);
+    until(hand, RLOCK_RELEASED);
+    EXPECT(told(hand, RLOCK_RELEASED) == RLOCK_ERR_NOT_HELD);
+    EXPECT(last_reason[hand->number] == RLOCK_REASON_STOLEN);
+    stranger(2, "DEL", oracle.slots[0].key, NULL);
+    take(hand, 400);
+    drop(hand);
 }
 
 static void deleted(void) {
@@ -772,6 +907,12 @@ static const struct scenario scenarios[] = {
     {"hand-over, memory", between_two, MEMORY},
     {"hand-over inside one client", inside_one, 0},
     {"hand-over inside one client, memory", inside_one, MEMORY},
+    {"handed on inside one client", handed_on_inside, 0},
+    {"handed on inside one client, fenced", handed_on_inside, FENCED},
+    {"handed on inside one client, Redisson", handed_on_inside, REDISSON},
+    {"handed on inside one client, memory", handed_on_inside, MEMORY | FENCED},
+    {"handed on in vain", handed_on_in_vain, 0},
+    {"handed on in vain, memory", handed_on_in_vain, MEMORY},
     {"waits run out", waits_run_out, 0},
     {"waits run out, memory", waits_run_out, MEMORY},
     {"cancel of a waiter", cancel_waiting, 0},
@@ -780,11 +921,16 @@ static const struct scenario scenarios[] = {
     {"watchdog over three leases", watchdog, 0},
     {"watchdog over three leases, Redisson", watchdog, REDISSON},
     {"watchdog over three leases, memory", watchdog, MEMORY},
+    {"renewals in a batch", renewed_together, 0},
+    {"renewals in a batch, in pieces", renewed_together, NARROW},
     {"renewals by hand", by_hand, 0},
     {"renewals by hand, Redisson", by_hand, REDISSON},
     {"renewals by hand, memory", by_hand, MEMORY},
     {"nested holds", nested, 0},
     {"nested holds, memory", nested, MEMORY},
+    {"release by DELIFEQ", released_natively, VALKEY},
+    {"hand-over, DELIFEQ", between_two, VALKEY},
+    {"free of a client, DELIFEQ", client_freed, VALKEY},
     {"loss by DEL", deleted, 0},
     {"loss by theft", stolen, 0},
     {"loss by the deadline, network dead", network_dead, 0},
@@ -958,7 +1104,7 @@ static void make_world(void) {
         memset(long_keys[i], 'a' + i, LONG_KEY);
         slot_new(server, is(LONG) ? long_keys[i] : keys[i]);
     }
-    server->model->flavour = is(OLD) ? MODEL_REDIS_5 : MODEL_REDIS_7;
+    server->model->flavour = is(OLD) ? MODEL_REDIS_5 : is(VALKEY) ? MODEL_VALKEY_9 : MODEL_REDIS_7;
     if (is(GREETED)) {
         server->database = 3;
         server->password = server->model->password = "secret";
