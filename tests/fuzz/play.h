@@ -211,6 +211,17 @@ static inline void do_renew(struct hand *hand) {
     hand_renew(hand, take_of(leases_ms, 4));
 }
 
+/* All of a client, and so in one command. */
+static inline void do_renew_all(struct hand *hand) {
+    int64_t lease_ms = take_of(leases_ms, 4);
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        if (oracle.hands[i].actor == hand->actor && !oracle.hands[i].gone) {
+            hand_renew(&oracle.hands[i], lease_ms);
+        }
+    }
+}
+
 static inline void do_release(struct hand *hand) {
     hand_release(hand);
 }
@@ -245,7 +256,7 @@ static inline void do_disturb(struct hand *hand) {
 
 static void (*const calls[])(struct hand *hand) = {
     do_acquire, do_acquire,  do_acquire,     do_release, do_release, do_renew,   do_cancel,
-    do_free,    do_shutdown, do_free_client, do_disturb, do_disturb, do_disturb, do_disturb};
+    do_free,    do_shutdown, do_free_client, do_disturb, do_disturb, do_disturb, do_renew_all};
 
 static inline void play_call(unsigned among) {
     struct hand *hand = &oracle.hands[take((unsigned)oracle.hand_count)];
