@@ -1535,11 +1535,12 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
-#define RLOCK__ROOM 1024u              /* of a release with its script, but for the key */
-#define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
-#define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
-#define RLOCK__BATCH 64                /* renewals in one command ... */
-#define RLOCK__BATCH_BYTES 16384u      /* ... whose keys are not longer than that together */
+#define RLOCK__ROOM 1024u          /* of a release with its script, but for the key */
+#define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
+#define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
+#define RLOCK__BATCH 64            /* renewals in one command ... */
+#define RLOCK__BATCH_BYTES 16384u  /* ... whose keys are not longer than that together */
+#define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
 /* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
@@ -3007,7 +3008,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
     if (redis->batches && first->op == RLOCK_OP_RENEW && first->link.next != queue) {
-        if (!command->batch) {
+        if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
         command->requests = command->batch ? command->batch : &command->one;

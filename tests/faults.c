@@ -2227,22 +2227,54 @@ static void batch_outlives_its_handles_and_its_client(void **state) {
 }
 
 static void batch_for_which_there_is_no_memory_goes_alone_or_ends(void **state) {
+    unsigned what;
+
     (void)state;
-    batch_of(10, 3000);
-    memory_lasts = 1; /* the list of its requests: the next two have one */
-    stage_fires();
-    assert_int_equal(memory_lasts, 0);
-    batch_ends(RLOCK_OK);
-    assert_int_equal(stage_count(RENEW_ALONE), 1);
-    assert_int_equal(stage_count(RENEW_MANY), 1);
     batch_of(10, 3000);
     commands_last = 1;
     stage_fires();
     batch_ends(RLOCK_ERR_NOMEM);
-    batch_of(5000, 3000);
-    memory_lasts = 2; /* the text */
-    stage_fires();
-    batch_ends(RLOCK_ERR_NOMEM);
+    for (what = 1; what <= 2; what++) {
+        batch_of(10, 3000);
+        memory_lasts = what; /* its text, or the list of its requests: the next two have both */
+        stage_fires();
+        assert_int_equal(memory_lasts, 0);
+        batch_ends(RLOCK_OK);
+        assert_int_equal(stage_count(RENEW_ALONE), 1);
+        assert_int_equal(stage_count(RENEW_MANY), 1);
+    }
+}
+
+/* Where there is no memory any more, holds are renewed as before. */
+static void batch_needs_no_memory_that_was_not_there_before(void **state) {
+    struct owner *many[5];
+    rlock_options options;
+    rlock_client *client;
+    int i;
+
+    (void)state;
+    client = batch_of(10, 3000);
+    batch_ends(RLOCK_OK);
+    for (i = 0; i < BATCH; i++) {
+        assert_int_equal(stage_release(batch[i]), RLOCK_OK);
+    }
+    memset(&options, 0, sizeof options);
+    options.key = batch_keys[0];
+    for (i = 0; i < 5; i++) {
+        options.key_len = (size_t)(3200 - i); /* other keys */
+        many[i] = owner_with(client, &options);
+        assert_int_equal(stage_acquire(many[i], 0, 0), RLOCK_OK);
+    }
+    memory_lasts = 1;
+    memory_stays_out = true;
+    stage.trail[0] = '\0';
+    stage_hangs_up(stage_conn(false)); /* all are renewed when it is back */
+    stage_runs(60000);
+    for (i = 0; i < 5; i++) {
+        assert_int_equal(many[i]->seen[RLOCK_LOST], 0);
+        assert_true(rlock_is_held(many[i]->lock));
+    }
+    assert_true(stage_count(RENEW_MANY) > 0);
 }
 
 /* --- a release by one command of the server, where there is one --- */
@@ -3362,6 +3394,7 @@ int main(int argc, char **argv) {
         TEST(renewal_that_is_forgotten_leaves_its_batch_in_order),
         TEST(batch_outlives_its_handles_and_its_client),
         TEST(batch_for_which_there_is_no_memory_goes_alone_or_ends),
+        TEST(batch_needs_no_memory_that_was_not_there_before),
         TEST(release_by_one_command_is_as_exact_as_by_script),
         TEST(release_by_one_command_is_known_of_a_connection_only),
         TEST(connect_that_hangs_ends_after_the_command_timeout),
