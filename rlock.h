@@ -2998,6 +2998,12 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
     return command;
 }
 
+/* Whether it may go in a batch of renewals for so long. */
+static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
+    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST && lease_ms &&
+           request->lease_ms == lease_ms;
+}
+
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
@@ -3007,7 +3013,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     command->count = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && first->op == RLOCK_OP_RENEW && first->link.next != queue) {
+    if (redis->batches && rlock__batched(first, first->lease_ms) && first->link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
@@ -3015,8 +3021,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     }
     do {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
-        bool like = request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
-                    request->lease_ms && request->lease_ms == first->lease_ms;
+        bool like = rlock__batched(request, first->lease_ms);
         bytes += request->key_len;
         if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
             break;
