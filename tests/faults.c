@@ -2563,6 +2563,30 @@ static void release_that_was_slept_over_ends_once(void **state) {
     assert_int_equal(kit_stats(kit_clients[0]).cleaning, 0);
 }
 
+static void asks_and_takes_long(rlock *lock, const rlock_event *event, void *user) {
+    struct owner *other = (struct owner *)user;
+
+    (void)lock;
+    assert_int_equal(event->status, RLOCK_OK);
+    assert_int_equal(rlock_acquire(other->lock, 0, 50, owner_told, other), RLOCK_OK);
+    stage.now_us += 60000; /* longer than that lease */
+}
+
+/* What a callback asks for leaves behind it: a lease does not run while the callback does. */
+static void lease_asked_for_in_a_long_callback_counts_from_its_end(void **state) {
+    rlock_client *client;
+    struct owner *o, *other;
+
+    (void)state;
+    stage_begins();
+    client = stage_client(RLOCK_WIRE_STRING);
+    o = owner_new(client, "k");
+    other = owner_new(client, "other");
+    assert_int_equal(rlock_acquire(o->lock, 0, 1000, asks_and_takes_long, other), RLOCK_OK);
+    assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 60000), RLOCK_OK);
+    assert_true(rlock_is_held(other->lock));
+}
+
 /* What waits in line leaves in the order of what is at stake. */
 static void renewal_near_its_deadline_goes_before_an_acquire(void **state) {
     rlock_client *client;
@@ -3404,6 +3428,7 @@ int main(int argc, char **argv) {
         TEST(descriptor_that_the_loop_does_not_watch_is_no_connection),
         TEST(answer_that_came_while_the_process_slept_is_taken),
         TEST(release_that_was_slept_over_ends_once),
+        TEST(lease_asked_for_in_a_long_callback_counts_from_its_end),
         TEST(renewal_near_its_deadline_goes_before_an_acquire),
         TEST(tracking_is_asked_for_again_however_it_failed),
         TEST(client_may_be_freed_while_its_tracking_is_not_answered),

@@ -409,6 +409,33 @@ static void test_fences_rise_over_releases_expiries_and_clients(void **state) {
     }
 }
 
+/* All in one microsecond: only what was reserved keeps the numbers apart. */
+static void test_fences_rise_over_holds_that_were_handed_on(void **state) {
+    struct owner *owners[4];
+    rlock_stats stats;
+    int i;
+    (void)state;
+    owners[0] = holder(0, "key", 10000);
+    owners[1] = waiter(0, "key", RLOCK_FOREVER);
+    owners[2] = waiter(0, "key", RLOCK_FOREVER);
+    owners[3] = handle(1, "key");
+    for (i = 0; i < 3; i++) {
+        assert_true(granted(owners[i]));
+        SAME(owner_release(owners[i]), RLOCK_OK);
+        virtual_idle(&g.loop);
+        SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+    rlock_client_stats(g.clients[0], &stats);
+    SAME(stats.handed_on, 1);
+    SAME(owner_acquire(owners[3], 0, 10000), RLOCK_OK);
+    virtual_idle(&g.loop);
+    assert_true(granted(owners[3]));
+    for (i = 1; i < 4; i++) {
+        assert_true(owners[i]->seen[RLOCK_ACQUIRED].fence >
+                    owners[i - 1]->seen[RLOCK_ACQUIRED].fence);
+    }
+}
+
 static void test_reentrant_hold_excludes_others_until_its_last_release(void **state) {
     rlock_options options;
     struct owner *owner, *next;
@@ -916,6 +943,7 @@ int main(void) {
         CASE(test_shorter_renewal_lowers_the_deadline_and_not_the_servers_lease),
         CASE(test_single_tries_find_an_expired_key_free),
         CASE(test_fences_rise_over_releases_expiries_and_clients),
+        CASE(test_fences_rise_over_holds_that_were_handed_on),
         CASE(test_reentrant_hold_excludes_others_until_its_last_release),
         CASE(test_shutdown_gives_everything_to_the_waiters_of_others),
         CASE(test_client_free_gives_what_it_held_to_others_at_once),

@@ -3392,6 +3392,52 @@ static void test_after_fork_the_child_hears_no_event_and_nests_nothing(void **st
     SAME(rlock_hold_count(owner->lock), 2);
 }
 
+/* A child may make clients of its own, and those of its parent stay refused; so do both in a child
+ * of that child. */
+static int child_with_a_client_of_its_own(struct owner *owner) {
+    rlock_options options = options_for("key");
+    rlock_client *own = NULL;
+    rlock *lock = NULL;
+    int status = 0;
+    pid_t grandchild;
+    if (rlock_client_new(&own, &g.config) != RLOCK_OK ||
+        rlock_new(&lock, own, &options) != RLOCK_OK ||
+        rlock_acquire(lock, 0, 1000, owner_on_event, owner) != RLOCK_OK) {
+        return 1;
+    }
+    if (rlock_is_held(owner->lock) || owner_release(owner) != RLOCK_ERR_STATE) {
+        return 2;
+    }
+    grandchild = fork();
+    if (grandchild == 0) {
+        if (rlock_client_new(&own, &g.config) != RLOCK_OK) {
+            _exit(3);
+        }
+        _exit(rlock_cancel(lock) == RLOCK_ERR_STATE && !rlock_is_held(owner->lock) ? 0 : 4);
+    }
+    if (waitpid(grandchild, &status, 0) != grandchild || !WIFEXITED(status)) {
+        return 5;
+    }
+    return WEXITSTATUS(status);
+}
+
+static void
+test_after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_back(void **state) {
+    struct owner *owner = holder("key", 10000);
+    int status = 0;
+    pid_t child;
+    (void)state;
+    child = fork();
+    if (child == 0) {
+        _exit(child_with_a_client_of_its_own(owner));
+    }
+    assert_true(child > 0);
+    SAME(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    SAME(WEXITSTATUS(status), 0);
+    assert_true(rlock_is_held(owner->lock));
+}
+
 static void forget_the_descriptor(rlock_timer *timer) {
     (void)timer;
     (void)rlock_io_watch(g.client, &g.store.io, SCRIPTED_FD, 0);
@@ -3916,6 +3962,7 @@ static const struct CMUnitTest singles[] = {
     STOPPED(test_arguments_that_no_other_test_gives),
     CASE(test_callback_that_freed_its_client_may_go_on_calling),
     CASE(test_after_fork_the_child_hears_no_event_and_nests_nothing),
+    CASE(test_after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_back),
     CASE(test_event_of_a_descriptor_that_a_timer_just_forgot_is_dropped),
     CASE(test_clock_of_its_own_is_the_one_that_never_steps),
     CASE(test_old_tokens_are_cleaned_up_before_anybody_asks),
