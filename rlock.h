@@ -1607,15 +1607,15 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
- * With each command that reads the server remembers all keys of a script: so there are only two,
- * one of them behind the writes. GT is of Redis 7.0:
+ * The server remembers for push what is read behind the writes; up to Redis 7 it does so with all
+ * keys of the script for each command that reads, so there are only two. GT is of Redis 7.0:
  * https://redis.io/docs/latest/commands/pexpire/ */
 #define RLOCK__LUA_STRING_RENEW_MANY                                              \
     "local c,r,h,l=redis.call,{},ARGV[1],ARGV[2] local v=c('MGET',unpack(KEYS)) " \
     "for i,k in ipairs(KEYS) do r[i]='0' "                                        \
     "if v[i]==h..ARGV[i+2] then c('PEXPIRE',k,l,'GT') r[i]='1' end end "          \
-    "c('PTTL',KEYS[1]) return table.concat(r)"
-#define RLOCK__SHA_STRING_RENEW_MANY "6337e3c9f7c4a7b74d974e28a2145fc4615df191"
+    "c('EXISTS',unpack(KEYS)) return table.concat(r)"
+#define RLOCK__SHA_STRING_RENEW_MANY "f02123579fc331f4e16ffc275d473f8732b1c27f"
 
 typedef struct rlock__script {
     const char *sha, *lua;
