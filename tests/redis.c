@@ -588,7 +588,7 @@ static void thousand_waiters_are_served_in_turn_for_few_commands(void **state) {
         assert_int_equal(in_order, n);
         print_message("%.2f commands a hand-over\n",
                       (double)(kit_stats(client).commands - before) / n);
-        assert_true(kit_stats(client).commands - before <= (uint64_t)n * 4);
+        assert_true(kit_stats(client).commands - before <= (uint64_t)n * 2);
         kit_reset();
     }
 }

@@ -219,13 +219,13 @@ static void free_client(void) {
     virtual_client_free(&g.loop, client);
 }
 
-/* A handle in the state. LOST: its deadline has passed, and the loop has not come round yet. */
 static void restart_with_handovers(int handovers) {
     free_client();
     g.config.handovers = handovers;
     start();
 }
 
+/* A handle in the state. LOST: its deadline has passed, and the loop has not come round yet. */
 static struct owner *bring_to(int state) {
     struct owner *owner = handle("key");
     switch (state) {
