@@ -167,8 +167,7 @@ static inline int64_t oracle_read(const struct slot *slot, char text[64]) {
     return value.expires_us;
 }
 
-static inline struct token *oracle_token(struct slot *slot, const char *text) {
-    struct token *token;
+static inline struct token *oracle_token(const char *text) {
     int i;
     for (i = oracle.token_count - 1; i >= 0; i--) {
         if (strcmp(oracle.tokens[i].text, text) == 0) {
@@ -184,9 +183,7 @@ static inline struct token *oracle_token(struct slot *slot, const char *text) {
         snprintf(oracle.tokens[i].text, sizeof oracle.tokens[i].text, "%s", text);
         oracle.tokens[i].away_us = -1;
     }
-    token = &oracle.tokens[i];
-    token->order = ++slot->orders;
-    return token;
+    return &oracle.tokens[i];
 }
 
 static inline bool oracle_owns(const struct sim_line *line, const struct token *token) {
@@ -225,9 +222,10 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
               text[0] ? text : "free", (long long)expires_us);
     slot->expires_us = expires_us;
     if (!same || before == NULL) {
-        slot->there = text[0] ? oracle_token(slot, text) : NULL;
+        slot->there = text[0] ? oracle_token(text) : NULL;
         slot->since_us = sim.now_us;
         if (slot->there != NULL) {
+            slot->there->order = ++slot->orders;
             slot->free_since_us = -1;
             slot->there->theirs = by == NULL;
             if (by != NULL && !oracle_owns(by, slot->there)) {
@@ -253,7 +251,7 @@ static inline void oracle_reread(struct sim_server *server) {
         char text[64];
         if (slot->server == server) {
             slot->expires_us = oracle_read(slot, text);
-            slot->there = text[0] ? oracle_token(slot, text) : NULL;
+            slot->there = text[0] ? oracle_token(text) : NULL; /* from earlier: no new order */
             if (slot->there != NULL) {
                 slot->there->is_void = true;
             }
@@ -530,7 +528,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     snprintf(text, sizeof text, "%.36s:%llu", hand->actor->id,
              (unsigned long long)hand->lock->claim->request.token);
     if (oracle.blind) {
-        oracle_token(hand->slot, text);
+        oracle_token(text)->order = ++hand->slot->orders;
     }
     for (i = oracle.token_count - 1; i >= 0 && strcmp(oracle.tokens[i].text, text) != 0; i--) {
     }
