@@ -74,7 +74,8 @@ struct hand { /* a handle, and what it was told */
     bool releasing;
     int pending[RLOCK_LOST + 1];
     struct token *token;
-    int64_t longest_ms; /* of the leases asked for in this hold */
+    int64_t longest_ms;            /* of the leases asked for in this hold */
+    int64_t max_hold_ms, since_us; /* how long a hold may be; since when it is */
     int64_t overdue_us; /* since when its deadline has passed and it was not told; -1 = not so */
     int64_t waiting_us; /* since when it waits */
     void (*react)(struct hand *hand, const rlock_event *event);
@@ -104,12 +105,12 @@ static struct {                         /* of all worlds */
     uint64_t lost[8];                   /* by reason */
     uint64_t overlaps;                  /* of void tokens, told apart by their fences */
     uint64_t handed_on;                 /* holds, to another handle */
-    uint64_t kept;          /* a key by a client that had handed it on, while others waited */
-    uint64_t refused[16];   /* calls, by -status */
-    uint64_t from_callback; /* calls made from inside a callback */
-    uint64_t flavours[MODEL_FLAVOURS]; /* servers of worlds */
-    uint64_t delifeqs;                 /* releases without a script */
-    uint64_t mgets;                    /* batches of renewals */
+    uint64_t given, kept;               /* a key that was handed on: to, or from, who waits */
+    uint64_t refused[16];               /* calls, by -status */
+    uint64_t from_callback;             /* calls made from inside a callback */
+    uint64_t flavours[MODEL_FLAVOURS];  /* servers of worlds */
+    uint64_t delifeqs;                  /* releases without a script */
+    uint64_t mgets;                     /* batches of renewals */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -166,8 +167,7 @@ static inline int64_t oracle_read(const struct slot *slot, char text[64]) {
     return value.expires_us;
 }
 
-static inline struct token *oracle_token(struct slot *slot, const char *text) {
-    struct token *token;
+static inline struct token *oracle_token(const char *text) {
     int i;
     for (i = oracle.token_count - 1; i >= 0; i--) {
         if (strcmp(oracle.tokens[i].text, text) == 0) {
@@ -183,9 +183,7 @@ static inline struct token *oracle_token(struct slot *slot, const char *text) {
         snprintf(oracle.tokens[i].text, sizeof oracle.tokens[i].text, "%s", text);
         oracle.tokens[i].away_us = -1;
     }
-    token = &oracle.tokens[i];
-    token->order = ++slot->orders;
-    return token;
+    return &oracle.tokens[i];
 }
 
 static inline bool oracle_owns(const struct sim_line *line, const struct token *token) {
@@ -209,7 +207,7 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
     if (before != NULL && oracle_expired(slot)) {
         before = NULL;
     }
-    if (by != NULL && before != NULL && !same && !oracle_owns(by, before)) {
+    if (by != NULL && before != NULL && !oracle_owns(by, before)) {
         sim_failed("%s changes key %s, which is %s's", by->client_id, slot->key, before->text);
     }
     if (by != NULL && same && before != NULL && slot->expires_us >= 0 &&
@@ -224,9 +222,10 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
               text[0] ? text : "free", (long long)expires_us);
     slot->expires_us = expires_us;
     if (!same || before == NULL) {
-        slot->there = text[0] ? oracle_token(slot, text) : NULL;
+        slot->there = text[0] ? oracle_token(text) : NULL;
         slot->since_us = sim.now_us;
         if (slot->there != NULL) {
+            slot->there->order = ++slot->orders;
             slot->free_since_us = -1;
             slot->there->theirs = by == NULL;
             if (by != NULL && !oracle_owns(by, slot->there)) {
@@ -252,7 +251,7 @@ static inline void oracle_reread(struct sim_server *server) {
         char text[64];
         if (slot->server == server) {
             slot->expires_us = oracle_read(slot, text);
-            slot->there = text[0] ? oracle_token(slot, text) : NULL;
+            slot->there = text[0] ? oracle_token(text) : NULL; /* from earlier: no new order */
             if (slot->there != NULL) {
                 slot->there->is_void = true;
             }
@@ -492,20 +491,21 @@ static inline bool oracle_hears(const struct actor *actor) {
 }
 
 /* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
- * woken and asks, and may come too late, but not many times in a row where nothing goes wrong. */
+ * woken and asks, and may come too late, but not often where nothing goes wrong. */
 static inline void oracle_passed(const struct hand *hand) {
     const struct token *last = hand->slot->last, *token = hand->token;
-    bool kept = last != NULL && last != token && last->grants > 1 && token->grants == 1 &&
-                strncmp(last->text, token->text, 36) == 0;
+    bool follows = last != NULL && last != token && last->grants > 1 && token->grants == 1;
+    bool kept = follows && strncmp(last->text, token->text, 36) == 0;
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
         struct actor *actor = &oracle.actors[i];
         if (actor == hand->actor || !oracle_waits(hand->slot, actor)) {
+            seen.given += actor == hand->actor && follows && !kept && oracle.quiet;
             hand->slot->passed[i] = 0;
-        } else if (kept) {
-            seen.kept++;
-            hand->slot->passed[i]++;
+            continue;
         }
+        seen.kept += kept && oracle.quiet && oracle_hears(actor);
+        hand->slot->passed[i] += kept;
         if (oracle.quiet && oracle_hears(actor) && hand->slot->passed[i] > SIM_PASSED) {
             sim_failed("%s is kept from client %.8s, who waits, by one who hands it on",
                        hand->slot->key, actor->id);
@@ -528,7 +528,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     snprintf(text, sizeof text, "%.36s:%llu", hand->actor->id,
              (unsigned long long)hand->lock->claim->request.token);
     if (oracle.blind) {
-        oracle_token(hand->slot, text);
+        oracle_token(text)->order = ++hand->slot->orders;
     }
     for (i = oracle.token_count - 1; i >= 0 && strcmp(oracle.tokens[i].text, text) != 0; i--) {
     }
@@ -583,6 +583,7 @@ static inline void on_acquired(rlock *lock, const rlock_event *event, void *user
     if (event->status == RLOCK_OK && !hand->holds) {
         hand->holds = true;
         hand->overdue_us = -1;
+        hand->since_us = sim.now_us;
         oracle_granted(hand, event);
         if (!rlock_is_held(lock) || event->remaining_ms > rlock_remaining_ms(lock) + 1) {
             sim_failed("hand %d is told of a hold that it has not", hand->number);
@@ -646,6 +647,10 @@ static inline void oracle_deadline(struct hand *hand) {
             sim_failed("hand %d holds again after its deadline", hand->number);
         }
         hand->overdue_us = -1;
+        if (hand->max_hold_ms > 0 &&
+            sim.now_us > hand->since_us + hand->max_hold_ms * 1005 + 1000) {
+            sim_failed("hand %d holds for longer than it may", hand->number);
+        }
         return;
     }
     if (hand->overdue_us < 0) {
@@ -872,6 +877,7 @@ static inline struct hand *hand_new(struct actor *actor, struct slot *slot, rloc
     hand->slot = slot;
     hand->fencing = options.fencing;
     hand->reentrant = options.reentrant;
+    hand->max_hold_ms = options.max_hold_ms;
     hand->overdue_us = -1;
     sim_trace("hand %d of client %.8s on %s", hand->number, actor->id, slot->key);
     return hand;

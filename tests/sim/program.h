@@ -52,6 +52,7 @@ static struct {
     struct model_copy *copies[SIM_SERVERS];
     uint64_t quiet_commands;
     int rounds; /* of a busy seed, whose handles ask again when they have released */
+    bool many;  /* each client has many keys, and takes them at one time */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -661,12 +662,12 @@ static inline void draw_flavour(struct sim_server *server) {
 static inline void draw_actors(void) {
     static const char *const denied[] = {"client|kill", "info", "command", "delifeq"};
     int clients = (int)(1 + draw(2)), p, c, h, hands = (int)(1 + draw(4));
-    int most_keys = draw_one_in(4) ? SIM_SLOTS / sim.server_count : 3;
     rlock_wire wires[SIM_SERVERS];
-    hands += most_keys > 3 ? 4 : 0; /* many renewals at a time */
     for (p = 0; p < sim.server_count; p++) {
         static const char *const keys[SIM_SLOTS] = {"a", "b{1}", "{c}:d", "e", "f", "g", "h", "i"};
-        int count = program.rounds > 0 ? 1 : (int)(1 + draw(most_keys));
+        int count = program.many         ? SIM_SLOTS / sim.server_count
+                    : program.rounds > 0 ? 1
+                                         : (int)(1 + draw(3));
         wires[p] = draw_one_in(3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
         draw_flavour(&sim.servers[p]);
         sim.servers[p].database = draw_one_in(3) ? 2 : 0;
@@ -695,7 +696,7 @@ static inline void draw_actors(void) {
             config.client_name = draw_one_in(2) ? "sim" : NULL;
             actor = actor_new(&sim.processes[p], server, config, draw_one_in(2));
             dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
-            for (h = 0; h < hands && actor != NULL; h++) {
+            for (h = 0; h < hands + (program.many ? 6 : 0) && actor != NULL; h++) {
                 program_hand(actor, &dice);
             }
         }
@@ -716,9 +717,13 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     for (i = 0; i < FAMILIES && !program.quiet; i++) {
         program.families |= draw_one_in(i == 4 ? 4 : 2) ? 1u << i : 0;
     }
-    program.rounds = draw_one_in(4) ? 400 : 0;
+    program.many = draw_one_in(4);
+    program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
     program.hold_us = DRAW_OF(0, 2000, 50000, 1500000);
+    if (program.many) {
+        program.hold_us = 1500000;
+    }
     for (i = 0; i < 3; i++) {
         program.lease_ms[i] = DRAW_OF(30, 100, 300, 1000, 3000, 10000);
         if (program.quiet && program.lease_ms[i] < 300) {
@@ -915,12 +920,26 @@ static inline void program_close(void) {
     }
 }
 
+/* The holds of a client that are as old as each other are renewed together. */
+static inline void program_take_many(void *object) {
+    int i;
+    (void)object;
+    for (i = 0; i < oracle.hand_count; i++) {
+        if (callable(&oracle.hands[i]) && !oracle.hands[i].actor->gone) {
+            hand_acquire(&oracle.hands[i], 0, 0);
+        }
+    }
+}
+
 /* The hash of all that happened. A broken rule does not come back: see sim_failed. */
 static inline uint64_t program_run(void) {
     uint64_t hash;
     int i;
     for (i = 0; i < program.step_count; i++) {
         sim_at(program.steps[i].at_us, step_happens, &program.steps[i]);
+    }
+    if (program.many) {
+        later(program.end_us / 8, program_take_many, NULL);
     }
     look_around(NULL);
     sim_run_until(program.end_us);
