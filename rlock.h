@@ -3324,6 +3324,7 @@ typedef struct rlock__gate {
     uint32_t references;         /* handles and claims */
     uint8_t polls;               /* tries since somebody woke us: the exponent of the back-off */
     bool dirty;                  /* woken while a try is out: its answer may be old */
+    bool yields;                 /* the next try is put off, so that others come first */
     bool watched;
 } rlock__gate; /* the key's bytes and a NUL follow */
 
@@ -4134,7 +4135,7 @@ static void rlock__gate_try(rlock__gate *gate) {
         }
     }
     gate->trying = claim;
-    gate->dirty = false;
+    gate->dirty = gate->yields = false;
     rlock_timer_set(client, &gate->timer, -1);
     rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
                         client->now_us + client->command_timeout_ms * 1000);
@@ -4144,12 +4145,25 @@ static void rlock__gate_fire(rlock_timer *timer) {
     rlock__gate_try(RLOCK__OF(timer, rlock__gate, timer));
 }
 
+/* Whether others come first: a hold that was handed on is being let go, or was just now. A server
+ * without client tracking tells us of our own releases. */
+static bool rlock__gate_yields(const rlock__gate *gate) {
+    const rlock_link *at = gate->leaving.next;
+    for (; at != &gate->leaving; at = at->next) {
+        const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (claim->handed && claim->request.place) {
+            return true;
+        }
+    }
+    return gate->yields && gate->timer.index;
+}
+
 /* Something may have changed. A try that is out may have been answered before it did. */
 static void rlock__gate_wake(rlock__gate *gate) {
     gate->polls = 0;
     if (gate->trying) {
         gate->dirty = true;
-    } else {
+    } else if (!rlock__gate_yields(gate)) {
         rlock__gate_try(gate);
     }
 }
@@ -4158,6 +4172,7 @@ static void rlock__gate_wake(rlock__gate *gate) {
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     gate->polls = 0;
     if (!gate->trying && !gate->held) {
+        gate->yields = true;
         rlock_timer_set(gate->client, &gate->timer,
                         gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
@@ -4176,6 +4191,7 @@ static void rlock__gate_watch(rlock__gate *gate) {
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
     int64_t delay_ms = RLOCK__SLEEP_MS;
+    gate->yields = false;
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
         delay_ms = client->poll_ms >> (gate->polls < 4 ? 4 - gate->polls : 0);
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));

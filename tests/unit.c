@@ -1691,6 +1691,35 @@ static void test_hold_goes_on_a_bounded_number_of_times_and_then_others_come_fir
     assert_true(rlock_is_held(owners[3]->lock));
 }
 
+/* A server without client tracking tells us of our own releases. */
+static void test_push_does_not_end_the_pause_for_the_sake_of_others(void **state) {
+    struct owner *owners[3];
+    (void)state;
+    restart_with_handovers(1);
+    owners[0] = holder("key", 60000);
+    owners[1] = follower("key", 60000);
+    owners[2] = follower("key", 60000);
+    SAME(owner_release(owners[0]), RLOCK_OK);
+    idle();
+    SAME(owner_release(owners[1]), RLOCK_OK);
+    run_ms(4);
+    scripted_woken(&g.store, "key"); /* while the release is out */
+    run_ms(1);
+    SAME(asked(RLOCK_OP_ACQUIRE), 1);
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    scripted_woken(&g.store, "key"); /* and behind its answer */
+    run_ms(9);
+    SAME(asked(RLOCK_OP_ACQUIRE), 1);
+    run_ms(2);
+    SAME(asked(RLOCK_OP_ACQUIRE), 2);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    run_ms(100);
+    scripted_woken(&g.store, "key"); /* later it wakes again */
+    run_ms(1);
+    need(RLOCK_OP_ACQUIRE);
+}
+
 static void test_pause_for_the_sake_of_others_has_an_end(void **state) {
     struct owner *owners[3];
     (void)state;
@@ -3879,6 +3908,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_many_holds_survive_a_sleep_longer_than_the_ring),
     CASE(test_hold_goes_on_to_the_next_in_line_without_the_server),
     CASE(test_hold_goes_on_a_bounded_number_of_times_and_then_others_come_first),
+    CASE(test_push_does_not_end_the_pause_for_the_sake_of_others),
     CASE(test_pause_for_the_sake_of_others_has_an_end),
     CASE(test_fences_rise_with_each_hold_that_goes_on),
     CASE(test_hold_without_a_fence_does_not_go_on_to_who_wants_one_nor_back),
