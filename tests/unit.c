@@ -2707,6 +2707,13 @@ static void refuse_options(const char *what, const rlock_options *options) {
         refuse_options(#member " = " #value, &bad); \
     } while (0)
 
+static const char *refuse_fencing(void *state, const char *key, size_t key_len,
+                                  const rlock_terms *terms, bool fencing) {
+    (void)state;
+    assert_true(key_len == strlen(key) && terms == NULL);
+    return fencing ? "no fences here" : NULL;
+}
+
 static void test_bad_options_are_refused(void **state) {
     static char big[RLOCK_KEY_MAX + 2];
     rlock_options options = options_for("key");
@@ -2717,16 +2724,26 @@ static void test_bad_options_are_refused(void **state) {
     REFUSE_OPTIONS(key, "");
     REFUSE_OPTIONS(key, big);
     REFUSE_OPTIONS(kind, (rlock_kind)9);
+    REFUSE_OPTIONS(kind, (rlock_kind)-1);
+    REFUSE_OPTIONS(kind, RLOCK_KIND_SEMAPHORE); /* without permits */
+    REFUSE_OPTIONS(permits, 1);
+    REFUSE_OPTIONS(weight, 1);
+    REFUSE_OPTIONS(owner, 1);
+    REFUSE_OPTIONS(key_count, 1);
+    REFUSE_OPTIONS(key_lens, &(const size_t){1});
+    REFUSE_OPTIONS(keys, (const char *const[]){"other"});
     REFUSE_OPTIONS(watchdog, -1);
     REFUSE_OPTIONS(watchdog, 3);
     REFUSE_OPTIONS(max_hold_ms, -1);
     options.key = big;
     options.key_len = RLOCK_KEY_MAX + 1;
     refuse_options("key_len", &options);
-    options.key = "a}b";
+    options.key = "key";
     options.key_len = 0;
     options.fencing = true;
-    refuse_options("hash tag with fencing", &options);
+    g.store.store.refuses = refuse_fencing;
+    refuse_options("fencing, which the store refuses", &options);
+    g.store.store.refuses = NULL;
     SAME(rlock_new(NULL, g.client, &options), RLOCK_ERR_ARG);
     options.key = "key";
     SAME(rlock_new(&lock, NULL, &options), RLOCK_ERR_ARG);
@@ -3301,7 +3318,7 @@ static void test_remaining_time_is_never_negative_while_the_clock_goes_on(void *
 
 static void test_arguments_that_no_other_test_gives(void **state) {
     rlock_config mute = g.config;
-    rlock_options options = options_for("a{}b");
+    rlock_options options = options_for("key");
     rlock_client *client = NULL;
     rlock_stats now;
     rlock *lock = NULL;
@@ -3319,9 +3336,7 @@ static void test_arguments_that_no_other_test_gives(void **state) {
     rlock_client_stats(NULL, &now);
     SAME(now.handles + now.connects + now.held, 0);
     assert_false(now.up);
-    options.fencing = true; /* an empty hash tag is none */
-    SAME(rlock_new(&lock, g.client, &options), RLOCK_ERR_ARG);
-    options.key = "a{b}c";
+    options.fencing = true;
     SAME(rlock_new(&lock, g.client, &options), RLOCK_OK);
     rlock_free(lock);
 }
