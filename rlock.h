@@ -1810,65 +1810,68 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * given out in one place only, and one that lets its turn pass is a hold that expired. */
 #define RLOCK__PIECE_LINE                                                                \
     "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
-    "local now,turn=t[1]*1000+math.floor(t[2]/1000),tonumber(ARGV[4]) "                  \
-    "local e,used,permits,set,mine=math.abs(c('ZSCORE',K,me) or 0) "                     \
+    "local now,e=t[1]*1000+math.floor(t[2]/1000),math.abs(c('ZSCORE',K,me) or 0) "       \
+    "local used,permits,set,first,mine "                                                 \
     "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
-    "local function hold(m,e,ms,f) local p=c('PTTL',K) "                                 \
-    "if p<ms then c('PEXPIRE',K,ms) end local r=f('ZADD',K,weight(m)>1 and -e or e,m) "  \
-    "if p<0 then c('PEXPIRE',K,ms) end return r end "
+    "local function hold(m,e,ms) local p=c('PTTL',K) "                                   \
+    "local n=redis.pcall('ZADD',K,(weight(m)>1 and -e or e)..'',m) "                     \
+    "if type(n)=='table' then return n end if p>=tonumber(ms) then return end "          \
+    "local r=redis.pcall('PEXPIRE',K,ms) if type(r)=='number' then return end "          \
+    "if n==1 then c('ZREM',K,m) end return r end "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
  * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first. */
-#define RLOCK__PIECE_LINE_SHORT                                                            \
-    "local function grant() " RLOCK__PIECE_FENCE(                                          \
-        "KEYS[3]", "ARGV[6]",                                                              \
-        "ARGV[9]") "hold(me,math.max(now+ARGV[6],e),set and " RLOCK__FENCE_TTL_MS          \
-                   " or tonumber(ARGV[6]),c) return f end "                                \
-                   "if op=='0' and (e>now or c('EXISTS',K,Q)==0) then return grant() end " \
-                   "if op=='1' and e>now then "                                            \
-                   "if e<now+ARGV[6] then hold(me,now+ARGV[6],tonumber(ARGV[6]),c) end "   \
-                   "c('ZSCORE',K,me) return 1 end "                                        \
-                   "if op=='2' then c('ZREM',K,me) c('ZREM',Q,me) "                        \
-                   "if e>now and c('EXISTS',Q)==0 then return 1 end end "
+#define RLOCK__PIECE_LINE_SHORT                                                                    \
+    "local function grant() " RLOCK__PIECE_FENCE(                                                  \
+        "KEYS[3]", "ARGV[6]",                                                                      \
+        "ARGV[9]") "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS          \
+                   "' or ARGV[6]) or f end "                                                       \
+                   "if op=='0' and (e>now or c('EXISTS',K,Q)==0) then return grant() end "         \
+                   "if op=='1' and e>now then "                                                    \
+                   "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) if r then return r "    \
+                   "end "                                                                          \
+                   "c('ZSCORE',K,me) return 1 end "                                                \
+                   "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end "      \
+                   "head=c('ZRANGE',Q,'0','0','WITHSCORES') if e>now and not head[1] then return " \
+                   "1 end end "
 
-#define RLOCK__PIECE_LINE_OFFER                                                          \
-    "local low,high='('..-now,'('..now "                                                 \
-    "local function heavy(...) return c('ZRANGEBYSCORE',K,'(-inf',low,...) end "         \
-    "local function light(...) return c('ZRANGEBYSCORE',K,high,'+inf',...) end "         \
-    "local function count() used,permits=c('ZCOUNT',K,high,'+inf'),tonumber(ARGV[3]) "   \
-    "for i,m in ipairs(heavy()) do used=used+weight(m) end "                             \
-    "set=c('ZRANGEBYSCORE',K,'-inf','-inf')[1] if set then permits=weight(set) end end " \
-    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"   \
-    "string.match(m,':(%d+):')..':'..K)~=0 end "                                         \
-    "local function offer() while true do local h=c('ZRANGE',Q,0,0,'WITHSCORES') "       \
-    "local m=h[1] if not m then return true end local w=weight(m) "                      \
-    "if w<=permits then if used+w>permits then return end "                              \
-    "if type(hold(m,now+turn,turn,redis.pcall))=='table' then return end "               \
-    "used=used+w if m==me then mine=true "                                               \
-    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "           \
+#define RLOCK__PIECE_LINE_OFFER                                                            \
+    "local low,high='('..-now,'('..now "                                                   \
+    "local function count() used,permits=c('ZCOUNT',K,high,'+inf'),tonumber(ARGV[3]) "     \
+    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                \
+    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                \
+    "else used,first=used+weight(h[i]),-h[i+1] end end end "                               \
+    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"     \
+    "string.match(m,':(%d+):')..':'..K)~=0 end "                                           \
+    "local function offer() while used<permits do "                                        \
+    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                         \
+    "local m=h[1] if not m then return true end local w=weight(m) "                        \
+    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4]) then return end " \
+    "used=used+w if m==me then mine=true "                                                 \
+    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "             \
     "c('ZREM',Q,m) end end "
 
-#define RLOCK__PIECE_LINE_ACQUIRE                                                   \
-    "if op=='0' then c('ZREMRANGEBYSCORE',K,-now,now) count() local s "             \
-    "if ARGV[8]~='' and c('ZSCORE',K,ARGV[8]) then s=true c('ZREM',Q,me) end "      \
-    "if s or offer() and used+weight(me)<=permits or mine then return grant() end " \
-    "if ARGV[7]~='0' then local q=c('ZSCORE',Q,me) "                                \
-    "if not q then q=(c('ZRANGE',Q,-1,-1,'WITHSCORES')[2] or 0)+1 end "             \
-    "c('PEXPIRE',Q,turn*30) c('ZADD',Q,math.floor(q)+ARGV[7]-1,me) "                \
-    "c('PEXPIRE',Q,turn*30) end "                                                   \
-    "local l,h=light('WITHSCORES','LIMIT',0,1)[2],heavy('WITHSCORES') h=h[#h] "     \
-    "if h and (not l or -h<tonumber(l)) then l=-h end return l and l-now or -1 end "
+#define RLOCK__PIECE_LINE_ACQUIRE                                                         \
+    "if op=='0' then c('ZREMRANGEBYSCORE',K,-now..'',now..'') count() local s "           \
+    "if ARGV[8]~='' and c('ZSCORE',K,ARGV[8]) then s=true c('ZREM',Q,me) end "            \
+    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "       \
+    "if ARGV[7]~='0' then local q,l=c('ZSCORE',Q,me),ARGV[4]*30 ..'' c('PEXPIRE',Q,l) "   \
+    "q=q or (c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] or 0)+1 "                            \
+    "c('ZADD',Q,math.floor(q)+ARGV[7]-1 ..'',me) if q==1 then c('PEXPIRE',Q,l) end end "  \
+    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) " \
+    "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
 
 /* Of a hold that is gone another has the place if there is no room for it. */
 #define RLOCK__PIECE_LINE_GONE                                            \
     "if op<'3' then count() local r=used+weight(me)>permits and 0 or -1 " \
     "if op=='2' then if e>now then r=1 end offer() end return r end "
 
-#define RLOCK__PIECE_LINE_INSPECT                                             \
-    "local l,h=light('WITHSCORES'),heavy('WITHSCORES') local held=(#l+#h)/2 " \
-    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "       \
-    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"       \
-    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                         \
+#define RLOCK__PIECE_LINE_INSPECT                                                 \
+    "local l=c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES') "                      \
+    "local h=c('ZRANGEBYSCORE',K,'(-inf',low,'WITHSCORES') local held=(#l+#h)/2 " \
+    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "           \
+    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"           \
+    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                             \
     "(string.gsub(l[1] or h[1] or '',':%d+$',''))) end "
 
 /* By force; or ARGV[6] is how many permits there are, 0 = as many as each says itself. */
@@ -1877,13 +1880,13 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "for i=1,#l,2 do call(l[i]) end for i=1,#h,2 do call(h[i]) end " \
     "else held=0 c('ZREMRANGEBYSCORE',K,'-inf','-inf') "             \
     "if ARGV[6]~='0' then c('ZADD',K,'-inf','permits:'..ARGV[6]) "   \
-    "c('PEXPIRE',K," RLOCK__FENCE_TTL_MS ") end end "                \
+    "c('PEXPIRE',K,'" RLOCK__FENCE_TTL_MS "') end end "              \
     "count() offer() return held"
 
 #define RLOCK__LUA_LINE                                                                         \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
         RLOCK__PIECE_LINE_GONE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "66ad64f6e2fd5856fc95547417262dcf00af48a2"
+#define RLOCK__SHA_LINE "2bd4197b3e1011dfa53b0ffd877a55dd9c9a0974"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
