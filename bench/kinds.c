@@ -1,6 +1,6 @@
 /* What the kinds cost beside the plain mutex: pairs of acquire and release on keys that nobody else
  * wants; and hand-overs of one key that 1,000 waiters in 4 processes want, each again as soon as it
- * wants; and hand-overs of one key that 1,000 waiters in 4 processes want, each again as soon as it
+ * had it. The plain one hands nothing on inside a process here (handovers -1): a fair one cannot. */
 #include "bench.h"
 
 #include <sys/mman.h>
