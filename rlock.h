@@ -143,6 +143,7 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -751,6 +752,12 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #ifndef RLOCK_MALLOC
 #define RLOCK_MALLOC(n) malloc(n)
 #define RLOCK_FREE(p) free(p)
+#endif
+
+#ifdef RLOCK_NO_KINDS
+#define RLOCK__HAS_KINDS 0
+#else
+#define RLOCK__HAS_KINDS 1
 #endif
 
 #define RLOCK__NEVER INT64_MAX
@@ -1459,7 +1466,7 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
         rlock__memory_acquire(tenant, request, answer, now_us);
         return;
     }
-    if (request->op >= RLOCK_OP_INSPECT) {
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__memory_question(tenant, request, answer, now_us);
         return;
     }
@@ -1909,24 +1916,27 @@ static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE, RLOCK__ROWS };
 
-#define RLOCK__SCRIPT(row, op) \
-    { RLOCK__SHA_##row##_##op, RLOCK__LUA_##row##_##op }
+#define RLOCK__SCRIPT(name) \
+    { RLOCK__SHA_##name, RLOCK__LUA_##name }
 #define RLOCK__NO_SCRIPT \
     { NULL, NULL }
-#define RLOCK__LINE_SCRIPT \
-    { RLOCK__SHA_LINE, RLOCK__LUA_LINE }
+#if RLOCK__HAS_KINDS
+#define RLOCK__MORE(name) RLOCK__SCRIPT(name)
+#else
+#define RLOCK__MORE(name) RLOCK__NO_SCRIPT
+#endif
 
 static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
     /* [row][rlock_op] */
-    {RLOCK__SCRIPT(STRING, ACQUIRE), RLOCK__SCRIPT(STRING, RENEW), RLOCK__SCRIPT(STRING, RELEASE),
-     RLOCK__SCRIPT(STRING, INSPECT), RLOCK__SCRIPT(STRING, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(REDISSON, ACQUIRE), RLOCK__SCRIPT(REDISSON, RENEW),
-     RLOCK__SCRIPT(REDISSON, RELEASE), RLOCK__SCRIPT(REDISSON, INSPECT),
-     RLOCK__SCRIPT(REDISSON, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(KEYS, ACQUIRE), RLOCK__SCRIPT(KEYS, RENEW), RLOCK__SCRIPT(KEYS, RELEASE),
+    {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
+     RLOCK__MORE(STRING_INSPECT), RLOCK__MORE(STRING_FORCE), RLOCK__NO_SCRIPT},
+    {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
+     RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__MORE(REDISSON_INSPECT), RLOCK__MORE(REDISSON_FORCE),
+     RLOCK__NO_SCRIPT},
+    {RLOCK__MORE(KEYS_ACQUIRE), RLOCK__MORE(KEYS_RENEW), RLOCK__MORE(KEYS_RELEASE),
      RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-    {RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT,
-     RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT}};
+    {RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE),
+     RLOCK__MORE(LINE)}};
 
 /* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
 static const struct {
@@ -2200,7 +2210,7 @@ static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weig
 }
 
 static bool rlock__in_line(const rlock_request *request) {
-    return request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
@@ -2225,7 +2235,7 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
 }
 
 static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
-    if (!request->terms) {
+    if (!RLOCK__HAS_KINDS || !request->terms) {
         return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
     }
     return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
@@ -3348,7 +3358,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     if (reply->type == REDIS_REPLY_ERROR) {
         answer->fault = rlock__classify(reply->str);
         answer->text = reply->str;
-    } else if (request->op >= RLOCK_OP_INSPECT) {
+    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
     } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
@@ -3965,7 +3975,7 @@ static const rlock_terms *rlock__terms(const rlock__gate *gate) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
 }
 
 /* Whether others may hold beside one who holds. */
@@ -5281,7 +5291,7 @@ static void rlock__question_fire(rlock_timer *timer) {
 /* No connection: those that wait for one end now. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
-    for (; at != &client->questions; at = at->next) {
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
             client->store->forget(client->store_state, &question->request);
@@ -5322,7 +5332,7 @@ static int rlock__ask(rlock__gate *gate, rlock_op op, uint64_t token, rlock_info
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
-    if (request->op >= RLOCK_OP_INSPECT) {
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
@@ -5757,7 +5767,7 @@ static void rlock__gate_close(rlock__gate *gate, const void *with) {
 }
 
 static void rlock__questions_free(rlock_client *client) {
-    while (!rlock__list_empty(&client->questions)) {
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
         rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
     }
 }
@@ -5923,7 +5933,8 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
                   : options->permits || options->weight) {
         return false;
     }
-    return (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
+    return (want->plain || RLOCK__HAS_KINDS) &&
+           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
            (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
 }
 
@@ -6242,7 +6253,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
     rlock__want want;
     rlock__gate *gate;
     int status;
-    if (!client || !options) {
+    if (!client || !options || !RLOCK__HAS_KINDS) {
         return RLOCK_ERR_ARG;
     }
     if (rlock__forked(client)) {
