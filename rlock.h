@@ -4741,12 +4741,15 @@ static void rlock__claim_try(rlock__claim *claim) {
                         client->now_us + client->command_timeout_ms * 1000);
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for who has no place yet. */
+/* Of a queued kind: asks for the first, who looks after the line, and for who has no place yet.
+ * All: what is out already asks once more, it may have said that it cannot be called. */
 static void rlock__line_try(rlock__gate *gate, bool all) {
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (!claim->request.place && (all || !claim->exists || at == gate->waiting.next)) {
+        if (claim->request.place) {
+            claim->again = claim->again || all;
+        } else if (all || !claim->exists || at == gate->waiting.next) {
             rlock__claim_try(claim);
         }
     }

@@ -162,12 +162,15 @@ static inline void scripted_tell(struct scripted *self, struct scripted_turn *tu
     case SCRIPTED_DOWN:
         self->events->down(self->owner, turn->answer.fault, turn->answer.text);
         break;
-    case SCRIPTED_PUSHING: self->events->pushing(self->owner, turn->on); break;
+    case SCRIPTED_PUSHING:
+        self->events->pushing(self->owner, turn->on ? RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS : 0);
+        break;
     case SCRIPTED_WOKEN:
         self->events->woken(self->owner, turn->key, turn->key != NULL ? strlen(turn->key) : 0);
         break;
     }
     memset(words, '?', sizeof words - 1);
+    turn->answer.text = NULL;
 }
 
 /* What is added while it tells waits for an entry of its own. */
