@@ -586,7 +586,7 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone */
+    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
     RLOCK_REASON_CLOSED   /* the client was shut down under it */
 } rlock_reason;
 
@@ -1834,7 +1834,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
         "ARGV[9]") "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS          \
                    "' or ARGV[6]) or f end "                                                       \
                    "if op=='0' and (e>now or c('EXISTS',K,Q)==0) then return grant() end "         \
-                   "if op=='1' and e>now then "                                                    \
+                   "if op=='1' then if e<=now then return -1 end "                                 \
                    "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) if r then return r "    \
                    "end "                                                                          \
                    "c('ZSCORE',K,me) return 1 end "                                                \
@@ -1868,10 +1868,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) " \
     "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
 
-/* Of a hold that is gone another has the place if there is no room for it. */
-#define RLOCK__PIECE_LINE_GONE                                            \
-    "if op<'3' then count() local r=used+weight(me)>permits and 0 or -1 " \
-    "if op=='2' then if e>now then r=1 end offer() end return r end "
+#define RLOCK__PIECE_LINE_RELEASE "if op=='2' then count() offer() return e>now and 1 or -1 end "
 
 #define RLOCK__PIECE_LINE_INSPECT                                                 \
     "local l=c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES') "                      \
@@ -1892,8 +1889,8 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 
 #define RLOCK__LUA_LINE                                                                         \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
-        RLOCK__PIECE_LINE_GONE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "2bd4197b3e1011dfa53b0ffd877a55dd9c9a0974"
+        RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
+#define RLOCK__SHA_LINE "741e89cae8436ecb2a15958386bf48f559935be5"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -5043,7 +5040,11 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     rlock_timer_set(client, &claim->timer,
                     claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
-    rlock__gate_ask(gate, false);
+    if (rlock__queued(gate)) {
+        rlock__claim_try(claim); /* it may not be the first, and has no place any more */
+    } else {
+        rlock__gate_try(gate);
+    }
 }
 
 static int64_t rlock__hold_limit(const rlock *lock) {

@@ -1,6 +1,6 @@
-/* What the kinds cost beside the plain mutex: pairs of acquire and release on keys of their own; and
- * hand-overs of one key that 1,000 waiters in 4 processes want, each again as soon as it had it. The
- * plain one hands nothing on inside a process here (handovers -1): a fair one cannot. */
+/* What the kinds cost beside the plain mutex: pairs of acquire and release on keys of their own;
+ * and hand-overs of one key for 1,000 waiters in 4 processes, each of whom wants it again at once.
+ * The plain one hands nothing on inside a process here (handovers -1): a fair one cannot. */
 #include "bench.h"
 
 #include <sys/mman.h>
