@@ -1817,55 +1817,61 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * given out in one place only, and one that lets its turn pass is a hold that expired. */
 #define RLOCK__PIECE_LINE                                                                \
     "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
-    "local now,e=t[1]*1000+math.floor(t[2]/1000),math.abs(c('ZSCORE',K,me) or 0) "       \
-    "local used,permits,set,first,mine "                                                 \
+    "local now,old=t[1]*1000+math.floor(t[2]/1000),op~='0' or ARGV[10]=='1' "            \
+    "local e=old and math.abs(c('ZSCORE',K,me) or 0) or 0 "                              \
+    "local used,permits,set,first,mine,none "                                            \
     "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
-    "local function hold(m,e,ms) local p=c('PTTL',K) "                                   \
+    "local function hold(m,e,ms,left) left=left or c('PTTL',K) "                         \
     "local n=redis.pcall('ZADD',K,(weight(m)>1 and -e or e)..'',m) "                     \
-    "if type(n)=='table' then return n end if p>=tonumber(ms) then return end "          \
+    "if type(n)=='table' then return n end if left>=tonumber(ms) then return end "       \
     "local r=redis.pcall('PEXPIRE',K,ms) if type(r)=='number' then return end "          \
     "if n==1 then c('ZREM',K,m) end return r end "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
- * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first. */
-#define RLOCK__PIECE_LINE_SHORT                                                                    \
-    "local function grant() " RLOCK__PIECE_FENCE(                                                  \
-        "KEYS[3]", "ARGV[6]",                                                                      \
-        "ARGV[9]") "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS          \
-                   "' or ARGV[6]) or f end "                                                       \
-                   "if op=='0' and (e>now or c('EXISTS',K,Q)==0) then return grant() end "         \
-                   "if op=='1' then if e<=now then return -1 end "                                 \
-                   "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) if r then return r "    \
-                   "end "                                                                          \
-                   "c('ZSCORE',K,me) return 1 end "                                                \
-                   "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end "      \
-                   "head=c('ZRANGE',Q,'0','0','WITHSCORES') if e>now and not head[1] then return " \
-                   "1 end end "
+ * [8] the writer that is no obstacle, or empty; [9] how many fences; [10] 1: it may be there
+ * already. The short ways come first. */
+#define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
+#define RLOCK__PIECE_LINE_SHORT                                                \
+    "local function grant(left) " RLOCK__PIECE_LINE_FENCE                      \
+    "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS     \
+    "' or ARGV[6],left) or f end "                                             \
+    "if op=='0' and e>now then return grant() end "                            \
+    "if op=='0' and c('EXISTS',K,Q)==0 then return grant(-2) end "             \
+    "if op=='1' then if e<=now then return -1 end "                            \
+    "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) "                  \
+    "if r then return r end c('ZSCORE',K,me) return 1 end "                    \
+    "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end " \
+    "head=c('ZRANGE',Q,'0','0','WITHSCORES') "                                 \
+    "if e>now and not head[1] then return 1 end end "
 
-#define RLOCK__PIECE_LINE_OFFER                                                            \
-    "local low,high='('..-now,'('..now "                                                   \
-    "local function count() used,permits=c('ZCOUNT',K,high,'+inf'),tonumber(ARGV[3]) "     \
-    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                \
-    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                \
-    "else used,first=used+weight(h[i]),-h[i+1] end end end "                               \
-    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"     \
-    "string.match(m,':(%d+):')..':'..K)~=0 end "                                           \
-    "local function offer() while used<permits do "                                        \
-    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                         \
-    "local m=h[1] if not m then return true end local w=weight(m) "                        \
-    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4]) then return end " \
-    "used=used+w if m==me then mine=true "                                                 \
-    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "             \
+#define RLOCK__PIECE_LINE_OFFER                                                                 \
+    "local low,high='('..-now,'('..now "                                                        \
+    "local function count() used,permits=0,tonumber(ARGV[3]) "                                  \
+    "if c('EXISTS',K)==0 then none=-2 return end used=c('ZCOUNT',K,high,'+inf') "               \
+    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                     \
+    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                     \
+    "else used,first=used+weight(h[i]),-h[i+1] end end end "                                    \
+    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"          \
+    "string.match(m,':(%d+):')..':'..K)~=0 end "                                                \
+    "local function offer() while used<permits do "                                             \
+    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                              \
+    "local m=h[1] if not m then return true end local w=weight(m) "                             \
+    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4],none) then return end " \
+    "used,none=used+w if m==me then mine=true "                                                 \
+    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "                  \
     "c('ZREM',Q,m) end end "
 
-#define RLOCK__PIECE_LINE_ACQUIRE                                                         \
-    "if op=='0' then c('ZREMRANGEBYSCORE',K,-now..'',now..'') count() local s "           \
-    "if ARGV[8]~='' and c('ZSCORE',K,ARGV[8]) then s=true c('ZREM',Q,me) end "            \
-    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "       \
-    "if ARGV[7]~='0' then local q,l=c('ZSCORE',Q,me),ARGV[4]*30 ..'' c('PEXPIRE',Q,l) "   \
-    "q=q or (c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] or 0)+1 "                            \
-    "c('ZADD',Q,math.floor(q)+ARGV[7]-1 ..'',me) if q==1 then c('PEXPIRE',Q,l) end end "  \
-    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) " \
+#define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
+    "if op=='0' then count() local s "                                                            \
+    "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
+    "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
+    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
+    "if ARGV[7]~='0' then local q,l,last=old and c('ZSCORE',Q,me),ARGV[4]*30 ..'' "               \
+    "if not q then last=c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] end "                             \
+    "if not last then c('PEXPIRE',Q,l) end "                                                      \
+    "c('ZADD',Q,math.floor(q or (last or 0)+1)+ARGV[7]-1 ..'',me) "                               \
+    "if not (q or last) then c('PEXPIRE',Q,l) end end "                                           \
+    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) "         \
     "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
 
 #define RLOCK__PIECE_LINE_RELEASE "if op=='2' then count() offer() return e>now and 1 or -1 end "
@@ -1890,7 +1896,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__LUA_LINE                                                                         \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
         RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "741e89cae8436ecb2a15958386bf48f559935be5"
+#define RLOCK__SHA_LINE "333bf2ad0cdc28c8b748a760c52b3658cc30dad8"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -2296,7 +2302,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
 }
 
 static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {9, 6, 5, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {10, 6, 5, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -2325,6 +2331,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
             rlock__put_text(redis, "");
         }
         rlock__put_number(redis, request->fences);
+        rlock__put_number(redis, request->flags & RLOCK_REQUEST_RETRY ? 1 : 0);
     }
 }
 
