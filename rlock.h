@@ -143,6 +143,7 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -585,7 +586,7 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone */
+    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
     RLOCK_REASON_CLOSED   /* the client was shut down under it */
 } rlock_reason;
 
@@ -751,6 +752,12 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #ifndef RLOCK_MALLOC
 #define RLOCK_MALLOC(n) malloc(n)
 #define RLOCK_FREE(p) free(p)
+#endif
+
+#ifdef RLOCK_NO_KINDS
+#define RLOCK__HAS_KINDS 0
+#else
+#define RLOCK__HAS_KINDS 1
 #endif
 
 #define RLOCK__NEVER INT64_MAX
@@ -1459,7 +1466,7 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
         rlock__memory_acquire(tenant, request, answer, now_us);
         return;
     }
-    if (request->op >= RLOCK_OP_INSPECT) {
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__memory_question(tenant, request, answer, now_us);
         return;
     }
@@ -1808,62 +1815,67 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * Who comes to the head of the line holds, for one turn, and is called by <number>:<key> on its
  * client's channel, to ask itself and get its lease; whom nobody hears is skipped. So holds are
  * given out in one place only, and one that lets its turn pass is a hold that expired. */
-#define RLOCK__PIECE_LINE                                                                  \
-    "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') "   \
-    "local now,turn=t[1]*1000+math.floor(t[2]/1000),tonumber(ARGV[4]) "                    \
-    "local used,permits,set,mine "                                                         \
-    "local function weight(m) return tonumber(string.match(m,'%d+$')) end "                \
-    "local function hold(m,e,ms,f) local p=c('PTTL',K) "                                   \
-    "local r=f('ZADD',K,weight(m)>1 and -e or e,m) "                                       \
-    "if p<ms then c('PEXPIRE',K,ms) end return r end "                                     \
-    "local function heavy(...) return c('ZRANGEBYSCORE',K,'(-inf','('..-now,...) end "     \
-    "local function light(...) return c('ZRANGEBYSCORE',K,'('..now,'+inf',...) end "       \
-    "local function count() used,permits=c('ZCOUNT',K,'('..now,'+inf'),tonumber(ARGV[3]) " \
-    "for i,m in ipairs(heavy()) do used=used+weight(m) end "                               \
-    "set=c('ZRANGEBYSCORE',K,'-inf','-inf')[1] if set then permits=weight(set) end end "   \
+#define RLOCK__PIECE_LINE                                                                \
+    "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
+    "local now,e=t[1]*1000+math.floor(t[2]/1000),math.abs(c('ZSCORE',K,me) or 0) "       \
+    "local used,permits,set,first,mine "                                                 \
+    "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
+    "local function hold(m,e,ms) local p=c('PTTL',K) "                                   \
+    "local n=redis.pcall('ZADD',K,(weight(m)>1 and -e or e)..'',m) "                     \
+    "if type(n)=='table' then return n end if p>=tonumber(ms) then return end "          \
+    "local r=redis.pcall('PEXPIRE',K,ms) if type(r)=='number' then return end "          \
+    "if n==1 then c('ZREM',K,m) end return r end "
+
+/* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
+ * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first. */
+#define RLOCK__PIECE_LINE_SHORT                                                                    \
+    "local function grant() " RLOCK__PIECE_FENCE(                                                  \
+        "KEYS[3]", "ARGV[6]",                                                                      \
+        "ARGV[9]") "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS          \
+                   "' or ARGV[6]) or f end "                                                       \
+                   "if op=='0' and (e>now or c('EXISTS',K,Q)==0) then return grant() end "         \
+                   "if op=='1' then if e<=now then return -1 end "                                 \
+                   "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) if r then return r "    \
+                   "end "                                                                          \
+                   "c('ZSCORE',K,me) return 1 end "                                                \
+                   "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end "      \
+                   "head=c('ZRANGE',Q,'0','0','WITHSCORES') if e>now and not head[1] then return " \
+                   "1 end end "
+
+#define RLOCK__PIECE_LINE_OFFER                                                            \
+    "local low,high='('..-now,'('..now "                                                   \
+    "local function count() used,permits=c('ZCOUNT',K,high,'+inf'),tonumber(ARGV[3]) "     \
+    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                \
+    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                \
+    "else used,first=used+weight(h[i]),-h[i+1] end end end "                               \
     "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"     \
     "string.match(m,':(%d+):')..':'..K)~=0 end "                                           \
-    "local function offer() while true do local h=c('ZRANGE',Q,0,0,'WITHSCORES') "         \
+    "local function offer() while used<permits do "                                        \
+    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                         \
     "local m=h[1] if not m then return true end local w=weight(m) "                        \
-    "if w<=permits then if used+w>permits then return end "                                \
-    "if type(hold(m,now+turn,turn,redis.pcall))=='table' then return end "                 \
+    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4]) then return end " \
     "used=used+w if m==me then mine=true "                                                 \
     "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "             \
     "c('ZREM',Q,m) end end "
 
-/* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
- * [8] the writer that is no obstacle, or empty; [9] how many fences. */
-#define RLOCK__PIECE_LINE_ACQUIRE                                                        \
-    "local e=math.abs(c('ZSCORE',K,me) or 0) if op=='0' then "                           \
-    "c('PEXPIRE',Q,turn*30) c('ZREMRANGEBYSCORE',K,-now,now) count() "                   \
-    "local w,s=weight(me),e>now "                                                        \
-    "if not s and ARGV[8]~='' and c('ZSCORE',K,ARGV[8]) then s=true c('ZREM',Q,me) end " \
-    "if not s then s=offer() and used+w<=permits or mine end "                           \
-    "if not s then if ARGV[7]~='0' then local q=c('ZSCORE',Q,me) "                       \
-    "if not q then q=(c('ZRANGE',Q,-1,-1,'WITHSCORES')[2] or 0)+1 end "                  \
-    "c('ZADD',Q,math.floor(q)+ARGV[7]-1,me) c('PEXPIRE',Q,turn*30) end "                 \
-    "local l,h=light('WITHSCORES','LIMIT',0,1)[2],heavy('WITHSCORES') h=h[#h] "          \
-    "if h and (not l or -h<tonumber(l)) then l=-h end return l and l-now or -1 "         \
-    "end " RLOCK__PIECE_FENCE(                                                           \
-        "KEYS[3]", "ARGV[6]",                                                            \
-        "ARGV[9]") "hold(me,math.max(now+ARGV[6],e),set and " RLOCK__FENCE_TTL_MS        \
-                   " or tonumber(ARGV[6]),c) return f end "
+#define RLOCK__PIECE_LINE_ACQUIRE                                                         \
+    "if op=='0' then c('ZREMRANGEBYSCORE',K,-now..'',now..'') count() local s "           \
+    "if ARGV[8]~='' and c('ZSCORE',K,ARGV[8]) then s=true c('ZREM',Q,me) end "            \
+    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "       \
+    "if ARGV[7]~='0' then local q,l=c('ZSCORE',Q,me),ARGV[4]*30 ..'' c('PEXPIRE',Q,l) "   \
+    "q=q or (c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] or 0)+1 "                            \
+    "c('ZADD',Q,math.floor(q)+ARGV[7]-1 ..'',me) if q==1 then c('PEXPIRE',Q,l) end end "  \
+    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) " \
+    "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
 
-/* ARGV[6] the lease. Of a hold that is gone another has the place if there is no room for it. */
-#define RLOCK__PIECE_LINE_RENEW                                           \
-    "if op=='1' and e>now then "                                          \
-    "if e<now+ARGV[6] then hold(me,now+ARGV[6],tonumber(ARGV[6]),c) end " \
-    "c('ZSCORE',K,me) return 1 end "
-#define RLOCK__PIECE_LINE_RELEASE                                         \
-    "if op=='2' then c('ZREM',K,me) c('ZREM',Q,me) end "                  \
-    "if op<'3' then count() local r=used+weight(me)>permits and 0 or -1 " \
-    "if op=='2' then if e>now then r=1 end offer() end return r end "
+#define RLOCK__PIECE_LINE_RELEASE "if op=='2' then count() offer() return e>now and 1 or -1 end "
 
-#define RLOCK__PIECE_LINE_INSPECT                                             \
-    "local l,h=light('WITHSCORES'),heavy('WITHSCORES') local held=(#l+#h)/2 " \
-    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "       \
-    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"       \
-    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                         \
+#define RLOCK__PIECE_LINE_INSPECT                                                 \
+    "local l=c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES') "                      \
+    "local h=c('ZRANGEBYSCORE',K,'(-inf',low,'WITHSCORES') local held=(#l+#h)/2 " \
+    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "           \
+    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"           \
+    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                             \
     "(string.gsub(l[1] or h[1] or '',':%d+$',''))) end "
 
 /* By force; or ARGV[6] is how many permits there are, 0 = as many as each says itself. */
@@ -1872,13 +1884,13 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "for i=1,#l,2 do call(l[i]) end for i=1,#h,2 do call(h[i]) end " \
     "else held=0 c('ZREMRANGEBYSCORE',K,'-inf','-inf') "             \
     "if ARGV[6]~='0' then c('ZADD',K,'-inf','permits:'..ARGV[6]) "   \
-    "c('PEXPIRE',K," RLOCK__FENCE_TTL_MS ") end end "                \
+    "c('PEXPIRE',K,'" RLOCK__FENCE_TTL_MS "') end end "              \
     "count() offer() return held"
 
-#define RLOCK__LUA_LINE                                                                           \
-    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_ACQUIRE RLOCK__PIECE_LINE_RENEW RLOCK__PIECE_LINE_RELEASE \
-        RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "5edd31fe5682358b1f88439a72574bf0e2ef1400"
+#define RLOCK__LUA_LINE                                                                         \
+    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
+        RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
+#define RLOCK__SHA_LINE "741e89cae8436ecb2a15958386bf48f559935be5"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -1901,24 +1913,27 @@ static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE, RLOCK__ROWS };
 
-#define RLOCK__SCRIPT(row, op) \
-    { RLOCK__SHA_##row##_##op, RLOCK__LUA_##row##_##op }
+#define RLOCK__SCRIPT(name) \
+    { RLOCK__SHA_##name, RLOCK__LUA_##name }
 #define RLOCK__NO_SCRIPT \
     { NULL, NULL }
-#define RLOCK__LINE_SCRIPT \
-    { RLOCK__SHA_LINE, RLOCK__LUA_LINE }
+#if RLOCK__HAS_KINDS
+#define RLOCK__MORE(name) RLOCK__SCRIPT(name)
+#else
+#define RLOCK__MORE(name) RLOCK__NO_SCRIPT
+#endif
 
 static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
     /* [row][rlock_op] */
-    {RLOCK__SCRIPT(STRING, ACQUIRE), RLOCK__SCRIPT(STRING, RENEW), RLOCK__SCRIPT(STRING, RELEASE),
-     RLOCK__SCRIPT(STRING, INSPECT), RLOCK__SCRIPT(STRING, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(REDISSON, ACQUIRE), RLOCK__SCRIPT(REDISSON, RENEW),
-     RLOCK__SCRIPT(REDISSON, RELEASE), RLOCK__SCRIPT(REDISSON, INSPECT),
-     RLOCK__SCRIPT(REDISSON, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(KEYS, ACQUIRE), RLOCK__SCRIPT(KEYS, RENEW), RLOCK__SCRIPT(KEYS, RELEASE),
+    {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
+     RLOCK__MORE(STRING_INSPECT), RLOCK__MORE(STRING_FORCE), RLOCK__NO_SCRIPT},
+    {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
+     RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__MORE(REDISSON_INSPECT), RLOCK__MORE(REDISSON_FORCE),
+     RLOCK__NO_SCRIPT},
+    {RLOCK__MORE(KEYS_ACQUIRE), RLOCK__MORE(KEYS_RENEW), RLOCK__MORE(KEYS_RELEASE),
      RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-    {RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT,
-     RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT}};
+    {RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE),
+     RLOCK__MORE(LINE)}};
 
 /* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
 static const struct {
@@ -2192,7 +2207,7 @@ static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weig
 }
 
 static bool rlock__in_line(const rlock_request *request) {
-    return request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
@@ -2217,7 +2232,7 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
 }
 
 static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
-    if (!request->terms) {
+    if (!RLOCK__HAS_KINDS || !request->terms) {
         return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
     }
     return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
@@ -3340,7 +3355,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     if (reply->type == REDIS_REPLY_ERROR) {
         answer->fault = rlock__classify(reply->str);
         answer->text = reply->str;
-    } else if (request->op >= RLOCK_OP_INSPECT) {
+    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
     } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
@@ -3957,7 +3972,7 @@ static const rlock_terms *rlock__terms(const rlock__gate *gate) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
 }
 
 /* Whether others may hold beside one who holds. */
@@ -5025,7 +5040,11 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     rlock_timer_set(client, &claim->timer,
                     claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
-    rlock__gate_ask(gate, false);
+    if (rlock__queued(gate)) {
+        rlock__claim_try(claim); /* it may not be the first, and has no place any more */
+    } else {
+        rlock__gate_try(gate);
+    }
 }
 
 static int64_t rlock__hold_limit(const rlock *lock) {
@@ -5276,7 +5295,7 @@ static void rlock__question_fire(rlock_timer *timer) {
 /* No connection: those that wait for one end now. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
-    for (; at != &client->questions; at = at->next) {
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
             client->store->forget(client->store_state, &question->request);
@@ -5317,7 +5336,7 @@ static int rlock__ask(rlock__gate *gate, rlock_op op, uint64_t token, rlock_info
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
-    if (request->op >= RLOCK_OP_INSPECT) {
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
@@ -5752,7 +5771,7 @@ static void rlock__gate_close(rlock__gate *gate, const void *with) {
 }
 
 static void rlock__questions_free(rlock_client *client) {
-    while (!rlock__list_empty(&client->questions)) {
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
         rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
     }
 }
@@ -5918,7 +5937,8 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
                   : options->permits || options->weight) {
         return false;
     }
-    return (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
+    return (want->plain || RLOCK__HAS_KINDS) &&
+           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
            (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
 }
 
@@ -6237,7 +6257,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
     rlock__want want;
     rlock__gate *gate;
     int status;
-    if (!client || !options) {
+    if (!client || !options || !RLOCK__HAS_KINDS) {
         return RLOCK_ERR_ARG;
     }
     if (rlock__forked(client)) {

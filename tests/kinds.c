@@ -654,6 +654,23 @@ static void force_release_is_told_to_the_holders_as_deleted(void **state) {
     }
 }
 
+static void force_release_serves_the_line_and_is_told_as_deleted(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    struct owner *holder = owner_of(client, RLOCK_KIND_FAIR),
+                 *next = owner_of(other, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    stands_in_line(next, 1);
+    kit_run(200);
+    assert_int_equal(rlock_force_release(other, &options, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(holder, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 500), RLOCK_OK);
+}
+
 static void queue_position_counts_who_is_before(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *holder = owner_of(other, RLOCK_KIND_FAIR), *line[3];
@@ -801,6 +818,7 @@ int main(void) {
         TEST(a_set_that_loses_one_key_lets_the_others_go),
         TEST(inspect_says_who_holds_and_for_how_long),
         TEST(force_release_is_told_to_the_holders_as_deleted),
+        TEST(force_release_serves_the_line_and_is_told_as_deleted),
         TEST(queue_position_counts_who_is_before),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
         TEST(a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
