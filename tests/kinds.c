@@ -761,6 +761,62 @@ static void what_the_store_cannot_do_is_refused(void **state) {
     rlock_free(lock);
 }
 
+static void every_kind_costs_a_command_to_take_and_one_to_let_go(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
+                                       RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
+    rlock_client *client = client_new();
+    struct owner *set = owner_of_keys(client, "a", "b", false);
+    size_t i;
+    int round;
+
+    (void)state;
+    for (i = 0; i <= sizeof kinds / sizeof *kinds; i++) {
+        struct owner *o = i == sizeof kinds / sizeof *kinds ? set : owner_of(client, kinds[i]);
+        uint64_t before = 0;
+
+        for (round = 0; round < 3; round++) { /* the first one connects, and loads the script */
+            before = round == 1 ? kit_stats(client).commands : before;
+            assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_OK);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+        assert_int_equal(kit_stats(client).commands - before, 4);
+    }
+}
+
+/* What docs/guarantees.md says that a user needs, and no more. */
+static void a_user_with_the_rights_that_are_documented_can_do_it_all(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 1, 0);
+    rlock_client *client, *other;
+    struct owner *a, *b;
+    struct told told;
+
+    (void)state;
+    tell(
+        ask(&server,
+            "ACL SETUSER shop on >secret resetkeys ~k* ~rlock:{k* resetchannels "
+            "&__redis__:invalidate &rlock:* -@all +set +get +del +pexpire +pttl "
+            "+evalsha +eval +subscribe +client|id +client|tracking +info +client|kill "
+            "+client|reply +command|info +time +exists +publish +zadd +zrem +zrange +zrangebyscore "
+            "+zremrangebyscore +zscore +zcount +zcard +zrank"));
+    config.username = "shop", config.password = "secret";
+    client = kit_client(&config), other = kit_client(&config);
+    options.fencing = true;
+    a = owner_with(client, &options), b = owner_with(other, &options);
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_line(b, 1);
+    assert_true(kit_until(kit_is_pushing, other, 5000));
+    assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
+    assert_int_equal(rlock_set_permits(client, &options, 2, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    assert_int_equal(inspected(client, RLOCK_KIND_SEMAPHORE, &told).holders, 2);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(rlock_force_release(other, &options, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(a, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_string_equal(kit_log_text, "");
+    tell(ask(&server, "ACL DELUSER shop"));
+}
+
 /* --- the group --- */
 
 static int begins(void **state) {
@@ -823,6 +879,8 @@ int main(void) {
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
         TEST(a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
         TEST(what_the_store_cannot_do_is_refused),
+        TEST(every_kind_costs_a_command_to_take_and_one_to_let_go),
+        TEST(a_user_with_the_rights_that_are_documented_can_do_it_all),
     };
 
     return cmocka_run_group_tests_name("kinds", tests, group_begins, group_ends);
