@@ -3885,7 +3885,7 @@ typedef struct rlock__claim {
     bool watchdog;
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or called while a request is out: once more */
+    bool again;      /* woken or called while a request is out, or a try failed: once more */
 } rlock__claim;
 
 /* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
@@ -4723,12 +4723,12 @@ static void rlock__claim_try(rlock__claim *claim) {
                         client->now_us + client->command_timeout_ms * 1000);
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for who has no place yet. */
+/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. */
 static void rlock__line_try(rlock__gate *gate, bool all) {
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (!claim->request.place && (all || !claim->exists || at == gate->waiting.next)) {
+        if (!claim->request.place && (all || claim->again || at == gate->waiting.next)) {
             rlock__claim_try(claim);
         }
     }
@@ -5083,6 +5083,7 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
+        claim->again = true; /* it may have no place, or a turn that passes */
         rlock__claim_sleep(claim, -1, true);
     }
 }

@@ -4054,6 +4054,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_first_of_the_line_looks_again_after_half_a_turn),
     CASE(test_next_of_the_line_takes_over_the_looking),
     CASE(test_grant_behind_the_first_changes_nothing_for_it),
+    CASE(test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands),
     CASE(test_first_of_the_line_polls_where_nobody_is_called),
     CASE(test_change_makes_look_who_holds_alone_and_no_one_who_shares),
     CASE(test_holders_of_one_key_are_lost_renewed_and_released_one_by_one),

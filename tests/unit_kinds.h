@@ -348,6 +348,35 @@ static void test_grant_behind_the_first_changes_nothing_for_it(void **state) {
     SAME(tries_of(token), 2);
 }
 
+static void test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(void **state) {
+    static const rlock_fault faults[] = {RLOCK_FAULT_DOWN, RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_BUSY};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        struct owner *fails = kind_handle(RLOCK_KIND_FAIR, "key");
+        uint64_t token;
+        SAME(owner_acquire(fails, RLOCK_FOREVER, 1000), RLOCK_OK);
+        idle();
+        token = token_of(fails);
+        answer_to(fails, scripted_fault(faults[i], "words"));
+        SAME(tries_of(token), 1);
+        run_ms(HALF_A_TURN + 2);
+        SAME(tries_of(token), 2);
+        answer_to(fails, scripted_held(FOR_LONG));
+        assert_non_null(out_of(first));
+        answer_to(first, scripted_held(FOR_LONG));
+        call(fails); /* now it has a turn that it must not let pass */
+        answer_to(fails, scripted_fault(faults[i], "words"));
+        SAME(tries_of(token), 3);
+        run_ms(HALF_A_TURN + 2);
+        SAME(tries_of(token), 4);
+        answer_to(fails, scripted_done());
+        SAME(fails->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+        anew();
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Without calls.
  */
