@@ -5015,6 +5015,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->event = 0;
     rlock__list_remove(&claim->ready.link);
     claim->exists = exists;
+    claim->again = true; /* of a queued kind it is asked for although others stand before it */
     claim->status = RLOCK_ERR_UNKNOWN;
     if (claim->once || claim->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);

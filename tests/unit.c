@@ -4064,6 +4064,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_client_free_releases_every_hold_and_place_and_tells_nobody),
     CASE(test_connection_that_comes_and_goes_with_many_holders_and_waiters),
     CASE(test_refused_user_ends_every_waiter_of_the_line),
+    CASE(test_late_grant_behind_the_first_is_asked_for_again_at_once),
     CASE(test_grant_that_expires_before_it_is_told_is_asked_for_again),
     CASE(test_nothing_is_handed_on_of_a_queued_kind),
     CASE(test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called),

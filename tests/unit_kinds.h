@@ -603,6 +603,25 @@ static void test_refused_user_ends_every_waiter_of_the_line(void **state) {
  * Grants that come to nothing.
  */
 
+/* Too late for its local deadline, but a hold at the server: who let it lie would block others. */
+static void test_late_grant_behind_the_first_is_asked_for_again_at_once(void **state) {
+    struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    struct owner *late = kind_handle(RLOCK_KIND_FAIR, "key");
+    uint64_t token;
+    (void)state;
+    SAME(owner_acquire(late, RLOCK_FOREVER, 100), RLOCK_OK);
+    idle();
+    token = token_of(late);
+    run_ms(200);
+    answer_to(late, scripted_done());
+    SAME(late->events, 0);
+    SAME(tries_of(token), 2);
+    assert_true((out_of(late)->flags & RLOCK_REQUEST_RETRY) != 0);
+    answer_to(late, scripted_done());
+    SAME(late->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(first->events, 0);
+}
+
 static void steal_second(struct owner *owner, const rlock_event *event) {
     struct owner *other = (struct owner *)owner->context;
     (void)event;
