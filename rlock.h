@@ -5048,6 +5048,9 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim);
+    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+        rlock__holding_look(claim);
+    }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
     }

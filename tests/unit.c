@@ -4066,6 +4066,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_refused_user_ends_every_waiter_of_the_line),
     CASE(test_late_grant_behind_the_first_is_asked_for_again_at_once),
     CASE(test_grant_that_expires_before_it_is_told_is_asked_for_again),
+    CASE(test_call_before_the_grant_is_told_makes_it_look),
     CASE(test_nothing_is_handed_on_of_a_queued_kind),
     CASE(test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called),
     CASE(test_one_fence_is_asked_for_by_each_of_a_queued_kind),

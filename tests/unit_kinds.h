@@ -657,6 +657,21 @@ static void test_grant_that_expires_before_it_is_told_is_asked_for_again(void **
     SAME(late->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
+/* A hold may be taken away, with a call, before its grant is heard of. */
+static void test_call_before_the_grant_is_told_makes_it_look(void **state) {
+    struct owner *owner = kind_handle(RLOCK_KIND_READ, "key");
+    (void)state;
+    g.store.looks_by_hand = true;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, FOR_LONG), RLOCK_OK);
+    idle();
+    call(owner);
+    answer_to(owner, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(out_of(owner)->lease_ms, 0);
+    answer_to(owner, scripted_plain(RLOCK_OUTCOME_GONE));
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+}
+
 static void test_nothing_is_handed_on_of_a_queued_kind(void **state) {
     size_t i;
     (void)state;
