@@ -4724,14 +4724,24 @@ static void rlock__claim_try(rlock__claim *claim) {
 }
 
 /* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. */
-static void rlock__line_try(rlock__gate *gate, bool all) {
+static void rlock__line_try(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (!claim->request.place && (all || claim->again || at == gate->waiting.next)) {
+        if (!claim->request.place && (claim->again || at == gate->waiting.next)) {
             rlock__claim_try(claim);
         }
     }
+}
+
+/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+static void rlock__line_try_all(rlock__gate *gate, bool old) {
+    rlock_link *at = gate->waiting.next;
+    for (; at != &gate->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        claim->again = claim->again || old || !claim->request.place;
+    }
+    rlock__line_try(gate);
 }
 
 /* Of a mutex: asks for the first in line. */
@@ -4745,16 +4755,16 @@ static void rlock__gate_try(rlock__gate *gate) {
     rlock__claim_try(gate->trying);
 }
 
-static void rlock__gate_ask(rlock__gate *gate, bool all) {
+static void rlock__gate_ask(rlock__gate *gate) {
     if (rlock__queued(gate)) {
-        rlock__line_try(gate, all);
+        rlock__line_try(gate);
     } else {
         rlock__gate_try(gate);
     }
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer), false);
+    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
 /* Whether others come first: a hold that was handed on is being let go, or was just now. A server
@@ -4776,7 +4786,7 @@ static void rlock__gate_wake(rlock__gate *gate) {
     if (gate->trying) {
         gate->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
-        rlock__gate_ask(gate, false);
+        rlock__gate_ask(gate);
     }
 }
 
@@ -5023,7 +5033,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     rlock_timer_set(client, &claim->timer,
                     claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
-    rlock__gate_ask(gate, false);
+    rlock__gate_ask(gate);
 }
 
 static int64_t rlock__hold_limit(const rlock *lock) {
@@ -5350,7 +5360,7 @@ static void rlock__gates_each(rlock_client *client,
 /* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
-    bool line = !rlock__queued(gate) && !rlock__list_empty(&gate->waiting);
+    bool line = !rlock__list_empty(&gate->waiting);
     gate->references++;
     for (; line && at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
@@ -5371,8 +5381,12 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     for (at = gate->holding.next; at != &gate->holding; at = at->next) {
         rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
     }
-    rlock__gate_ask(gate, true);
-    rlock__gate_turn_away(gate);
+    if (rlock__queued(gate)) {
+        rlock__line_try_all(gate, false);
+    } else {
+        rlock__gate_try(gate);
+        rlock__gate_turn_away(gate);
+    }
 }
 
 static void rlock__store_up(void *owner) {
@@ -5433,20 +5447,24 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     if (!rlock__queued(gate)) {
         rlock__gate_wake(gate);
     } else if (!key) {
-        rlock__gate_ask(gate, true);
+        rlock__line_try_all(gate, true);
     }
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     rlock_client *client = gate->client;
-    (void)with;
-    if (!gate->watched) {
+    unsigned changed = *(const unsigned *)with;
+    bool queued = rlock__queued(gate);
+    if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
+        rlock__line_try_all(gate, true);          /* ... before may be lost */
+    }
+    if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
-    if (rlock__pushed(gate)) { /* what changed in between was not told */
+    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
-        rlock__gate_woken(gate, NULL);
-    } else if (!gate->trying && (rlock__queued(gate) || !rlock__holder(gate)) &&
+        rlock__gate_woken(gate, gate->node.key);
+    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
                !rlock__list_empty(&gate->waiting)) {
         rlock__gate_sleep(gate, -1, true);
     }
@@ -5454,8 +5472,9 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
+    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     client->pushing = what;
-    rlock__gates_each(client, rlock__gate_pushing, NULL);
+    rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {

@@ -395,6 +395,76 @@ static void test_first_of_the_line_polls_where_nobody_is_called(void **state) {
     SAME(tries_of(token_of(second)), 1);
 }
 
+/* Whether it can be called is noted in its place; and the last call may have been lost. */
+static void test_all_in_line_ask_when_calls_begin_or_end(void **state) {
+    static const unsigned changes[] = {0, RLOCK_PUSH_CALLS, RLOCK_PUSH_CHANGES,
+                                       RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS};
+    struct owner *line[3];
+    size_t n;
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        line[i] = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    }
+    for (n = 0; n < sizeof changes / sizeof changes[0]; n++) {
+        int before = asked(RLOCK_OP_ACQUIRE);
+        scripted_pushing(&g.store, changes[n]);
+        SAME(asked(RLOCK_OP_ACQUIRE), before + 3);
+        for (i = 0; i < 3; i++) {
+            answer_to(line[i], scripted_held(FOR_LONG));
+        }
+    }
+    i = asked(RLOCK_OP_ACQUIRE);
+    scripted_pushing(&g.store, RLOCK_PUSH_CALLS); /* changes are not what they wait for */
+    SAME(asked(RLOCK_OP_ACQUIRE), i);
+}
+
+/* It was asked for as one that cannot be called, and would never be. */
+static void test_try_that_was_out_when_calls_began_is_asked_for_once_more(void **state) {
+    struct owner *line[2];
+    int i, watched;
+    (void)state;
+    for (watched = 0; watched < 2; watched++) {
+        anew();
+        scripted_pushing(&g.store, 0);
+        if (watched) {
+            (void)in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        }
+        for (i = 0; i < 2; i++) {
+            line[i] = kind_handle(RLOCK_KIND_FAIR, "key");
+            SAME(owner_acquire(line[i], RLOCK_FOREVER, 1000), RLOCK_OK);
+        }
+        idle();
+        scripted_pushing(&g.store, RLOCK_PUSH_CALLS);
+        for (i = 0; i < 2; i++) {
+            SAME(tries_of(token_of(line[i])), 1);
+            answer_to(line[i], scripted_held(FOR_LONG));
+            SAME(tries_of(token_of(line[i])), 2);
+            answer_to(line[i], scripted_held(FOR_LONG));
+            SAME(tries_of(token_of(line[i])), 2);
+        }
+    }
+}
+
+static void test_changes_wake_no_one_in_line_and_any_change_all(void **state) {
+    struct owner *line[2];
+    int i, before;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        line[i] = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    }
+    before = asked(RLOCK_OP_ACQUIRE);
+    scripted_woken(&g.store, "key");
+    SAME(asked(RLOCK_OP_ACQUIRE), before);
+    scripted_woken(&g.store, NULL);
+    SAME(asked(RLOCK_OP_ACQUIRE), before + 2);
+    scripted_woken(&g.store, NULL); /* their answers may be older */
+    for (i = 0; i < 2; i++) {
+        answer_to(line[i], scripted_held(FOR_LONG));
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), before + 4);
+}
+
 /* Of who holds alone a change can only be the loss; who shares is not asked at each that comes. */
 static void test_change_makes_look_who_holds_alone_and_no_one_who_shares(void **state) {
     size_t i;
