@@ -4830,10 +4830,13 @@ static void rlock__gate_watch(rlock__gate *gate) {
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
-    int64_t delay_ms = rlock__queued(gate) ? client->command_timeout_ms / 2 : RLOCK__SLEEP_MS;
+    int64_t delay_ms = poll ? client->poll_ms : RLOCK__SLEEP_MS;
     gate->yields = false;
+    if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
+        delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
+    }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms = client->poll_ms >> (gate->polls < 4 ? 4 - gate->polls : 0);
+        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
         gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
     }

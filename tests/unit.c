@@ -4056,6 +4056,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_grant_behind_the_first_changes_nothing_for_it),
     CASE(test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands),
     CASE(test_first_of_the_line_polls_where_nobody_is_called),
+    CASE(test_first_of_the_line_polls_twice_a_turn_at_least),
     CASE(test_all_in_line_ask_when_calls_begin_or_end),
     CASE(test_try_that_was_out_when_calls_began_is_asked_for_once_more),
     CASE(test_changes_wake_no_one_in_line_and_any_change_all),

@@ -395,6 +395,22 @@ static void test_first_of_the_line_polls_where_nobody_is_called(void **state) {
     SAME(tries_of(token_of(second)), 1);
 }
 
+/* A place in line is good for one turn from the offer on, however seldom others are to be asked. */
+static void test_first_of_the_line_polls_twice_a_turn_at_least(void **state) {
+    struct owner *first;
+    int tries;
+    (void)state;
+    free_client();
+    g.config.poll_ms = 3600000;
+    start();
+    scripted_pushing(&g.store, 0);
+    first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    always(RLOCK_OP_ACQUIRE, scripted_held(FOR_LONG));
+    run_ms(5000);
+    tries = tries_of(token_of(first));
+    BETWEEN(tries, 9, 20);
+}
+
 /* Whether it can be called is noted in its place; and the last call may have been lost. */
 static void test_all_in_line_ask_when_calls_begin_or_end(void **state) {
     static const unsigned changes[] = {0, RLOCK_PUSH_CALLS, RLOCK_PUSH_CHANGES,
