@@ -3907,7 +3907,7 @@ typedef struct rlock__claim {
     bool watchdog;
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or called while a request is out: once more */
+    bool again;      /* woken or called while a request is out, or a try failed: once more */
 } rlock__claim;
 
 /* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
@@ -4745,18 +4745,25 @@ static void rlock__claim_try(rlock__claim *claim) {
                         client->now_us + client->command_timeout_ms * 1000);
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for who has no place yet.
- * All: what is out already asks once more, it may have said that it cannot be called. */
-static void rlock__line_try(rlock__gate *gate, bool all) {
+/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. */
+static void rlock__line_try(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->request.place) {
-            claim->again = claim->again || all;
-        } else if (all || !claim->exists || at == gate->waiting.next) {
+        if (!claim->request.place && (claim->again || at == gate->waiting.next)) {
             rlock__claim_try(claim);
         }
     }
+}
+
+/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+static void rlock__line_try_all(rlock__gate *gate, bool old) {
+    rlock_link *at = gate->waiting.next;
+    for (; at != &gate->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        claim->again = claim->again || old || !claim->request.place;
+    }
+    rlock__line_try(gate);
 }
 
 /* Of a mutex: asks for the first in line. */
@@ -4770,16 +4777,16 @@ static void rlock__gate_try(rlock__gate *gate) {
     rlock__claim_try(gate->trying);
 }
 
-static void rlock__gate_ask(rlock__gate *gate, bool all) {
+static void rlock__gate_ask(rlock__gate *gate) {
     if (rlock__queued(gate)) {
-        rlock__line_try(gate, all);
+        rlock__line_try(gate);
     } else {
         rlock__gate_try(gate);
     }
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer), false);
+    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
 /* Whether others come first: a hold that was handed on is being let go, or was just now. A server
@@ -4801,7 +4808,7 @@ static void rlock__gate_wake(rlock__gate *gate) {
     if (gate->trying) {
         gate->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
-        rlock__gate_ask(gate, false);
+        rlock__gate_ask(gate);
     }
 }
 
@@ -4845,10 +4852,13 @@ static void rlock__gate_watch(rlock__gate *gate) {
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
-    int64_t delay_ms = rlock__queued(gate) ? client->command_timeout_ms / 2 : RLOCK__SLEEP_MS;
+    int64_t delay_ms = poll ? client->poll_ms : RLOCK__SLEEP_MS;
     gate->yields = false;
+    if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
+        delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
+    }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms = client->poll_ms >> (gate->polls < 4 ? 4 - gate->polls : 0);
+        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
         gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
     }
@@ -5040,6 +5050,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->event = 0;
     rlock__list_remove(&claim->ready.link);
     claim->exists = exists;
+    claim->again = true; /* of a queued kind it is asked for although others stand before it */
     claim->status = RLOCK_ERR_UNKNOWN;
     if (claim->once || claim->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
@@ -5047,11 +5058,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     rlock_timer_set(client, &claim->timer,
                     claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
-    if (rlock__queued(gate)) {
-        rlock__claim_try(claim); /* it may not be the first, and has no place any more */
-    } else {
-        rlock__gate_try(gate);
-    }
+    rlock__gate_ask(gate);
 }
 
 static int64_t rlock__hold_limit(const rlock *lock) {
@@ -5076,6 +5083,9 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim);
+    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+        rlock__holding_look(claim);
+    }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
     }
@@ -5112,6 +5122,7 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
+        claim->again = true; /* it may have no place, or a turn that passes */
         rlock__claim_sleep(claim, -1, true);
     }
 }
@@ -5374,7 +5385,7 @@ static void rlock__gates_each(rlock_client *client,
 /* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
-    bool line = !rlock__queued(gate) && !rlock__list_empty(&gate->waiting);
+    bool line = !rlock__list_empty(&gate->waiting);
     gate->references++;
     for (; line && at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
@@ -5395,8 +5406,12 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     for (at = gate->holding.next; at != &gate->holding; at = at->next) {
         rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
     }
-    rlock__gate_ask(gate, true);
-    rlock__gate_turn_away(gate);
+    if (rlock__queued(gate)) {
+        rlock__line_try_all(gate, false);
+    } else {
+        rlock__gate_try(gate);
+        rlock__gate_turn_away(gate);
+    }
 }
 
 static void rlock__store_up(void *owner) {
@@ -5457,20 +5472,24 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     if (!rlock__queued(gate)) {
         rlock__gate_wake(gate);
     } else if (!key) {
-        rlock__gate_ask(gate, true);
+        rlock__line_try_all(gate, true);
     }
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     rlock_client *client = gate->client;
-    (void)with;
-    if (!gate->watched) {
+    unsigned changed = *(const unsigned *)with;
+    bool queued = rlock__queued(gate);
+    if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
+        rlock__line_try_all(gate, true);          /* ... before may be lost */
+    }
+    if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
-    if (rlock__pushed(gate)) { /* what changed in between was not told */
+    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
-        rlock__gate_woken(gate, NULL);
-    } else if (!gate->trying && (rlock__queued(gate) || !rlock__holder(gate)) &&
+        rlock__gate_woken(gate, gate->node.key);
+    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
                !rlock__list_empty(&gate->waiting)) {
         rlock__gate_sleep(gate, -1, true);
     }
@@ -5478,8 +5497,9 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
+    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     client->pushing = what;
-    rlock__gates_each(client, rlock__gate_pushing, NULL);
+    rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {

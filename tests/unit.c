@@ -3894,6 +3894,8 @@ static void test_nothing_follows_a_timer_that_freed_the_client(void **state) {
     SAME(owner_acquire(keeps, 0, 0), RLOCK_ERR_CLOSED);
 }
 
+#include "unit_kinds.h"
+
 /* ------------------------------------------------------------------------------------------------
  * The list of tests: those above, and one for each cell of the three tables.
  */
@@ -4068,6 +4070,54 @@ static const struct CMUnitTest singles[] = {
     STOPPED(test_two_grants_of_one_moment_have_two_fences),
     STOPPED(test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_process),
     CASE(test_nothing_follows_a_timer_that_freed_the_client),
+    CASE(test_each_waiter_of_a_queued_kind_asks_for_itself_at_once),
+    CASE(test_single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line),
+    CASE(test_who_leaves_the_line_is_taken_out_of_it),
+    CASE(test_who_never_came_into_the_line_need_not_be_taken_out),
+    CASE(test_who_is_called_asks_again_with_its_token),
+    CASE(test_who_is_called_while_its_try_is_out_asks_once_more),
+    CASE(test_call_of_nobody_is_ignored),
+    CASE(test_holder_who_is_called_looks),
+    CASE(test_first_of_the_line_looks_again_after_half_a_turn),
+    CASE(test_next_of_the_line_takes_over_the_looking),
+    CASE(test_grant_behind_the_first_changes_nothing_for_it),
+    CASE(test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands),
+    CASE(test_first_of_the_line_polls_where_nobody_is_called),
+    CASE(test_first_of_the_line_polls_twice_a_turn_at_least),
+    CASE(test_all_in_line_ask_when_calls_begin_or_end),
+    CASE(test_try_that_was_out_when_calls_began_is_asked_for_once_more),
+    CASE(test_changes_wake_no_one_in_line_and_any_change_all),
+    CASE(test_change_makes_look_who_holds_alone_and_no_one_who_shares),
+    CASE(test_holders_of_one_key_are_lost_renewed_and_released_one_by_one),
+    CASE(test_freed_holder_leaves_the_others_theirs),
+    CASE(test_holder_may_free_the_others_when_all_are_lost),
+    CASE(test_shutdown_tells_every_holder_and_every_one_in_line),
+    CASE(test_client_free_releases_every_hold_and_place_and_tells_nobody),
+    CASE(test_connection_that_comes_and_goes_with_many_holders_and_waiters),
+    CASE(test_refused_user_ends_every_waiter_of_the_line),
+    CASE(test_late_grant_behind_the_first_is_asked_for_again_at_once),
+    CASE(test_grant_that_expires_before_it_is_told_is_asked_for_again),
+    CASE(test_call_before_the_grant_is_told_makes_it_look),
+    CASE(test_nothing_is_handed_on_of_a_queued_kind),
+    CASE(test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called),
+    CASE(test_one_fence_is_asked_for_by_each_of_a_queued_kind),
+    CASE(test_reader_names_the_writer_of_its_owner_while_that_holds),
+    CASE(test_same_key_on_other_terms_is_another_gate),
+    CASE(test_gates_of_one_key_may_be_freed_in_any_order),
+    CASE(test_many_keys_of_many_sets_are_found_when_the_table_grows),
+    CASE(test_each_key_of_a_set_makes_its_holder_look),
+    CASE(test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_vice_versa),
+    CASE(test_question_is_answered_once_with_what_the_server_said),
+    CASE(test_question_ends_by_each_fault_as_a_single_try_does),
+    CASE(test_question_without_an_answer_ends_after_a_command_timeout),
+    CASE(test_answered_question_is_not_ended_again),
+    CASE(test_question_of_a_freed_client_is_not_answered),
+    CASE(test_client_may_be_freed_or_asked_in_the_callback_of_a_question),
+    CASE(test_position_is_asked_with_the_token_of_who_waits),
+    CASE(test_position_of_who_does_not_wait_in_a_line_is_not_asked),
+    CASE(test_wrong_options_are_refused_by_handles_and_questions),
+    CASE(test_questions_that_cannot_be_asked_are_refused),
+    cmocka_unit_test(test_every_failing_allocation_of_the_kinds_is_survived),
 };
 
 static struct CMUnitTest tests[TESTS_MAX];
