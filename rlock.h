@@ -3965,6 +3965,11 @@ static bool rlock__shared(const rlock__gate *gate) {
     return rlock__queued(gate) && gate->things->terms.weight < gate->things->terms.permits;
 }
 
+/* The length of one of its keys. */
+static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
+    return gate->things ? gate->things->terms.lens[i] : gate->node.key_len;
+}
+
 /* The first of this process that holds, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
     return rlock__list_empty(&gate->holding) ? NULL
@@ -4686,6 +4691,13 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
+/* Its i-th key, where *key is the one before it; false: there is none. */
+static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
+    const rlock_terms *terms = rlock__terms(gate);
+    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
+    return i < (terms ? terms->count : 1);
+}
+
 /* The token of the writer beside which a reader of the same owner may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__gate *gate) {
     rlock__node *node = rlock__map_find(&gate->client->gates, gate->node.key, gate->node.key_len);
@@ -4798,13 +4810,11 @@ static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
 
 /* The keys of this gate changed: others of this client may want one of them as something else. */
 static void rlock__gate_wake_others(rlock__gate *gate) {
-    const rlock_terms *terms = rlock__terms(gate);
-    const char *key = gate->node.key;
-    uint32_t i = 0;
-    rlock__key_each(gate->client, key, gate->node.key_len, rlock__gate_wake_other, gate);
-    for (i = 1; terms && i < terms->count; i++) {
-        key += terms->lens[i - 1] + 1;
-        rlock__key_each(gate->client, key, terms->lens[i], rlock__gate_wake_other, gate);
+    const char *key;
+    uint32_t i;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        rlock__key_each(gate->client, key, rlock__gate_key_len(gate, i), rlock__gate_wake_other,
+                        gate);
     }
 }
 
@@ -4818,12 +4828,32 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     }
 }
 
-/* From now on somebody wants to be woken when the key changes. */
-static void rlock__gate_watch(rlock__gate *gate) {
+static bool rlock__key_watched(const rlock_client *client, const char *key, size_t len) {
+    rlock__node *node = rlock__map_find(&client->gates, key, len);
+    while (node && !rlock__gate_at(node)->watched) {
+        node = rlock__map_same(node);
+    }
+    return node != NULL;
+}
+
+/* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
+static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
+    const char *key;
+    uint32_t i;
+    gate->watched = on;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        uint32_t len = rlock__gate_key_len(gate, i);
+        if (on || !rlock__key_watched(client, key, len)) {
+            client->store->watch(client->store_state, key, len, on);
+        }
+    }
+}
+
+/* From now on somebody wants it. */
+static void rlock__gate_watch(rlock__gate *gate) {
     if (!gate->watched) {
-        gate->watched = true;
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
+        rlock__gate_watch_keys(gate, true);
     }
 }
 
@@ -4988,8 +5018,7 @@ static void rlock__gate_unref(rlock__gate *gate) {
     bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
                 rlock__list_empty(&gate->leaving);
     if (idle && gate->watched && !client->closed) {
-        gate->watched = false;
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, false);
+        rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
         rlock_timer_drop(client, &gate->timer);
@@ -5465,7 +5494,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
         return;
     }
     if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
+        rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
     } else if (!queued && !gate->trying && !rlock__holder(gate) &&
                !rlock__list_empty(&gate->waiting)) {
