@@ -5287,7 +5287,11 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
         question->info.token = question->words;
-        status = info->token && !question->words ? RLOCK_ERR_NOMEM : status;
+        question->info.text = NULL;
+        if (info->token && !question->words) {
+            question->info.token_len = 0;
+            status = RLOCK_ERR_NOMEM;
+        }
     } else {
         rlock__set_text(&question->words, text);
         question->info.text = question->words;
@@ -5323,8 +5327,9 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     for (; at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
-            client->store->forget(client->store_state, &question->request);
-            rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL, text);
+            bool sent = client->store->forget(client->store_state, &question->request);
+            rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
+            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
         }
     }
 }

@@ -4085,6 +4085,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_question_is_answered_once_with_what_the_server_said),
     CASE(test_question_ends_by_each_fault_as_a_single_try_does),
     CASE(test_question_without_an_answer_ends_after_a_command_timeout),
+    CASE(test_questions_end_when_the_connection_does),
     CASE(test_answered_question_is_not_ended_again),
     CASE(test_question_of_a_freed_client_is_not_answered),
     CASE(test_client_may_be_freed_or_asked_in_the_callback_of_a_question),

@@ -1176,6 +1176,21 @@ static void test_question_without_an_answer_ends_after_a_command_timeout(void **
     assert_string_equal(told.text, "NOAUTH");
 }
 
+static void test_questions_end_when_the_connection_does(void **state) {
+    int sent;
+    (void)state;
+    for (sent = 0; sent < 2; sent++) {
+        g.store.unsent = sent == 0;
+        ask_about(RLOCK_KIND_FAIR, "key");
+        scripted_down(&g.store, RLOCK_FAULT_DOWN, "refused");
+        SAME(told.count, 1);
+        SAME(told.info.status, sent ? RLOCK_ERR_UNKNOWN : RLOCK_ERR_CONN);
+        assert_string_equal(told.text, "refused");
+    }
+    run_ms(5000);
+    SAME(told.count, 1);
+}
+
 static void answer_and_down(void) {
     g.store.events->down(g.store.owner, RLOCK_FAULT_DOWN, "refused");
 }
