@@ -3657,12 +3657,12 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
     (void)data;
 }
 
-/* The last write: all releases, the first with its script, for a server that does not know it yet.
+/* The last write: all releases, of each script the first in full: a server may not know it yet.
  * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
-    uint8_t how = RLOCK__HOW_EVAL;
+    unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue = rlock__redis_next(redis);
     if (usable && queue) {
         rlock__put_command(redis, 3);
@@ -3676,10 +3676,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__list_remove(&request->link);
         request->place = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
-            request->how = how;
-            rlock__put_request(redis, request);
+            unsigned row = 1u << rlock__row(redis, request);
+            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            rlock__put_request(redis,
+                               request); /* never DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
-            how = RLOCK__HOW_SCRIPT; /* DELIFEQ may be forbidden, and nobody would say so */
+            known |= row;
         }
     }
     if (usable) {
