@@ -3679,12 +3679,12 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
     (void)data;
 }
 
-/* The last write: all releases, the first with its script, for a server that does not know it yet.
+/* The last write: all releases, of each script the first in full: a server may not know it yet.
  * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
-    uint8_t how = RLOCK__HOW_EVAL;
+    unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue = rlock__redis_next(redis);
     if (usable && queue) {
         rlock__put_command(redis, 3);
@@ -3698,10 +3698,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__list_remove(&request->link);
         request->place = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
-            request->how = how;
-            rlock__put_request(redis, request);
+            unsigned row = 1u << rlock__row(redis, request);
+            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            rlock__put_request(redis,
+                               request); /* never DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
-            how = RLOCK__HOW_SCRIPT; /* DELIFEQ may be forbidden, and nobody would say so */
+            known |= row;
         }
     }
     if (usable) {
@@ -3985,6 +3987,11 @@ static bool rlock__queued(const rlock__gate *gate) {
 /* Whether others may hold beside one who holds. */
 static bool rlock__shared(const rlock__gate *gate) {
     return rlock__queued(gate) && gate->things->terms.weight < gate->things->terms.permits;
+}
+
+/* The length of one of its keys. */
+static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
+    return gate->things ? gate->things->terms.lens[i] : gate->node.key_len;
 }
 
 /* The first of this process that holds, or NULL. */
@@ -4708,6 +4715,13 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
+/* Its i-th key, where *key is the one before it; false: there is none. */
+static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
+    const rlock_terms *terms = rlock__terms(gate);
+    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
+    return i < (terms ? terms->count : 1);
+}
+
 /* The token of the writer beside which a reader of the same owner may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__gate *gate) {
     rlock__node *node = rlock__map_find(&gate->client->gates, gate->node.key, gate->node.key_len);
@@ -4820,13 +4834,11 @@ static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
 
 /* The keys of this gate changed: others of this client may want one of them as something else. */
 static void rlock__gate_wake_others(rlock__gate *gate) {
-    const rlock_terms *terms = rlock__terms(gate);
-    const char *key = gate->node.key;
-    uint32_t i = 0;
-    rlock__key_each(gate->client, key, gate->node.key_len, rlock__gate_wake_other, gate);
-    for (i = 1; terms && i < terms->count; i++) {
-        key += terms->lens[i - 1] + 1;
-        rlock__key_each(gate->client, key, terms->lens[i], rlock__gate_wake_other, gate);
+    const char *key;
+    uint32_t i;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        rlock__key_each(gate->client, key, rlock__gate_key_len(gate, i), rlock__gate_wake_other,
+                        gate);
     }
 }
 
@@ -4840,12 +4852,32 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     }
 }
 
-/* From now on somebody wants to be woken when the key changes. */
-static void rlock__gate_watch(rlock__gate *gate) {
+static bool rlock__key_watched(const rlock_client *client, const char *key, size_t len) {
+    rlock__node *node = rlock__map_find(&client->gates, key, len);
+    while (node && !rlock__gate_at(node)->watched) {
+        node = rlock__map_same(node);
+    }
+    return node != NULL;
+}
+
+/* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
+static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
+    const char *key;
+    uint32_t i;
+    gate->watched = on;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        uint32_t len = rlock__gate_key_len(gate, i);
+        if (on || !rlock__key_watched(client, key, len)) {
+            client->store->watch(client->store_state, key, len, on);
+        }
+    }
+}
+
+/* From now on somebody wants it. */
+static void rlock__gate_watch(rlock__gate *gate) {
     if (!gate->watched) {
-        gate->watched = true;
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
+        rlock__gate_watch_keys(gate, true);
     }
 }
 
@@ -5010,8 +5042,7 @@ static void rlock__gate_unref(rlock__gate *gate) {
     bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
                 rlock__list_empty(&gate->leaving);
     if (idle && gate->watched && !client->closed) {
-        gate->watched = false;
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, false);
+        rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
         rlock_timer_drop(client, &gate->timer);
@@ -5280,7 +5311,11 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
         question->info.token = question->words;
-        status = info->token && !question->words ? RLOCK_ERR_NOMEM : status;
+        question->info.text = NULL;
+        if (info->token && !question->words) {
+            question->info.token_len = 0;
+            status = RLOCK_ERR_NOMEM;
+        }
     } else {
         rlock__set_text(&question->words, text);
         question->info.text = question->words;
@@ -5316,8 +5351,9 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
-            client->store->forget(client->store_state, &question->request);
-            rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL, text);
+            bool sent = client->store->forget(client->store_state, &question->request);
+            rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
+            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
         }
     }
 }
@@ -5487,7 +5523,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
         return;
     }
     if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
+        rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
     } else if (!queued && !gate->trying && !rlock__holder(gate) &&
                !rlock__list_empty(&gate->waiting)) {
