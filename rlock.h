@@ -3639,7 +3639,8 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     const rlock_request *round = ballot->request;
     int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
-    int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO], *failed = &words[RLOCK__FAILED];
+    int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
+    int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
     bool refused = false, done = false, possible = false;
     for (i = 0; i < ballot->council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
@@ -3652,17 +3653,17 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     case RLOCK_OP_ACQUIRE: /* faults that leave a majority do not hide that others are there */
         refused = *no + *failed > spare && *failed <= spare;
         done = *yes >= need;
-        possible = *yes + words[RLOCK__OPEN] >= need;
+        possible = *yes + *open >= need;
         break;
     case RLOCK_OP_RENEW:
         refused = *no > spare;
         done = *yes >= need;
-        possible = *yes + words[RLOCK__OPEN] >= need;
+        possible = *yes + *open >= need;
         break;
-    case RLOCK_OP_RELEASE: /* so many without it that no majority can have it */
+    case RLOCK_OP_RELEASE: /* a majority is free for others; or none can have it any more */
         refused = *no > spare;
-        done = *yes + *no > spare;
-        possible = *yes + *no + words[RLOCK__OPEN] > spare;
+        possible = *open > 0;
+        done = *yes >= need || (!possible && *yes + *no > spare);
         break;
     }
     memset(answer, 0, sizeof *answer);
@@ -3733,6 +3734,8 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             rlock__round_pause(ballot);
             return;
         }
+    } else {
+        request->epoch = 0; /* somebody has it: the next split is another one */
     }
     rlock__round_answer(ballot, &answer);
 }

@@ -797,12 +797,11 @@ struct ring { /* shared by the processes */
     int inside, overlaps, holds[FIGHTERS], failed;
 };
 
-static void fights(struct ring *ring, int me, int64_t ms, bool two_down) {
+static void fights(struct ring *ring, int me, int64_t ms) {
     int64_t end_us = kit_now_us() + ms * 1000;
     struct owner *o;
 
     kit_owner_count = kit_client_count = store_count = 0; /* the parent's */
-    (void)two_down;
     if (kit_open() != 0) {
         _exit(1);
     }
@@ -816,7 +815,7 @@ static void fights(struct ring *ring, int me, int64_t ms, bool two_down) {
             __sync_add_and_fetch(&ring->overlaps, 1);
         }
         ring->holds[me]++;
-        kit_run(1);
+        server_sleep_ms(1);
         __sync_sub_and_fetch(&ring->inside, 1);
         if (owner_release(o) != RLOCK_OK) {
             __sync_add_and_fetch(&ring->failed, 1);
@@ -842,7 +841,7 @@ static void processes_fight(bool two_down) {
     for (i = 0; i < FIGHTERS; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
-            fights(ring, i, 3000, two_down);
+            fights(ring, i, 3000);
         }
     }
     for (i = 0; i < FIGHTERS; i++) {
