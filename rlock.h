@@ -3294,7 +3294,7 @@ static const rlock_store rlock__redis_store = {NULL,
  * - What is wanted no more is given back until each server surely does not have it.
  */
 
-#define RLOCK__SERVERS 15       /* at most: a token of the lock is 16 tokens of servers */
+#define RLOCK__SERVERS 15       /* at most */
 #define RLOCK__CONTESTED_MAX 10 /* how often the pause after a split vote doubles */
 
 typedef struct rlock__quorum {
@@ -3327,6 +3327,7 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_link ballots, unused;
     rlock_link refused; /* requests for which there is no ballot */
     rlock_timer timer;  /* answers those */
+    uint64_t tokens;    /* given out: two addresses of one server are not two votes */
     bool up, pushing;
 } rlock__council;
 
@@ -3344,6 +3345,7 @@ typedef struct rlock__vote { /* what one server knows of a token */
     uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
     uint8_t fault;
     bool refused; /* it may not say yes in this round */
+    bool spent;   /* a release of this token was sent, and may come late: it is not used again */
     bool stolen;  /* another's token is there */
 } rlock__vote;
 
@@ -3407,8 +3409,13 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     if (lease_ms > ballot->longest_ms) {
         ballot->longest_ms = lease_ms;
     }
-    if (op == RLOCK_OP_RELEASE) {
+    if (op == RLOCK_OP_ACQUIRE && vote->spent) {
+        vote->spent = false;
+        ask->epoch = 0;
+        ask->token = ++vote->server->council->tokens;
+    } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
+        vote->spent = true;
     }
     vote->server->store->submit(vote->server->state, ask);
 }
@@ -3431,7 +3438,9 @@ static void rlock__vote_next(rlock__vote *vote) {
         vote->fault = (uint8_t)vote->server->fault;
         return;
     }
-    if (op != RLOCK_OP_RELEASE) {
+    if (vote->spent && vote->has != RLOCK__NOT_THERE) {
+        op = RLOCK_OP_RELEASE; /* first this one has to go */
+    } else if (op != RLOCK_OP_RELEASE) {
         lease_ms = round ? round->lease_ms : rlock__ballot_left_ms(ballot);
     }
     if (op == RLOCK_OP_RENEW && vote->has != RLOCK__THERE) { /* win it, or win it back */
@@ -3503,7 +3512,7 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
         vote->request.key = key;
         vote->request.place = 0;
         vote->request.epoch = 0;
-        vote->request.token = request->token * (RLOCK__SERVERS + 1) + (uint64_t)i;
+        vote->request.token = ++council->tokens;
     }
     ballot->request = NULL;
     ballot->token = request->token;
@@ -3578,16 +3587,13 @@ static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
     return values[k - 1];
 }
 
-/* When a lease began that a majority of servers has confirmed, each by its last word. Of a shorter
- * one it is that much earlier; of a longer one it is not later. */
-static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t lease_ms) {
+/* When the lease of a majority began: the earliest of the best of those that said yes. */
+static int64_t rlock__ballot_since(const rlock__ballot *ballot) {
     int64_t since_us[RLOCK__SERVERS];
     int i, count = 0;
     for (i = 0; i < ballot->council->count; i++) {
-        const rlock__vote *vote = &ballot->votes[i];
-        int64_t less_ms = lease_ms > vote->lease_ms ? lease_ms - vote->lease_ms : 0;
-        if (vote->has == RLOCK__THERE) {
-            since_us[count++] = vote->sent_us - less_ms * 1000;
+        if (ballot->votes[i].word == RLOCK__YES) {
+            since_us[count++] = ballot->votes[i].sent_us;
         }
     }
     RLOCK_ASSERT(count >= ballot->council->need);
@@ -3721,7 +3727,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_DONE && request->op != RLOCK_OP_RELEASE) {
         ballot->goal = RLOCK_OP_RENEW;
         if (request->lease_ms) {
-            request->sent_us = rlock__ballot_since(ballot, request->lease_ms);
+            request->sent_us = rlock__ballot_since(ballot);
             ballot->since_us = request->sent_us;
             ballot->lease_ms = request->lease_ms;
         }
@@ -3853,7 +3859,9 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     rlock__ballot *ballot = vote->ballot;
     rlock__vote_note(vote, answer);
     if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
-        vote->word = vote->word == RLOCK__FAILED ? vote->word : (uint8_t)RLOCK__OPEN;
+        bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
+        vote->fault = vote->word == RLOCK__FAILED ? vote->fault : (uint8_t)RLOCK_FAULT_UNKNOWN;
+        vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
     } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
         vote->refused = true;
         vote->word = RLOCK__OPEN; /* to be won back */
