@@ -3647,7 +3647,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
     int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
     int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
-    bool refused = false, done = false, possible = false;
+    bool acquire = round->op == RLOCK_OP_ACQUIRE, refused, done, possible;
     for (i = 0; i < ballot->council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         int word = vote->refused ? (int)RLOCK__NO : vote->word;
@@ -3655,26 +3655,18 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
         stolen += word == RLOCK__NO && vote->stolen;
         faults[vote->fault] += word == RLOCK__FAILED;
     }
-    switch ((rlock_op)round->op) {
-    case RLOCK_OP_ACQUIRE: /* faults that leave a majority do not hide that others are there */
-        refused = *no + *failed > spare && *failed <= spare;
-        done = *yes >= need;
-        possible = *yes + *open >= need;
-        break;
-    case RLOCK_OP_RENEW:
-        refused = *no > spare;
-        done = *yes >= need;
-        possible = *yes + *open >= need;
-        break;
-    case RLOCK_OP_RELEASE: /* a majority is free for others; or none can have it any more */
+    if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
         refused = *no > spare;
         possible = *open > 0;
         done = *yes >= need || (!possible && *yes + *no > spare);
-        break;
+    } else { /* of an acquire, faults that leave a majority do not hide that others are there */
+        refused = acquire ? *no + *failed > spare && *failed <= spare : *no > spare;
+        possible = *yes + *open >= need;
+        done = *yes >= need;
     }
     memset(answer, 0, sizeof *answer);
     answer->sure = true; /* what may come yet is cleaned up here */
-    if (refused && round->op == RLOCK_OP_ACQUIRE) {
+    if (refused && acquire) {
         bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
@@ -3994,14 +3986,13 @@ static void rlock__council_fire(rlock_timer *timer) {
 static void rlock__quorum_submit(void *state, rlock_request *request) {
     rlock__council *council = (rlock__council *)state;
     rlock__ballot *ballot = rlock__ballot_of(council, request->token);
-    bool fenced = request->op == RLOCK_OP_ACQUIRE && request->fences;
     rlock_answer answer;
     request->sent_us = rlock_client_now_us(council->client);
     request->place = 1;
-    if (!ballot && request->op == RLOCK_OP_ACQUIRE && !fenced) {
+    if (!ballot && request->op == RLOCK_OP_ACQUIRE && !request->fences) {
         ballot = rlock__ballot_new(council, request);
     }
-    if (!ballot || fenced) {
+    if (!ballot) {
         rlock__list_append(&council->refused, &request->link);
         rlock_timer_set(council->client, &council->timer, request->sent_us);
         return;
@@ -4020,7 +4011,7 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
     bool maybe = false;
     int i;
     request->place = 0;
-    if (!ballot || ballot->request != request) {
+    if (!ballot) {
         rlock__list_remove(&request->link);
         return false;
     }

@@ -674,6 +674,32 @@ static void password_refused_by_most_is_told_and_by_one_is_not(void **state) {
     assert_true(kit_until(no_keys, NULL, 1000));
 }
 
+static void long_words_of_a_server_are_cut(void **state) {
+    rlock_config nodes[3], config = kit_config(&servers[0]);
+    char name[151];
+    struct owner *o;
+    int i;
+
+    (void)state;
+    memset(nodes, 0, sizeof nodes);
+    memset(name, 'n', 150);
+    name[150] = '\0';
+    for (i = 0; i < 3; i++) {
+        tell(ask(&servers[i], "ACL SETUSER %s reset on >secret ~* &* +@all -set", name));
+        nodes[i].unix_path = servers[i].socket;
+        nodes[i].username = name;
+        nodes[i].password = "secret";
+    }
+    assert_int_equal(rlock_quorum_new(&stores[store_count], nodes, 3), RLOCK_OK);
+    config.store = stores[store_count++];
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 1000, 5000), RLOCK_ERR_AUTH);
+    assert_memory_equal(o->text[RLOCK_ACQUIRED], "NOPERM", 6);
+    for (i = 0; i < 3; i++) {
+        tell(ask(&servers[i], "ACL DELUSER %s", name));
+    }
+}
+
 /* ---- nothing is left behind ---- */
 
 static void release_reaches_servers_that_stood_still(void **state) {
@@ -996,6 +1022,7 @@ int main(int argc, char **argv) {
         TEST(two_addresses_of_one_server_are_not_two_votes),
         TEST(waiter_gets_it_when_a_majority_comes_up),
         TEST(password_refused_by_most_is_told_and_by_one_is_not),
+        TEST(long_words_of_a_server_are_cut),
         TEST(release_reaches_servers_that_stood_still),
         TEST(acquires_that_ended_without_it_leave_no_key),
         TEST(freed_client_leaves_no_key_at_any_moment),

@@ -338,9 +338,95 @@ static void test_cancelled_acquire_is_taken_back_from_all(void **state) {
     SAME(cleaning(), 0);
 }
 
+static void test_words_of_a_server_are_passed_on(void **state) {
+    struct owner *owner = handle("key");
+    int i;
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_fault(RLOCK_FAULT_OTHER, NULL));
+    reply(RLOCK_OP_ACQUIRE, 2, 1, scripted_fault(RLOCK_FAULT_OTHER, "nonsense"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "nonsense");
+    SAME(asked(RLOCK_OP_RELEASE), SERVERS); /* who knows what nonsense stands for */
+    reply(RLOCK_OP_RELEASE, 0, SERVERS, gone());
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, scripted_fault(RLOCK_FAULT_NOMEM, NULL));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_NOMEM);
+    for (i = 0; i < MAJORITY; i++) {
+        scripted_down(&servers[i], RLOCK_FAULT_DOWN, "no route");
+    }
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "no route");
+}
+
+static void test_hold_without_an_end_is_told_as_such(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, scripted_held(-1));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
+}
+
+static void test_fenced_acquire_is_refused_and_may_be_cancelled_before(void **state) {
+    rlock_options options;
+    struct owner *owner;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "key";
+    options.fencing = true;
+    owner = owner_new(&g.loop, g.client, &options);
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    SAME(owner_cancel(owner), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_ACQUIRE), 0);
+}
+
+static void test_keys_of_all_lengths_in_turn(void **state) {
+    static const size_t lengths[] = {1, 64, 65, 30, 200, 199, 1};
+    char key[201];
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct owner *owner;
+        memset(key, 'k', 200);
+        key[lengths[i]] = 0;
+        owner = handle(key);
+        SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+        reply(RLOCK_OP_ACQUIRE, 0, SERVERS, scripted_done());
+        SAME(owner_release(owner), RLOCK_OK);
+        SAME(scripted_need(&servers[4], RLOCK_OP_RELEASE)->request->key_len, lengths[i]);
+        assert_memory_equal(scripted_need(&servers[4], RLOCK_OP_RELEASE)->request->key, key,
+                            lengths[i]);
+        reply(RLOCK_OP_RELEASE, 0, SERVERS, scripted_done());
+        SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Holding.
  */
+
+static void test_key_that_is_no_lock_is_a_theft(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
+    reply(RLOCK_OP_RELEASE, 0, 2, gone()); /* while it stood, they were asked for */
+    reply(RLOCK_OP_RELEASE, 3, 1, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    reply(RLOCK_OP_RELEASE, 4, 1, scripted_fault(RLOCK_FAULT_DOWN, "not sent"));
+    SAME(cleaning(), 1);
+    virtual_run_ms(&g.loop, 500);
+    reply(RLOCK_OP_RELEASE, 4, 1, scripted_done());
+    SAME(cleaning(), 0);
+}
 
 static void test_late_votes_count_from_the_next_renewal_on(void **state) {
     struct owner *owner = holder(MAJORITY, LEASE_MS);
@@ -653,6 +739,39 @@ static void test_every_failing_allocation_is_survived(void **state) {
         teardown(NULL);
     }
     BETWEEN(n, 20, 59);
+}
+
+static void test_acquire_without_memory_is_told_and_harms_no_other(void **state) {
+    struct owner *owners[60];
+    int i, refused = 0;
+    (void)state;
+    for (i = 0; i < SERVERS; i++) {
+        scripted_always(&servers[i], RLOCK_OP_ACQUIRE, scripted_done());
+        scripted_always(&servers[i], RLOCK_OP_RELEASE, scripted_done());
+    }
+    for (i = 0; i < 60; i++) {
+        char key[16];
+        static const uint64_t fails[] = {1, 2, 2, 3, 0}; /* the second 2: its timer has no room */
+        int status, n = 0;
+        snprintf(key, sizeof key, "k%d", i);
+        owners[i] = handle(key);
+        do {
+            virtual_memory.fail_at = fails[n++];
+            status = owner_acquire(owners[i], 0, LEASE_MS);
+            virtual_idle(&g.loop);
+            virtual_memory.fail_at = 0;
+            status = status == RLOCK_OK ? owners[i]->seen[RLOCK_ACQUIRED].status : status;
+            refused += status == RLOCK_ERR_NOMEM;
+        } while (status == RLOCK_ERR_NOMEM);
+        SAME(status, RLOCK_OK);
+    }
+    BETWEEN(refused, 60, 300);
+    for (i = 0; i < 60; i++) {
+        assert_true(rlock_is_held(owners[i]->lock));
+        SAME(owner_release(owners[i]), RLOCK_OK);
+        virtual_idle(&g.loop);
+        SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
 }
 
 static void test_store_that_does_not_open_closes_the_others(void **state) {
@@ -1148,6 +1267,11 @@ int main(void) {
         CASE(test_servers_that_are_down_are_not_waited_for),
         DOWN_CASE(test_up_is_a_majority_and_down_is_none),
         CASE(test_cancelled_acquire_is_taken_back_from_all),
+        CASE(test_words_of_a_server_are_passed_on),
+        CASE(test_hold_without_an_end_is_told_as_such),
+        CASE(test_fenced_acquire_is_refused_and_may_be_cancelled_before),
+        CASE(test_keys_of_all_lengths_in_turn),
+        CASE(test_key_that_is_no_lock_is_a_theft),
         CASE(test_late_votes_count_from_the_next_renewal_on),
         CASE(test_more_refusals_than_may_fail_are_a_loss),
         CASE(test_stolen_votes_are_a_theft),
@@ -1167,6 +1291,7 @@ int main(void) {
         CASE(test_release_of_what_most_have_lost_is_not_held),
         CASE(test_release_refused_by_most_is_repeated_and_remembers),
         CASE(test_every_failing_allocation_is_survived),
+        CASE(test_acquire_without_memory_is_told_and_harms_no_other),
         CASE(test_store_that_does_not_open_closes_the_others),
         cmocka_unit_test(test_storm_of_broken_links_never_makes_two_holders),
         cmocka_unit_test(test_storm_of_forgotten_votes_never_makes_two_holders),
