@@ -3285,13 +3285,15 @@ static const rlock_store rlock__redis_store = {NULL,
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
  *
  * Each token is a ballot with a vote of each server. An operation is a round: all servers are asked
- * in one turn, it ends as soon as enough of them have spoken, and what comes later is noted. Three
+ * in one turn, it ends as soon as enough of them have spoken, and what comes later is noted. Four
  * rules keep it safe:
  * - A vote stands if its server has confirmed it, and that lease still runs. In a renewal only
  *   votes that stood when it began may say yes. So from one renewal to the next there is a majority
  *   that had the token all the time, and nobody else had one.
- * - A vote that is missing is asked for again, with the same token, only while a majority stands.
+ * - A vote that is missing is asked for again only while a majority stands.
  * - What is wanted no more is given back until each server surely does not have it.
+ * - A release that was sent may be executed late. So a vote that was given back is asked for with a
+ *   new token, and not before the old one is surely gone there.
  */
 
 #define RLOCK__SERVERS 15       /* at most */
