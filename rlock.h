@@ -144,6 +144,7 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -295,15 +296,34 @@ RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *addres
  * submit: answer from a timer or a descriptor. docs/writing-a-store.md walks through one.
  */
 
-typedef enum rlock_kind { RLOCK_KIND_MUTEX = 0 } rlock_kind;
+/* The kinds below MUTEX are queued: who waits stands in a line at the server, first come, first
+ * served, and is called when it is granted; each hold has a lease of its own. On one key they and
+ * a MUTEX answer each other RLOCK_ERR_WRONG_TYPE. */
+typedef enum rlock_kind {
+    RLOCK_KIND_MUTEX = 0, /* one holder; who asks first when it is free has it */
+    RLOCK_KIND_FAIR,      /* one holder, in the order in which they asked */
+    RLOCK_KIND_READ,      /* on one key any number of readers ... */
+    RLOCK_KIND_WRITE,     /* ... or one writer */
+    RLOCK_KIND_SEMAPHORE  /* holders of no more than `permits` together */
+} rlock_kind;
 
-typedef enum rlock_op { RLOCK_OP_ACQUIRE = 0, RLOCK_OP_RENEW, RLOCK_OP_RELEASE } rlock_op;
+/* INSPECT and what follows are questions about a key, of nobody's hold. */
+typedef enum rlock_op {
+    RLOCK_OP_ACQUIRE = 0,
+    RLOCK_OP_RENEW,
+    RLOCK_OP_RELEASE,
+    RLOCK_OP_INSPECT,    /* how things stand: see rlock_info */
+    RLOCK_OP_FORCE,      /* away with every hold, and tell the holders */
+    RLOCK_OP_SET_PERMITS /* the number in `token` is what the semaphore has from now on */
+} rlock_op;
 
 /* Flags of an acquire.
  * RETRY: this token may be there already, from an attempt that was not answered.
- * WATCH: somebody waits; if held, say for how long and call `woken` when it changes. */
+ * WATCH: somebody waits; if held, say for how long and call `woken` when it changes.
+ * ONCE: nobody waits: of a queued kind, do not join the line. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_WATCH 2u
+#define RLOCK_REQUEST_ONCE 4u
 
 typedef struct rlock_link {
     struct rlock_link *prev, *next;
@@ -315,16 +335,29 @@ typedef struct rlock_timer {
     void (*fire)(struct rlock_timer *timer);
 } rlock_timer;
 
+/* What a key is asked for as, if not as a MUTEX of one key. */
+typedef struct rlock_terms {
+    rlock_kind kind;
+    uint32_t permits;     /* of a queued kind: what all holders together may weigh; ... */
+    uint32_t weight;      /* ... what one weighs */
+    uint64_t owner;       /* see options.owner */
+    uint64_t beside;      /* acquire: the hold of this token is no obstacle; 0 = none */
+    uint32_t count;       /* keys, one behind the other at request.key, with a NUL behind each */
+    const uint32_t *lens; /* their lengths */
+} rlock_terms;
+
 typedef struct rlock_request {
-    const char *key;
+    const char *key;          /* the first, if there are several */
+    const rlock_terms *terms; /* NULL: a MUTEX of one key */
     uint32_t key_len;
-    uint8_t op, kind, flags;
+    uint8_t op, flags;
     uint8_t place;    /* the store's: where the request is now; 0 = not with the store */
     uint8_t how;      /* the store's */
     uint16_t fences;  /* acquire: how many fencing tokens in a row are wanted; 0 = none */
     int64_t lease_ms; /* renew: 0 = only look whether the token is still there; never shorten
                          a time to live */
-    uint64_t token;   /* together with rlock_client_id() unique in the world */
+    uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: whose place
+                         in the line is wanted, 0 = nobody's */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of requests that have to wait, the earliest goes first */
     rlock_link link;  /* the store's */
@@ -351,14 +384,31 @@ typedef enum rlock_fault {
     RLOCK_FAULT_OTHER
 } rlock_fault;
 
+/* How a key stands at the server. */
+typedef struct rlock_info {
+    int status;        /* RLOCK_OK, or how the question failed: as of an acquire that tries once */
+    int64_t holders;   /* 0 = nobody; of a FORCE: whose holds were taken away */
+    int64_t left_ms;   /* until the last of their leases is over; -1: never */
+    int64_t waiters;   /* in the line at the server; -1 of a MUTEX, which has none */
+    int64_t permits;   /* what could be granted now; of a MUTEX 1 or 0 */
+    int64_t position;  /* of rlock_queue_position: how many are before it; else -1 */
+    const char *token; /* of a holder, NULL = none; any bytes, with a NUL behind; until the ... */
+    size_t token_len;
+    const char *text; /* the server's words of an error, or NULL; ... callback returns */
+} rlock_info;
+
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
     bool sure; /* no earlier attempt of this request can still be executed after this answer */
     uint64_t fence;
     int64_t left_ms;
-    const char *text; /* the server's words, or NULL; valid during the call */
+    const char *text;       /* the server's words, or NULL; valid during the call */
+    const rlock_info *info; /* of a question that was answered; valid during the call */
 } rlock_answer;
+
+#define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
+#define RLOCK_PUSH_CALLS 2u   /* `called` comes for who waits in a line */
 
 /* A store calls these; `owner` is what open was given. */
 typedef struct rlock_store_events {
@@ -370,11 +420,14 @@ typedef struct rlock_store_events {
     /* An attempt to connect failed, or a connection was lost. */
     void (*down)(void *owner, rlock_fault fault, const char *text);
 
-    /* `woken` does, or does not, come for watched keys. */
-    void (*pushing)(void *owner, bool on);
+    /* What is pushed now: RLOCK_PUSH_... */
+    void (*pushing)(void *owner, unsigned what);
 
     /* A hint: the key changed; NULL = any may have. */
     void (*woken)(void *owner, const char *key, size_t key_len);
+
+    /* A hint: this token of ours has come to the head of the line, or was taken away. */
+    void (*called)(void *owner, const char *key, size_t key_len, uint64_t token);
 } rlock_store_events;
 
 struct rlock_config;
@@ -402,6 +455,11 @@ typedef struct rlock_store {
 
     /* The end of an entry: send what was submitted. */
     void (*flush)(void *state);
+
+    /* Optional: what it cannot do, in words for the log, or NULL. It is asked for each new handle;
+     * the terms may be NULL, as in a request. */
+    const char *(*refuses)(void *state, const char *key, size_t key_len, const rlock_terms *terms,
+                           bool fencing);
 } rlock_store;
 
 /* What a store may ask of its client: the clock of this entry; its id, 36 characters, a random
@@ -525,6 +583,8 @@ RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 #define RLOCK_LEASE_MIN_MS 10
 #define RLOCK_LEASE_MAX_MS 86400000
 #define RLOCK_KEY_MAX 65536
+#define RLOCK_KEYS_MAX 128
+#define RLOCK_PERMITS_MAX 1000000000
 
 typedef enum rlock_event_kind {
     RLOCK_ACQUIRED = 1,
@@ -537,7 +597,7 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone */
+    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
     RLOCK_REASON_CLOSED   /* the client was shut down under it */
 } rlock_reason;
 
@@ -560,9 +620,20 @@ typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 
 /* Zero = the default in the comment; everything is copied. */
 typedef struct rlock_options {
-    const char *key;         /* required; any bytes, at most RLOCK_KEY_MAX */
+    const char *key;         /* required, or keys; any bytes, at most RLOCK_KEY_MAX */
     size_t key_len;          /* 0 = strlen(key) */
     rlock_kind kind;         /* RLOCK_KIND_MUTEX */
+    uint32_t permits;        /* required of a SEMAPHORE: how many there are; to RLOCK_PERMITS_MAX.
+                                rlock_set_permits changes the number for all who use it */
+    uint32_t weight;         /* 1: how many of them a hold takes, all or none */
+    uint64_t owner;          /* 0: the handle is an owner by itself. Else a READ is granted at once
+                                while a WRITE of the same client, key and owner is held: to step
+                                down, acquire it and release the other. The other way round it
+                                would wait for itself */
+    const char *const *keys; /* none; several keys, instead of key: all or none, in one command,
+                                with one lease and one fence. A MUTEX only */
+    const size_t *key_lens;  /* NULL = their strlen */
+    size_t key_count;        /* of keys, to RLOCK_KEYS_MAX, no two alike */
     bool fencing;            /* false: no fencing token */
     bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
     int watchdog;            /* RLOCK_WATCHDOG_AUTO */
@@ -572,9 +643,9 @@ typedef struct rlock_options {
 } rlock_options;
 
 /* Makes a handle, idle.
- * Errors: RLOCK_ERR_ARG (also: fencing on a key with a `}` and no valid hash tag, whose counter
- * could not share its cluster slot), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down),
- * RLOCK_ERR_STATE (forked). */
+ * Errors: RLOCK_ERR_ARG (also, with a log line that says so: what the store cannot do; fencing or a
+ * queued kind on a key with a `}` and no valid hash tag, beside which no other key can share its
+ * cluster slot), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down), RLOCK_ERR_STATE (forked). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
 /* Frees a handle in any state. Pending operations end without a callback, a hold is released in
@@ -624,8 +695,37 @@ RLOCK_API uint64_t rlock_fence(const rlock *lock);
 /* How many releases the hold needs: 0 if not held, above 1 only with .reentrant. */
 RLOCK_API int rlock_hold_count(const rlock *lock);
 
-/* The key, with a NUL behind it; *len (may be NULL) is its length. Valid until rlock_free. */
+/* The key, with a NUL behind it; *len (may be NULL) is its length. Valid until rlock_free. Of
+ * several keys the first; the others stand behind it, in the order of the options. */
 RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
+
+/* --- questions: about a key, of nobody's hold --- */
+
+typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
+
+/* Asks how the key of these options stands, as their kind; of what they say only key, key_len,
+ * kind, permits and weight count. `done` is required, and is called once, unless the client is
+ * freed first. One try: it ends by the command timeout at the latest. Nothing is owned by it.
+ * Errors: RLOCK_ERR_ARG (as of rlock_new; several keys), _NOMEM, _STATE (forked), _CLOSED. */
+RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
+                            rlock_info_callback *done, void *user);
+
+/* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
+ * this library are told LOST with RLOCK_REASON_DELETED. `done` (may be NULL) and errors: as above;
+ * info->holders says how many holds there were. */
+RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
+                                  rlock_info_callback *done, void *user);
+
+/* Changes how many permits a semaphore has, for all who use it, until a day after its last use;
+ * 0 = what their options say. With fewer than are out, none is granted until enough came back.
+ * `done` (may be NULL) and errors: as above. */
+RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *options,
+                                uint32_t permits, rlock_info_callback *done, void *user);
+
+/* Asks how many wait before a handle of a queued kind that is WAITING: info->position, 0 = it is
+ * next; -1 if it does not stand in the line. `done` is required, and may come after rlock_free.
+ * Errors: RLOCK_ERR_STATE (not waiting, no queued kind, forked), and as above. */
+RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
 #ifdef __cplusplus
 }
@@ -663,6 +763,12 @@ RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 #ifndef RLOCK_MALLOC
 #define RLOCK_MALLOC(n) malloc(n)
 #define RLOCK_FREE(p) free(p)
+#endif
+
+#ifdef RLOCK_NO_KINDS
+#define RLOCK__HAS_KINDS 0
+#else
+#define RLOCK__HAS_KINDS 1
 #endif
 
 #define RLOCK__NEVER INT64_MAX
@@ -788,7 +894,8 @@ static void rlock__list_move(rlock_link *list, rlock_link *from) {
 typedef struct rlock__node {
     struct rlock__node *next;
     const char *key;
-    uint32_t key_len, hash;
+    uint32_t key_len : 31, alias : 1; /* alias: the owner's */
+    uint32_t hash;
 } rlock__node;
 
 typedef struct rlock__map {
@@ -822,6 +929,16 @@ static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size
     return node;
 }
 
+/* Another node with the key of this one, or NULL. */
+static rlock__node *rlock__map_same(const rlock__node *node) {
+    rlock__node *same = node->next;
+    while (same && !(same->hash == node->hash && same->key_len == node->key_len &&
+                     memcmp(same->key, node->key, node->key_len) == 0)) {
+        same = same->next;
+    }
+    return same;
+}
+
 static void rlock__map_grow(rlock__map *map) {
     uint32_t size = map->size * 2, i;
     rlock__node **buckets = (rlock__node **)rlock__alloc(size * sizeof *buckets);
@@ -848,7 +965,7 @@ static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, 
         rlock__map_grow(map);
     }
     node->key = key;
-    node->key_len = (uint32_t)len;
+    node->key_len = (uint32_t)len & 0x7fffffffu;
     node->hash = rlock__hash(key, len);
     bucket = &map->buckets[node->hash & (map->size - 1)];
     node->next = *bucket;
@@ -987,7 +1104,9 @@ struct rlock_client {
     unsigned depth;   /* entries on the stack */
     bool unsent;      /* something was submitted outside the loop's entries */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
-    bool up, pushing;
+    bool up;
+    bool mixed;        /* some key is, or was, wanted as more than one thing */
+    unsigned pushing;  /* RLOCK_PUSH_... */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
     pid_t pid;
@@ -1005,6 +1124,7 @@ struct rlock_client {
     int drift_permille, handovers;
     rlock__map gates;
     rlock_link claims, ops; /* not in use, kept for the next one */
+    rlock_link questions;   /* asked and not answered */
     uint32_t handles, claim_count, op_count;
     uint32_t phases[RLOCK__PHASES];
     uint64_t tokens; /* how many were given out */
@@ -1203,14 +1323,6 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
     return result;
 }
 
-/* Whether a key can have others beside it in its cluster slot, and where its hash tag is.
- * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags */
-static bool rlock__has_tag(const char *key, size_t len) {
-    const char *open = (const char *)memchr(key, '{', len);
-    const char *shut = open ? (const char *)memchr(open, '}', len - (size_t)(open - key)) : NULL;
-    return shut && shut > open + 1;
-}
-
 /* ------------------------------------------------------------------------------------------------
  * >>memory - the store inside the process: what a server does, done at the next turn of the loop
  */
@@ -1221,6 +1333,7 @@ typedef struct rlock__memory {
     rlock_link entries; /* all of them, the one looked at longest ago first */
     uint64_t fence;
     uint64_t tenants; /* clients ever opened: an owner is one of them and its token */
+    rlock_info info;  /* of the question being answered */
 } rlock__memory;
 
 typedef struct rlock__entry { /* one key; kept while it is held or watched */
@@ -1339,11 +1452,33 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
     }
 }
 
+static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *request,
+                                   rlock_answer *answer, int64_t now_us) {
+    rlock__memory *memory = tenant->memory;
+    rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
+    bool held = entry && entry->expires_us > now_us;
+    rlock_info *info = &memory->info;
+    memset(info, 0, sizeof *info);
+    info->holders = held;
+    info->left_ms = held ? (entry->expires_us - now_us + 999) / 1000 : 0;
+    info->waiters = info->position = -1;
+    info->permits = !held;
+    answer->info = info;
+    if (held && request->op == RLOCK_OP_FORCE) {
+        entry->expires_us = 0;
+        rlock__entry_changed(entry);
+    }
+}
+
 static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
     rlock__entry *entry;
     if (request->op == RLOCK_OP_ACQUIRE) {
         rlock__memory_acquire(tenant, request, answer, now_us);
+        return;
+    }
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
+        rlock__memory_question(tenant, request, answer, now_us);
         return;
     }
     entry = rlock__entry_find(tenant->memory, request->key, request->key_len);
@@ -1370,7 +1505,7 @@ static void rlock__memory_fire(rlock_timer *timer) {
     if (!tenant->up) {
         tenant->up = true;
         tenant->events->up(tenant->owner);
-        tenant->events->pushing(tenant->owner, true);
+        tenant->events->pushing(tenant->owner, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
     }
     while (!rlock__list_empty(&requests)) {
         rlock_request *request = RLOCK__OF(requests.next, rlock_request, link);
@@ -1488,6 +1623,15 @@ static void rlock__memory_close(void *state) {
     rlock__dealloc(tenant);
 }
 
+static const char *rlock__memory_refuses(void *state, const char *key, size_t len,
+                                         const rlock_terms *terms, bool fencing) {
+    (void)state;
+    (void)key;
+    (void)len;
+    (void)fencing;
+    return terms ? "the store inside the process has only the mutex with one key" : NULL;
+}
+
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;
     if (!out) {
@@ -1507,6 +1651,7 @@ int rlock_memory_new(rlock_store **out) {
     memory->store.forget = rlock__memory_forget;
     memory->store.watch = rlock__memory_watch;
     memory->store.flush = rlock__memory_flush;
+    memory->store.refuses = rlock__memory_refuses;
     *out = &memory->store;
     return RLOCK_OK;
 }
@@ -1567,19 +1712,20 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local p=redis.call('PTTL',KEYS[1]) "   \
     "if p>=0 and p<tonumber(ARGV[2]) then " \
     "redis.call('PEXPIRE',KEYS[1],ARGV[2]) end "
-#define RLOCK__PIECE_FENCE                                                                         \
-    "local f='0' if KEYS[2] then "                                                                 \
-    "local t=redis.call('TIME') f=t[1]*1000000+t[2] "                                              \
-    "local n=(tonumber(redis.call('GET',KEYS[2])) or 0)+1 "                                        \
-    "if n>f then f=n end "                                                                         \
-    "redis.call('SET',KEYS[2],string.format('%.0f',f+ARGV[3]-1),'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS \
-    ") f=string.format('%.0f',f) end "
+#define RLOCK__PIECE_FENCE(key, lease, count)                                  \
+    "local f='0' if " key " then "                                             \
+    "local t=redis.call('TIME') f=t[1]*1000000+t[2] "                          \
+    "local n=(tonumber(redis.call('GET'," key ")) or 0)+1 "                    \
+    "if n>f then f=n end "                                                     \
+    "redis.call('SET'," key ",string.format('%.0f',f+" count "-1),'PX'," lease \
+    "+" RLOCK__FENCE_TTL_MS ") f=string.format('%.0f',f) end "
 
-#define RLOCK__LUA_STRING_ACQUIRE                                                        \
-    "local v=redis.call('GET',KEYS[1]) "                                                 \
-    "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE \
-    "if v then " RLOCK__PIECE_EXTEND                                                     \
-    "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end return f"
+#define RLOCK__LUA_STRING_ACQUIRE                                                         \
+    "local v=redis.call('GET',KEYS[1]) "                                                  \
+    "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE( \
+        "KEYS[2]", "ARGV[2]",                                                             \
+        "ARGV[3]") "if v then " RLOCK__PIECE_EXTEND                                       \
+                   "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end return f"
 #define RLOCK__SHA_STRING_ACQUIRE "b3a0fbc265e5e83867b9c1c6989e19e657c8ead6"
 
 #define RLOCK__LUA_STRING_RENEW                                        \
@@ -1594,13 +1740,15 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "return redis.call('DEL',KEYS[1])"
 #define RLOCK__SHA_STRING_RELEASE "eb40cd7485ca4a152d5e69319b7f3c58f7717750"
 
-#define RLOCK__LUA_REDISSON_ACQUIRE                                                  \
-    "local mine=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 "                           \
-    "if not mine and redis.call('EXISTS',KEYS[1])==1 then "                          \
-    "return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE                      \
-    "if mine then " RLOCK__PIECE_EXTEND "else redis.call('HSET',KEYS[1],ARGV[1],1) " \
-    "local r=redis.pcall('PEXPIRE',KEYS[1],ARGV[2]) "                                \
-    "if type(r)=='table' then redis.call('DEL',KEYS[1]) return r end end return f"
+#define RLOCK__LUA_REDISSON_ACQUIRE                                  \
+    "local mine=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 "           \
+    "if not mine and redis.call('EXISTS',KEYS[1])==1 then "          \
+    "return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE(     \
+        "KEYS[2]", "ARGV[2]",                                        \
+        "ARGV[3]") "if mine then " RLOCK__PIECE_EXTEND               \
+                   "else redis.call('HSET',KEYS[1],ARGV[1],1) "      \
+                   "local r=redis.pcall('PEXPIRE',KEYS[1],ARGV[2]) " \
+                   "if type(r)=='table' then redis.call('DEL',KEYS[1]) return r end end return f"
 #define RLOCK__SHA_REDISSON_ACQUIRE "6e44ae37ec63a41ff30ffb169dcca554111ce03f"
 
 #define RLOCK__LUA_REDISSON_RENEW                                    \
@@ -1615,6 +1763,151 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "return redis.call('EXISTS',KEYS[1])-1 end "        \
     "redis.call('DEL',KEYS[1]) redis.pcall('PUBLISH',ARGV[2],'0') return 1"
 #define RLOCK__SHA_REDISSON_RELEASE "27355ddf756b662730bc09429565c3a2fea2fbf6"
+
+/* Questions: how the key stands, in words of numbers as rlock__parse_info reads them, and a token;
+ * and away with it. A key of another type ends both with WRONGTYPE. */
+#define RLOCK__LUA_STRING_INSPECT              \
+    "local v=redis.call('GET',KEYS[1]) "       \
+    "if not v then return '0 0 -1 1 -1 ' end " \
+    "return '1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..v"
+#define RLOCK__SHA_STRING_INSPECT "2fe63c4438fa4a5c98e6671ff11f1c23338cf2d4"
+
+#define RLOCK__LUA_STRING_FORCE \
+    "return redis.call('GET',KEYS[1]) and redis.call('DEL',KEYS[1]) or 0"
+#define RLOCK__SHA_STRING_FORCE "807c8c4f097f53d564ef87af5695f8242dd4c9fa"
+
+#define RLOCK__LUA_REDISSON_INSPECT            \
+    "local v=redis.call('HKEYS',KEYS[1])[1] "  \
+    "if not v then return '0 0 -1 1 -1 ' end " \
+    "return '1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..v"
+#define RLOCK__SHA_REDISSON_INSPECT "879b84484de8c72c8ed9b84f8ed748debd6dd238"
+
+#define RLOCK__LUA_REDISSON_FORCE                         \
+    "if redis.call('HLEN',KEYS[1])==0 then return 0 end " \
+    "redis.call('DEL',KEYS[1]) redis.pcall('PUBLISH',ARGV[1],'0') return 1"
+#define RLOCK__SHA_REDISSON_FORCE "c7ffc93c8d655322d017805a184cf794fbe72d0f"
+
+/* Several keys, all or none; behind them their fence counters, where a fence is wanted: ARGV[3].
+ * As above otherwise. Of a hold that lost one key the others go with its release. */
+#define RLOCK__LUA_KEYS_ACQUIRE                                                           \
+    "local c,n,v,f=redis.call,#KEYS,{},'0' if ARGV[3] then n=n/2 end "                    \
+    "for i=1,n do v[i]=c('GET',KEYS[i]) "                                                 \
+    "if v[i] and v[i]~=ARGV[1] then return c('PTTL',KEYS[i]) end end "                    \
+    "if ARGV[3] then local t=c('TIME') f=t[1]*1000000+t[2] for i=n+1,#KEYS do "           \
+    "local m=(tonumber(c('GET',KEYS[i])) or 0)+1 if m>f then f=m end end "                \
+    "local s=string.format('%.0f',f+ARGV[3]-1) f=string.format('%.0f',f) "                \
+    "for i=n+1,#KEYS do c('SET',KEYS[i],s,'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS ") end end " \
+    "for i=1,n do if not v[i] then c('SET',KEYS[i],ARGV[1],'PX',ARGV[2]) else "           \
+    "local p=c('PTTL',KEYS[i]) if p>=0 and p<tonumber(ARGV[2]) then "                     \
+    "c('PEXPIRE',KEYS[i],ARGV[2]) end end end return f"
+#define RLOCK__SHA_KEYS_ACQUIRE "9cea636887095604fba9af8967a610fa56b3b9c6"
+
+#define RLOCK__LUA_KEYS_RENEW                                              \
+    "local c=redis.call for i,k in ipairs(KEYS) do local v=c('GET',k) "    \
+    "if v~=ARGV[1] then return v and 0 or -1 end end "                     \
+    "for i,k in ipairs(KEYS) do local p=c('PTTL',k) "                      \
+    "if p>=0 and p<tonumber(ARGV[2]) then c('PEXPIRE',k,ARGV[2]) end end " \
+    "c('EXISTS',unpack(KEYS)) return 1"
+#define RLOCK__SHA_KEYS_RENEW "ed656cb7efe41e8e2a4a528b4097966b4f71916b"
+
+#define RLOCK__LUA_KEYS_RELEASE                                                        \
+    "local r=1 for i,k in ipairs(KEYS) do local v=redis.call('GET',k) "                \
+    "if v==ARGV[1] then redis.call('DEL',k) elseif r==1 then r=v and 0 or -1 end end " \
+    "return r"
+#define RLOCK__SHA_KEYS_RELEASE "8cab023e2770fe9af96204f781255608bbc35034"
+
+/* The queued kinds: one script, for ARGV[1] as in rlock_op.
+ * KEYS[1] is a sorted set of the holders, each with the time its lease ends in ms (the server's
+ * clock), negative if it weighs more than one: so what they weigh together is counted without
+ * looking at each. Where the number of permits was changed, permits:<n> stands there too, at -inf.
+ * KEYS[2] is the line, in order, with half a place more for who cannot be called. KEYS[3] is the
+ * fence counter, where one is wanted. A member is <client>:<number>:<weight>; ARGV[2] is the one it
+ * is about, [3] the permits, [4] how long a turn is in ms, [5] the head of the channels of clients.
+ * Who comes to the head of the line holds, for one turn, and is called by <number>:<key> on its
+ * client's channel, to ask itself and get its lease; whom nobody hears is skipped. So holds are
+ * given out in one place only, and one that lets its turn pass is a hold that expired. */
+#define RLOCK__PIECE_LINE                                                                \
+    "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
+    "local now,old=t[1]*1000+math.floor(t[2]/1000),op~='0' or ARGV[10]=='1' "            \
+    "local e=old and math.abs(c('ZSCORE',K,me) or 0) or 0 "                              \
+    "local used,permits,set,first,mine,none "                                            \
+    "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
+    "local function hold(m,e,ms,left) left=left or c('PTTL',K) "                         \
+    "local n=redis.pcall('ZADD',K,(weight(m)>1 and -e or e)..'',m) "                     \
+    "if type(n)=='table' then return n end if left>=tonumber(ms) then return end "       \
+    "local r=redis.pcall('PEXPIRE',K,ms) if type(r)=='number' then return end "          \
+    "if n==1 then c('ZREM',K,m) end return r end "
+
+/* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
+ * [8] the writer that is no obstacle, or empty; [9] how many fences; [10] 1: it may be there
+ * already. The short ways come first. */
+#define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
+#define RLOCK__PIECE_LINE_SHORT                                                \
+    "local function grant(left) " RLOCK__PIECE_LINE_FENCE                      \
+    "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS     \
+    "' or ARGV[6],left) or f end "                                             \
+    "if op=='0' and e>now then return grant() end "                            \
+    "if op=='0' and c('EXISTS',K,Q)==0 then return grant(-2) end "             \
+    "if op=='1' then if e<=now then return -1 end "                            \
+    "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) "                  \
+    "if r then return r end c('ZSCORE',K,me) return 1 end "                    \
+    "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end " \
+    "head=c('ZRANGE',Q,'0','0','WITHSCORES') "                                 \
+    "if e>now and not head[1] then return 1 end end "
+
+#define RLOCK__PIECE_LINE_OFFER                                                                 \
+    "local low,high='('..-now,'('..now "                                                        \
+    "local function count() used,permits=0,tonumber(ARGV[3]) "                                  \
+    "if c('EXISTS',K)==0 then none=-2 return end used=c('ZCOUNT',K,high,'+inf') "               \
+    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                     \
+    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                     \
+    "else used,first=used+weight(h[i]),-h[i+1] end end end "                                    \
+    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"          \
+    "string.match(m,':(%d+):')..':'..K)~=0 end "                                                \
+    "local function offer() while used<permits do "                                             \
+    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                              \
+    "local m=h[1] if not m then return true end local w=weight(m) "                             \
+    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4],none) then return end " \
+    "used,none=used+w if m==me then mine=true "                                                 \
+    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "                  \
+    "c('ZREM',Q,m) end end "
+
+#define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
+    "if op=='0' then count() local s "                                                            \
+    "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
+    "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
+    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
+    "if ARGV[7]~='0' then local q,l,last=old and c('ZSCORE',Q,me),ARGV[4]*30 ..'' "               \
+    "if not q then last=c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] end "                             \
+    "if not last then c('PEXPIRE',Q,l) end "                                                      \
+    "c('ZADD',Q,math.floor(q or (last or 0)+1)+ARGV[7]-1 ..'',me) "                               \
+    "if not (q or last) then c('PEXPIRE',Q,l) end end "                                           \
+    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) "         \
+    "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
+
+#define RLOCK__PIECE_LINE_RELEASE "if op=='2' then count() offer() return e>now and 1 or -1 end "
+
+#define RLOCK__PIECE_LINE_INSPECT                                                 \
+    "local l=c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES') "                      \
+    "local h=c('ZRANGEBYSCORE',K,'(-inf',low,'WITHSCORES') local held=(#l+#h)/2 " \
+    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "           \
+    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"           \
+    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                             \
+    "(string.gsub(l[1] or h[1] or '',':%d+$',''))) end "
+
+/* By force; or ARGV[6] is how many permits there are, 0 = as many as each says itself. */
+#define RLOCK__PIECE_LINE_CHANGE                                     \
+    "if op=='4' then c('ZREMRANGEBYSCORE',K,'(-inf','+inf') "        \
+    "for i=1,#l,2 do call(l[i]) end for i=1,#h,2 do call(h[i]) end " \
+    "else held=0 c('ZREMRANGEBYSCORE',K,'-inf','-inf') "             \
+    "if ARGV[6]~='0' then c('ZADD',K,'-inf','permits:'..ARGV[6]) "   \
+    "c('PEXPIRE',K,'" RLOCK__FENCE_TTL_MS "') end end "              \
+    "count() offer() return held"
+
+#define RLOCK__LUA_LINE                                                                         \
+    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
+        RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
+#define RLOCK__SHA_LINE "333bf2ad0cdc28c8b748a760c52b3658cc30dad8"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -1635,14 +1928,29 @@ typedef struct rlock__script {
 static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
                                                 RLOCK__LUA_STRING_RENEW_MANY};
 
-static const rlock__script rlock__scripts[2][3] =
-    {/* [rlock_wire][rlock_op] */
-     {{RLOCK__SHA_STRING_ACQUIRE, RLOCK__LUA_STRING_ACQUIRE},
-      {RLOCK__SHA_STRING_RENEW, RLOCK__LUA_STRING_RENEW},
-      {RLOCK__SHA_STRING_RELEASE, RLOCK__LUA_STRING_RELEASE}},
-     {{RLOCK__SHA_REDISSON_ACQUIRE, RLOCK__LUA_REDISSON_ACQUIRE},
-      {RLOCK__SHA_REDISSON_RENEW, RLOCK__LUA_REDISSON_RENEW},
-      {RLOCK__SHA_REDISSON_RELEASE, RLOCK__LUA_REDISSON_RELEASE}}};
+enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE, RLOCK__ROWS };
+
+#define RLOCK__SCRIPT(name) \
+    { RLOCK__SHA_##name, RLOCK__LUA_##name }
+#define RLOCK__NO_SCRIPT \
+    { NULL, NULL }
+#if RLOCK__HAS_KINDS
+#define RLOCK__MORE(name) RLOCK__SCRIPT(name)
+#else
+#define RLOCK__MORE(name) RLOCK__NO_SCRIPT
+#endif
+
+static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
+    /* [row][rlock_op] */
+    {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
+     RLOCK__MORE(STRING_INSPECT), RLOCK__MORE(STRING_FORCE), RLOCK__NO_SCRIPT},
+    {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
+     RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__MORE(REDISSON_INSPECT), RLOCK__MORE(REDISSON_FORCE),
+     RLOCK__NO_SCRIPT},
+    {RLOCK__MORE(KEYS_ACQUIRE), RLOCK__MORE(KEYS_RENEW), RLOCK__MORE(KEYS_RELEASE),
+     RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
+    {RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE),
+     RLOCK__MORE(LINE)}};
 
 /* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
 static const struct {
@@ -1766,8 +2074,12 @@ typedef struct rlock__redis {
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
-    bool tracked, subscribed, pushing, closing;
-    char *buffer; /* where commands are formatted */
+    bool tracked, subscribed, closing;
+    bool calls_wanted;  /* some key is of a queued kind */
+    bool calls_refused; /* by an ACL */
+    bool calling;       /* its own channel is subscribed to */
+    unsigned pushing;   /* what the owner was told */
+    char *buffer;       /* where commands are formatted */
     size_t length, room;
     bool overflow;
 } rlock__redis;
@@ -1862,17 +2174,28 @@ static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len)
     }
 }
 
-/* A key beside the user's, in the same cluster slot: key:fence, or prefix{key}:fence. */
-static void rlock__put_fence_key(rlock__redis *redis, const char *key, size_t len) {
-    if (rlock__has_tag(key, len)) {
-        rlock__put_around(redis, "", key, len, ":fence");
-        return;
+/* Whether a key can have others beside it in its cluster slot, and where its hash tag is.
+ * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags */
+static bool rlock__has_tag(const char *key, size_t len) {
+    const char *open = (const char *)memchr(key, '{', len);
+    const char *shut = open ? (const char *)memchr(open, '}', len - (size_t)(open - key)) : NULL;
+    return shut && shut > open + 1;
+}
+
+/* A key beside the user's, in the same cluster slot: key:suffix, or prefix{key}:suffix. */
+static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
+                              const char *suffix) {
+    bool tagged = rlock__has_tag(key, len);
+    size_t around = tagged ? 1 : strlen(redis->prefix) + 3; /* the braces and the colon */
+    rlock__put_count(redis, '$', around + len + strlen(suffix));
+    if (!tagged) {
+        rlock__put(redis, redis->prefix, strlen(redis->prefix));
+        rlock__put(redis, "{", 1);
     }
-    rlock__put_count(redis, '$', strlen(redis->prefix) + 1 + len + 7);
-    rlock__put(redis, redis->prefix, strlen(redis->prefix));
-    rlock__put(redis, "{", 1);
     rlock__put(redis, key, len);
-    rlock__put(redis, "}:fence\r\n", 9);
+    rlock__put(redis, &"}:"[tagged], 2u - tagged);
+    rlock__put(redis, suffix, strlen(suffix));
+    rlock__put(redis, "\r\n", 2);
 }
 
 #define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon */
@@ -1889,10 +2212,26 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
                      RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, token));
 }
 
+/* Of a queued kind: the token and what it weighs. */
+static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight) {
+    char text[RLOCK__TOKEN_HEAD + 20 + 1 + 20];
+    size_t n = RLOCK__TOKEN_HEAD;
+    rlock__token_head(redis, text);
+    n += rlock__digits(text + n, token);
+    text[n++] = ':';
+    n += rlock__digits(text + n, weight);
+    rlock__put_bytes(redis, text, n);
+}
+
+static bool rlock__in_line(const rlock_request *request) {
+    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
-    bool more = request->flags || request->fences || redis->wire != RLOCK_WIRE_STRING;
+    unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
+    bool more = flags || request->fences || request->terms || redis->wire != RLOCK_WIRE_STRING;
     bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
-                 (request->op == RLOCK_OP_RELEASE && redis->native);
+                 (request->op == RLOCK_OP_RELEASE && redis->native && !request->terms);
     return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
 }
 
@@ -1909,21 +2248,38 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
     }
 }
 
-static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
-    const rlock__script *script = &rlock__scripts[redis->wire][request->op];
+static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
+    if (!RLOCK__HAS_KINDS || !request->terms) {
+        return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
+    }
+    return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
+}
+
+/* The command, its script, and how many keys follow. */
+static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
+                            uint32_t arguments) {
+    const rlock__script *script = &rlock__scripts[rlock__row(redis, request)][request->op];
     bool eval = request->how == RLOCK__HOW_EVAL;
-    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
-    bool channel = request->op == RLOCK_OP_RELEASE && redis->wire == RLOCK_WIRE_REDISSON;
-    bool lease = request->op != RLOCK_OP_RELEASE;
-    rlock__put_command(redis, 5u + 2u * fence + (channel || lease));
+    rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
     rlock__put_text(redis, eval ? script->lua : script->sha);
-    rlock__put_text(redis, fence ? "2" : "1");
+    rlock__put_number(redis, keys);
+}
+
+/* On the rows STRING and REDISSON. */
+static void rlock__put_single(rlock__redis *redis, const rlock_request *request) {
+    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
+    bool question = request->op >= RLOCK_OP_INSPECT;
+    bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
+    bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
+    rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
     rlock__put_bytes(redis, request->key, request->key_len);
     if (fence) {
-        rlock__put_fence_key(redis, request->key, request->key_len);
+        rlock__put_beside(redis, request->key, request->key_len, "fence");
     }
-    rlock__put_token(redis, request->token);
+    if (!question) {
+        rlock__put_token(redis, request->token);
+    }
     if (lease) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
@@ -1931,6 +2287,73 @@ static void rlock__put_script(rlock__redis *redis, const rlock_request *request)
     }
     if (fence) {
         rlock__put_number(redis, request->fences);
+    }
+}
+
+static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
+    const rlock_terms *terms = request->terms;
+    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
+    bool lease = request->op != RLOCK_OP_RELEASE;
+    const char *key;
+    uint32_t i;
+    rlock__put_head(redis, request, fence ? 2 * terms->count : terms->count, 1u + lease + fence);
+    for (i = 0, key = request->key; i < terms->count; key += terms->lens[i++] + 1) {
+        rlock__put_bytes(redis, key, terms->lens[i]);
+    }
+    for (i = 0, key = request->key; i < terms->count && fence; key += terms->lens[i++] + 1) {
+        rlock__put_beside(redis, key, terms->lens[i], "fence");
+    }
+    rlock__put_token(redis, request->token);
+    if (lease) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    }
+    if (fence) {
+        rlock__put_number(redis, request->fences);
+    }
+}
+
+static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
+    static const uint8_t arguments[] = {10, 6, 5, 5, 5, 6}; /* [rlock_op] */
+    const rlock_terms *terms = request->terms;
+    bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
+    bool whose = request->op < RLOCK_OP_FORCE;
+    rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
+    rlock__put_bytes(redis, request->key, request->key_len);
+    rlock__put_beside(redis, request->key, request->key_len, "queue");
+    if (fence) {
+        rlock__put_beside(redis, request->key, request->key_len, "fence");
+    }
+    rlock__put_number(redis, request->op);
+    rlock__put_member(redis, whose ? request->token : 0, terms->weight);
+    rlock__put_number(redis, terms->permits);
+    rlock__put_number(redis, (uint64_t)redis->timeout_ms);
+    rlock__put_text(redis, redis->prefix);
+    if (request->op == RLOCK_OP_SET_PERMITS) {
+        rlock__put_number(redis, request->token);
+    } else if (acquire || request->op == RLOCK_OP_RENEW) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    }
+    if (acquire) {
+        const char *heard = redis->calling ? "1" : "1.5";
+        rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
+        if (terms->beside) {
+            rlock__put_member(redis, terms->beside, terms->permits);
+        } else {
+            rlock__put_text(redis, "");
+        }
+        rlock__put_number(redis, request->fences);
+        rlock__put_number(redis, request->flags & RLOCK_REQUEST_RETRY ? 1 : 0);
+    }
+}
+
+static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
+    int row = rlock__row(redis, request);
+    if (row == RLOCK__ROW_LINE) {
+        rlock__put_line(redis, request);
+    } else if (row == RLOCK__ROW_KEYS) {
+        rlock__put_keys(redis, request);
+    } else {
+        rlock__put_single(redis, request);
     }
 }
 
@@ -2054,6 +2477,7 @@ static void rlock__conn_answered(rlock__conn *conn) {
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
+static void rlock__calls_subscribe(rlock__redis *redis);
 static void rlock__watcher_subscribe(rlock__redis *redis);
 static void rlock__track(rlock__redis *redis);
 
@@ -2081,7 +2505,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
         redis->open_epoch = redis->lost_epoch;
     }
     redis->lost_id = 0;
-    redis->tracking_refused = redis->push_refused = false;
+    redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
     redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
     redis->events->up(redis->owner);
 }
@@ -2240,9 +2664,10 @@ static bool rlock__by_channel(const rlock__redis *redis) {
 
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
-    if (redis->pushing != on) {
-        redis->pushing = on;
-        redis->events->pushing(redis->owner, on);
+    unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->calling ? RLOCK_PUSH_CALLS : 0u);
+    if (redis->pushing != what) {
+        redis->pushing = what;
+        redis->events->pushing(redis->owner, what);
     }
 }
 
@@ -2280,13 +2705,14 @@ static void rlock__conn_bury(rlock__conn *conn) {
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
             rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
         }
-    } else {
-        redis->subscribed = false;
+    } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
+        bool refused = was_ready && rlock__classify(conn->text) == RLOCK_FAULT_AUTH;
+        bool last = redis->subscribed && redis->calls_wanted && !redis->calling;
+        redis->calls_refused = redis->calls_refused || (refused && last);
+        redis->push_refused = redis->push_refused || (refused && !last);
+        redis->subscribed = redis->calling = false;
     }
     rlock__redis_pushing(redis);
-    if (!main && was_ready && rlock__classify(conn->text) == RLOCK_FAULT_AUTH) {
-        redis->push_refused = true; /* hiredis ends a connection whose SUBSCRIBE is refused */
-    }
     if (!main && redis->push_refused) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);
@@ -2385,6 +2811,14 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
     return len == strlen(word) && memcmp(text, word, len) == 0;
 }
 
+/* Where this client is called: prefix and id. */
+static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
+    size_t head = strlen(redis->prefix);
+    return redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
+           memcmp(text, redis->prefix, head) == 0 &&
+           memcmp(text + head, rlock_client_id(redis->client), len - head) == 0;
+}
+
 /* The first two words of a message. hiredis 1.2 asserts on the answer to a subscription that it
  * does not know of: only those to our own count, and only where keys are channels one may end. */
 static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *task,
@@ -2405,9 +2839,11 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
     if (strcmp(first, "message") == 0) {
         return true;
     }
-    return rlock__by_channel(conn->redis)
-               ? len > head && memcmp(text, RLOCK__CHANNEL_HEAD, head) == 0
-               : first[0] == 's' && rlock__is(text, len, RLOCK__INVALIDATE);
+    if (rlock__by_channel(conn->redis)) {
+        return len > head && memcmp(text, RLOCK__CHANNEL_HEAD, head) == 0;
+    }
+    return first[0] == 's' && (rlock__is(text, len, RLOCK__INVALIDATE) ||
+                               rlock__is_own_channel(conn->redis, text, len));
 }
 
 /* A reply that is no array is made in place: hiredis has one at a time, and frees it soon. */
@@ -2679,6 +3115,26 @@ static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
     }
 }
 
+/* A call: the token's number, a colon, the key. */
+static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
+    char *end;
+    uint64_t token = strtoull(text, &end, 10);
+    if (end != text && *end == ':') {
+        size_t head = (size_t)(end + 1 - text);
+        redis->events->called(redis->owner, end + 1, len - head, token);
+    }
+}
+
+static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
+    if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
+        redis->calling = true;
+    } else if (!redis->subscribed) {
+        redis->subscribed = true;
+        rlock__calls_subscribe(redis);
+    }
+    rlock__redis_pushing(redis);
+}
+
 /* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
 static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
@@ -2695,15 +3151,16 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     payload = reply->element[2];
     if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
         rlock__conn_answered(conn);
-        if (!redis->subscribed && strcmp(reply->element[0]->str, "subscribe") == 0) {
-            redis->subscribed = true;
-            rlock__redis_pushing(redis);
+        if (strcmp(reply->element[0]->str, "subscribe") == 0) {
+            rlock__on_subscribed(redis, channel);
         }
     } else {
         conn->alive_us = rlock_client_now_us(redis->client);
     }
     if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
         rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
+    } else if (payload->type == REDIS_REPLY_STRING) {
+        rlock__called_by(redis, payload->str, (size_t)payload->len);
     } else if (payload->type == REDIS_REPLY_ARRAY) {
         for (i = 0; i < payload->elements; i++) {
             if (payload->element[i]->type == REDIS_REPLY_STRING) {
@@ -2725,6 +3182,20 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
     } else {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
+    if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+}
+
+/* ... and the one on which this client is called, if any key of it is of a queued kind. */
+static void rlock__calls_subscribe(rlock__redis *redis) {
+    if (!redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
+        return;
+    }
+    rlock__put_command(redis, 2);
+    rlock__put_text(redis, "SUBSCRIBE");
+    rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
+                      "");
     if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
         rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
     }
@@ -2808,6 +3279,10 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
     request->how = RLOCK__HOW_BEST;
     request->place = RLOCK__QUEUED;
+    if (rlock__in_line(request) && !redis->calls_wanted) {
+        redis->calls_wanted = true; /* with the watching connection, once that is wanted */
+        rlock__calls_subscribe(redis);
+    }
     rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
     rlock__conn_wanted(&redis->commands);
 }
@@ -2849,10 +3324,47 @@ static bool rlock__parse_fence(const redisReply *reply, uint64_t *fence) {
     return reply->len > 0;
 }
 
+/* Five numbers, a token: see RLOCK__LUA_STRING_INSPECT. */
+static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
+    int64_t *numbers[5];
+    const char *at = reply->str;
+    int i;
+    numbers[0] = &info->holders;
+    numbers[1] = &info->left_ms;
+    numbers[2] = &info->waiters;
+    numbers[3] = &info->permits;
+    numbers[4] = &info->position;
+    for (i = 0; i < 5; i++) {
+        char *end;
+        *numbers[i] = strtoll(at, &end, 10);
+        if (end == at || *end != ' ' || *numbers[i] < -1) {
+            return false;
+        }
+        at = end + 1;
+    }
+    info->token_len = (size_t)reply->len - (size_t)(at - reply->str);
+    info->token = info->token_len ? at : NULL;
+    return true;
+}
+
+static void rlock__parse_question(const rlock_request *request, const redisReply *reply,
+                                  rlock_answer *answer, rlock_info *info) {
+    bool inspect = request->op == RLOCK_OP_INSPECT;
+    memset(info, 0, sizeof *info);
+    info->position = -1;
+    if (reply->type == REDIS_REPLY_STRING && inspect && rlock__parse_info(reply, info)) {
+        answer->outcome = RLOCK_OUTCOME_DONE;
+    } else if (reply->type == REDIS_REPLY_INTEGER && !inspect && reply->integer >= 0) {
+        info->holders = reply->integer;
+        answer->outcome = RLOCK_OUTCOME_DONE;
+    }
+    answer->info = info;
+}
+
 /* Everything but the exact expected reply is a fault. What went out in a batch expects none here:
  * its way stays open, and a number is the answer to something else. */
 static void rlock__parse(const rlock_request *request, const redisReply *reply,
-                         rlock_answer *answer) {
+                         rlock_answer *answer, rlock_info *info) {
     bool acquire = request->op == RLOCK_OP_ACQUIRE;
     bool fenced = request->fences != 0;
     answer->outcome = RLOCK_OUTCOME_FAULT;
@@ -2861,6 +3373,8 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     if (reply->type == REDIS_REPLY_ERROR) {
         answer->fault = rlock__classify(reply->str);
         answer->text = reply->str;
+    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
+        rlock__parse_question(request, reply, answer, info);
     } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
             answer->outcome = RLOCK_OUTCOME_DONE;
@@ -2929,11 +3443,12 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
 static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
+    rlock_info info;
     if (rlock__other_way(redis, request, reply)) {
         return;
     }
     memset(&answer, 0, sizeof answer);
-    rlock__parse(request, reply, &answer);
+    rlock__parse(request, reply, &answer, &info);
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
@@ -3012,7 +3527,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 /* Whether it may go in a batch of renewals for so long. */
 static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
     return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST && lease_ms &&
-           request->lease_ms == lease_ms;
+           request->lease_ms == lease_ms && !request->terms;
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
@@ -3273,13 +3788,27 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
+                                        const rlock_terms *terms, bool fencing) {
+    const rlock__redis *redis = (const rlock__redis *)state;
+    bool beside = fencing || (terms && terms->kind != RLOCK_KIND_MUTEX);
+    if (terms && redis->wire != RLOCK_WIRE_STRING) {
+        return "on the wire of Redisson there is only the mutex with one key";
+    }
+    if (beside && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
+        return "a key with a } needs a valid hash tag where keys beside it are needed";
+    }
+    return NULL;
+}
+
 static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_open,
                                                rlock__redis_close,
                                                rlock__redis_submit,
                                                rlock__redis_forget,
                                                rlock__redis_watch,
-                                               rlock__redis_flush};
+                                               rlock__redis_flush,
+                                               rlock__redis_refuses};
 
 /* ------------------------------------------------------------------------------------------------
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
@@ -3935,10 +4464,10 @@ static void rlock__server_down(void *owner, rlock_fault fault, const char *text)
 
 /* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
  * Said again for each server that joins them: what changed there in between was not told. */
-static void rlock__server_pushing(void *owner, bool on) {
+static void rlock__server_pushing(void *owner, unsigned what) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
-    bool enough;
+    bool enough, on = (what & RLOCK_PUSH_CHANGES) != 0;
     int i, count = 0;
     server->pushing = on;
     for (i = 0; i < council->count; i++) {
@@ -3947,7 +4476,7 @@ static void rlock__server_pushing(void *owner, bool on) {
     enough = count >= council->need;
     if (enough ? on : council->pushing) {
         council->pushing = enough;
-        council->events->pushing(council->owner, enough);
+        council->events->pushing(council->owner, enough ? RLOCK_PUSH_CHANGES : 0u);
     }
 }
 
@@ -3956,9 +4485,17 @@ static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
     council->events->woken(council->owner, key, key_len);
 }
 
-static const rlock_store_events rlock__server_events = {rlock__server_answered, rlock__server_up,
-                                                        rlock__server_down, rlock__server_pushing,
-                                                        rlock__server_woken};
+/* There is no line. */
+static void rlock__server_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+    (void)owner;
+    (void)key;
+    (void)key_len;
+    (void)token;
+}
+
+static const rlock_store_events rlock__server_events = {
+    rlock__server_answered, rlock__server_up,    rlock__server_down,
+    rlock__server_pushing,  rlock__server_woken, rlock__server_called};
 
 /* --- the store --- */
 
@@ -3976,8 +4513,7 @@ static void rlock__council_fire(rlock_timer *timer) {
         answer.outcome = RLOCK_OUTCOME_GONE;
         if (request->op == RLOCK_OP_ACQUIRE) {
             answer.outcome = RLOCK_OUTCOME_FAULT;
-            answer.fault = request->fences ? RLOCK_FAULT_OTHER : RLOCK_FAULT_NOMEM;
-            answer.text = request->fences ? "a quorum gives no fencing numbers" : NULL;
+            answer.fault = RLOCK_FAULT_NOMEM;
         }
         rlock__list_remove(&request->link);
         request->place = 0;
@@ -3991,7 +4527,7 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     rlock_answer answer;
     request->sent_us = rlock_client_now_us(council->client);
     request->place = 1;
-    if (!ballot && request->op == RLOCK_OP_ACQUIRE && !request->fences) {
+    if (!ballot && request->op == RLOCK_OP_ACQUIRE) {
         ballot = rlock__ballot_new(council, request);
     }
     if (!ballot) {
@@ -4043,6 +4579,17 @@ static void rlock__quorum_flush(void *state) {
     for (i = 0; i < council->count; i++) {
         council->servers[i].store->flush(council->servers[i].state);
     }
+}
+
+/* What a majority can say of a server's counters and lines has not been proved. */
+static const char *rlock__quorum_refuses(void *state, const char *key, size_t len,
+                                         const rlock_terms *terms, bool fencing) {
+    (void)state;
+    (void)key;
+    (void)len;
+    return terms     ? "a quorum has only the mutex with one key"
+           : fencing ? "a quorum gives no fencing numbers"
+                     : NULL;
 }
 
 static void rlock__council_free(rlock__council *council) {
@@ -4165,6 +4712,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     quorum->store.forget = rlock__quorum_forget;
     quorum->store.watch = rlock__quorum_watch;
     quorum->store.flush = rlock__quorum_flush;
+    quorum->store.refuses = rlock__quorum_refuses;
     if (failed) {
         rlock_quorum_free(&quorum->store);
         return RLOCK_ERR_NOMEM;
@@ -4227,27 +4775,47 @@ static const int rlock__on_call[6][4] = {
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
-/* One key: the waiters of this process in a line, and the hold if one of them has it. */
+/* One key, or set of keys, as one thing: the waiters of this process in a line, and who of them
+ * holds it. Of a mutex only the first in line asks the store; of a queued kind the line is at the
+ * server, and each asks for its place there, once, and again when it is called. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
-    rlock_link waiting;          /* claims that still want it, first come first */
-    rlock_link leaving;          /* claims that are letting it go */
-    struct rlock__claim *held;   /* the one of this process that has it */
-    struct rlock__claim *trying; /* the one whose acquire is with the store */
-    rlock_timer timer;           /* the next try, when nobody wakes us before */
-    uint32_t references;         /* handles and claims */
-    uint8_t polls;               /* tries since somebody woke us: the exponent of the back-off */
-    bool dirty;                  /* woken while a try is out: its answer may be old */
-    bool yields;                 /* the next try is put off, so that others come first */
+    rlock_link waiting;           /* claims that still want it, first come first */
+    rlock_link holding;           /* claims that have it: of a mutex at most one */
+    rlock_link leaving;           /* claims that are letting it go */
+    struct rlock__things *things; /* NULL: a mutex with one key */
+    struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
+    rlock_timer timer;            /* the next try, when nobody wakes us before */
+    uint32_t references;          /* handles and claims */
+    uint8_t polls;                /* tries since somebody woke us: the exponent of the back-off */
+    bool dirty;                   /* woken while a try is out: its answer may be old */
+    bool yields;                  /* the next try is put off, so that others come first */
     bool watched;
-} rlock__gate; /* the key's bytes and a NUL follow */
+} rlock__gate; /* each key's bytes and a NUL follow */
+
+/* What a gate has that is no mutex with one key. */
+typedef struct rlock__things {
+    rlock_terms terms;
+    struct rlock__alias *aliases; /* terms.count of them; the first is not used */
+} rlock__things;
+
+typedef struct rlock__alias { /* a key of a gate beside its first */
+    rlock__node node;
+    rlock__gate *gate;
+} rlock__alias;
+
+static rlock__gate *rlock__gate_at(rlock__node *node) {
+    return node->alias ? RLOCK__OF(node, rlock__alias, node)->gate
+                       : RLOCK__OF(node, rlock__gate, node);
+}
 
 /* One token's life at the server, from acquire until it is surely gone. It outlives the operation
  * that made it, and its handle: what is still to be cleaned up then is an orphan. */
 typedef struct rlock__claim {
     rlock_request request;
-    rlock_link link; /* in the gate's waiting or leaving, in the client's ring or claims */
+    rlock_link link; /* in the gate's waiting, holding or leaving, or in the client's claims */
+    rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     rlock_timer timer;
     rlock__gate *gate;
     rlock *lock;          /* NULL: the handle has let go of it */
@@ -4273,7 +4841,7 @@ typedef struct rlock__claim {
     bool watchdog;
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken while a renewal is out: look once more */
+    bool again;      /* woken or called while a request is out, or a try failed: once more */
 } rlock__claim;
 
 /* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
@@ -4307,6 +4875,7 @@ struct rlock {
 static void rlock__gate_unref(rlock__gate *gate);
 static void rlock__gate_watch(rlock__gate *gate);
 static void rlock__gate_wake(rlock__gate *gate);
+static void rlock__gate_wake_others(rlock__gate *gate);
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us);
 static void rlock__acquire_again(rlock__claim *claim, bool exists);
 static void rlock__claim_fire(rlock_timer *timer);
@@ -4339,6 +4908,32 @@ static void rlock__set_text(char **text, const char *words) {
     *text = rlock__copy(words, rlock__length(words));
 }
 
+static const rlock_terms *rlock__terms(const rlock__gate *gate) {
+    return gate->things ? &gate->things->terms : NULL;
+}
+
+static bool rlock__queued(const rlock__gate *gate) {
+    return RLOCK__HAS_KINDS && gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
+}
+
+/* Whether others may hold beside one who holds. */
+static bool rlock__shared(const rlock__gate *gate) {
+    return rlock__queued(gate) && gate->things->terms.weight < gate->things->terms.permits;
+}
+
+/* The first of this process that holds, or NULL. */
+static rlock__claim *rlock__holder(const rlock__gate *gate) {
+    return rlock__list_empty(&gate->holding) ? NULL
+                                             : RLOCK__OF(gate->holding.next, rlock__claim, link);
+}
+
+static void rlock__request_init(rlock_request *request, const rlock__gate *gate) {
+    rlock__list_init(&request->link);
+    request->key = gate->node.key;
+    request->key_len = gate->node.key_len;
+    request->terms = rlock__terms(gate);
+}
+
 static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
@@ -4356,14 +4951,13 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
         client->claim_count++;
     }
     rlock__list_init(&claim->link);
+    rlock__list_init(&claim->ring);
     rlock__list_init(&claim->ready.link);
-    rlock__list_init(&claim->request.link);
     claim->ready.deliver = rlock__claim_deliver;
     claim->lock = lock;
     claim->gate = lock->gate;
     claim->gate->references++;
-    claim->request.key = claim->gate->node.key;
-    claim->request.key_len = claim->gate->node.key_len;
+    rlock__request_init(&claim->request, claim->gate);
     claim->request.token = ++client->tokens;
     claim->phase = RLOCK__TRYING;
     client->phases[RLOCK__TRYING]++;
@@ -4409,14 +5003,11 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
-    if (claim->gate->held == claim) {
-        claim->gate->held = NULL;
-    }
-    if (phase == RLOCK__HOLDING) {
-        claim->gate->held = claim;
-    }
     rlock__list_remove(&claim->link);
-    if (phase == RLOCK__LETTING_GO) {
+    rlock__list_remove(&claim->ring);
+    if (phase == RLOCK__HOLDING) {
+        rlock__list_append(&claim->gate->holding, &claim->link);
+    } else if (phase == RLOCK__LETTING_GO) {
         rlock__list_append(&claim->gate->leaving, &claim->link);
     }
     rlock__shutdown_end(client, RLOCK_OK);
@@ -4571,6 +5162,9 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
         rlock__gate_give_way(gate, 2 * trip_us);
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+    }
+    if (gate->client->mixed) {
+        rlock__gate_wake_others(gate);
     }
     rlock__gate_unref(gate);
 }
@@ -4837,7 +5431,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
         client->ring_tick = now; /* it stood still, and empty */
     }
     tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->link);
+    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->ring);
     if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
         rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
     }
@@ -4846,7 +5440,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
 
 static void rlock__holding_arm(rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->until_us, claim->look_us);
-    rlock__list_remove(&claim->link);
+    rlock__list_remove(&claim->ring);
     if (claim->next_us < due_us && rlock__ring_add(claim)) {
         due_us = -1;
     } else {
@@ -4907,8 +5501,8 @@ static void rlock__holding_fire(rlock__claim *claim) {
         claim->look_us = RLOCK__NEVER;
         claim->registered = true;
         rlock__gate_watch(claim->gate);
-        if (client->pushing || known) {
-            rlock__holding_look(claim);
+        if ((client->pushing || known) && !(rlock__shared(claim->gate) && !known)) {
+            rlock__holding_look(claim); /* which registers it; of who shares nobody is told */
         }
     }
     if (claim->next_us <= client->now_us) {
@@ -4935,8 +5529,8 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
     client->ring_tick = now;
     while (!rlock__list_empty(&due)) {
-        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
+        rlock__list_remove(&claim->ring);
         if (claim->next_us / RLOCK__TICK_US <= now) {
             claim->next_us = client->now_us;
             rlock__holding_fire(claim);
@@ -4998,18 +5592,19 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
 
 static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
+    bool others = claim->request.terms && claim->request.terms->count > 1; /* keys still ours */
     if (claim->until_us <= claim->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
         return;
     }
     if (answer->outcome == RLOCK_OUTCOME_GONE) {
-        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure);
+        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure || others);
         return;
     }
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
         (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
-        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, !answer->sure && !fault);
+        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
         return;
     }
     if (fault) {
@@ -5031,33 +5626,101 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 #define RLOCK__HAND_ON_MAX_US 20000  /* how old a lease may be that is handed on */
 
-static void rlock__gate_try(rlock__gate *gate) {
-    rlock_client *client = gate->client;
-    rlock__claim *claim;
-    unsigned flags = 0;
-    if (gate->trying || gate->held || rlock__list_empty(&gate->waiting)) {
-        return;
+/* Whether the store tells this gate when there is something for it. */
+static bool rlock__pushed(const rlock__gate *gate) {
+    return (gate->client->pushing &
+            (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+}
+
+/* Calls visit for every gate of this client that wants the key. */
+static void rlock__key_each(rlock_client *client, const char *key, size_t len,
+                            void (*visit)(rlock__gate *gate, const void *with), const void *with) {
+    rlock__node *node = rlock__map_find(&client->gates, key, len), *next;
+    for (; node; node = next) {
+        next = rlock__map_same(node);
+        visit(rlock__gate_at(node), with);
     }
-    claim = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+}
+
+/* The token of the writer beside which a reader of the same owner may hold; 0 = none. */
+static uint64_t rlock__writer(const rlock__gate *gate) {
+    rlock__node *node = rlock__map_find(&gate->client->gates, gate->node.key, gate->node.key_len);
+    for (; node; node = rlock__map_same(node)) {
+        const rlock__gate *other = rlock__gate_at(node);
+        if (rlock__queued(other) && other->things->terms.kind == RLOCK_KIND_WRITE &&
+            other->things->terms.owner == gate->things->terms.owner && rlock__holder(other)) {
+            return rlock__holder(other)->request.token;
+        }
+    }
+    return 0;
+}
+
+static void rlock__claim_try(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    unsigned flags = 0;
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= claim->once ? RLOCK_REQUEST_ONCE : 0u;
     claim->request.flags = (uint8_t)flags;
+    claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
+        int more = rlock__queued(gate) ? 0 : client->handovers;
         claim->request.fences = 1;
-        for (; at != &gate->waiting && claim->request.fences <= client->handovers; at = at->next) {
+        for (; at != &gate->waiting && claim->request.fences <= more; at = at->next) {
             claim->request.fences++;
         }
     }
-    gate->trying = claim;
-    gate->dirty = gate->yields = false;
-    rlock_timer_set(client, &gate->timer, -1);
+    if (gate->things && gate->things->terms.kind == RLOCK_KIND_READ && gate->things->terms.owner) {
+        gate->things->terms.beside = rlock__writer(gate);
+    }
     rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
                         client->now_us + client->command_timeout_ms * 1000);
 }
 
+/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. */
+static void rlock__line_try(rlock__gate *gate) {
+    rlock_link *at = gate->waiting.next;
+    for (; at != &gate->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (!claim->request.place && (claim->again || at == gate->waiting.next)) {
+            rlock__claim_try(claim);
+        }
+    }
+}
+
+/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+static void rlock__line_try_all(rlock__gate *gate, bool old) {
+    rlock_link *at = gate->waiting.next;
+    for (; at != &gate->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        claim->again = claim->again || old || !claim->request.place;
+    }
+    rlock__line_try(gate);
+}
+
+/* Of a mutex: asks for the first in line. */
+static void rlock__gate_try(rlock__gate *gate) {
+    if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
+        return;
+    }
+    gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+    gate->dirty = gate->yields = false;
+    rlock_timer_set(gate->client, &gate->timer, -1);
+    rlock__claim_try(gate->trying);
+}
+
+static void rlock__gate_ask(rlock__gate *gate) {
+    if (rlock__queued(gate)) {
+        rlock__line_try(gate);
+    } else {
+        rlock__gate_try(gate);
+    }
+}
+
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_try(RLOCK__OF(timer, rlock__gate, timer));
+    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
 /* Whether others come first: a hold that was handed on is being let go, or was just now. A server
@@ -5078,15 +5741,33 @@ static void rlock__gate_wake(rlock__gate *gate) {
     gate->polls = 0;
     if (gate->trying) {
         gate->dirty = true;
-    } else if (!rlock__gate_yields(gate)) {
-        rlock__gate_try(gate);
+    } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
+        rlock__gate_ask(gate);
+    }
+}
+
+static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
+    if (gate != with) {
+        rlock__gate_wake(gate);
+    }
+}
+
+/* The keys of this gate changed: others of this client may want one of them as something else. */
+static void rlock__gate_wake_others(rlock__gate *gate) {
+    const rlock_terms *terms = rlock__terms(gate);
+    const char *key = gate->node.key;
+    uint32_t i = 0;
+    rlock__key_each(gate->client, key, gate->node.key_len, rlock__gate_wake_other, gate);
+    for (i = 1; terms && i < terms->count; i++) {
+        key += terms->lens[i - 1] + 1;
+        rlock__key_each(gate->client, key, terms->lens[i], rlock__gate_wake_other, gate);
     }
 }
 
 /* The next try is put off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     gate->polls = 0;
-    if (!gate->trying && !gate->held) {
+    if (!gate->trying && !rlock__holder(gate)) {
         gate->yields = true;
         rlock_timer_set(gate->client, &gate->timer,
                         gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
@@ -5105,10 +5786,13 @@ static void rlock__gate_watch(rlock__gate *gate) {
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
-    int64_t delay_ms = RLOCK__SLEEP_MS;
+    int64_t delay_ms = poll ? client->poll_ms : RLOCK__SLEEP_MS;
     gate->yields = false;
+    if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
+        delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
+    }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms = client->poll_ms >> (gate->polls < 4 ? 4 - gate->polls : 0);
+        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
         gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
     }
@@ -5118,19 +5802,135 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
 }
 
-static rlock__gate *rlock__gate_of(rlock_client *client, const char *key, size_t len) {
-    rlock__node *node = rlock__map_find(&client->gates, key, len);
-    rlock__gate *gate = node ? RLOCK__OF(node, rlock__gate, node) : NULL;
-    if (!gate && (gate = (rlock__gate *)rlock__alloc(sizeof *gate + len + 1)) != NULL) {
-        if (rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
-            rlock__dealloc(gate);
-            return NULL;
+/* There is another first in line. One of a queued kind has its place already. */
+static void rlock__gate_next(rlock__gate *gate) {
+    if (!rlock__queued(gate)) {
+        rlock__gate_try(gate);
+    } else if (!rlock__list_empty(&gate->waiting) && !gate->timer.index) {
+        rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
+    }
+}
+
+/* One in line was answered without a grant. The first sleeps for the others of its line. */
+static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
+    rlock__gate *gate = claim->gate;
+    if (gate->waiting.next == &claim->link || !gate->timer.index) {
+        rlock__gate_sleep(gate, left_ms, poll);
+    }
+}
+
+/* What a handle or a question wants: the key, and the terms if they are no mutex with one key. */
+typedef struct rlock__want {
+    const rlock_options *options;
+    const char *key;
+    size_t len;
+    rlock_terms terms;
+    bool plain;
+} rlock__want;
+
+static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *len) {
+    const rlock_options *options = want->options;
+    const char *key = i ? options->keys[i] : want->key;
+    *len = i ? (options->key_lens ? options->key_lens[i] : strlen(key)) : want->len;
+    return key;
+}
+
+static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
+    const rlock_terms *has = rlock__terms(gate), *wants = &want->terms;
+    const char *key = gate->node.key;
+    uint32_t i;
+    if (!has || want->plain) {
+        return !has && want->plain;
+    }
+    if (has->kind != wants->kind || has->permits != wants->permits ||
+        has->weight != wants->weight || has->owner != wants->owner || has->count != wants->count) {
+        return false;
+    }
+    for (i = 0; i < has->count; i++) {
+        size_t len;
+        const char *wanted = rlock__want_key(want, i, &len);
+        if (len != has->lens[i] || memcmp(key, wanted, len) != 0) {
+            return false;
         }
-        gate->client = client;
-        rlock__list_init(&gate->waiting);
-        rlock__list_init(&gate->leaving);
-        memcpy((char *)(gate + 1), key, len);
-        rlock__map_add(&client->gates, &gate->node, (char *)(gate + 1), len);
+        key += len + 1;
+    }
+    return true;
+}
+
+static rlock__things *rlock__things_new(rlock__gate *gate, const rlock__want *want) {
+    uint32_t count = want->terms.count, *lens, i;
+    rlock__things *things = (rlock__things *)rlock__alloc(
+        sizeof *things + count * (sizeof(rlock__alias) + sizeof *lens));
+    if (things) {
+        things->aliases = (rlock__alias *)(void *)(things + 1);
+        lens = (uint32_t *)(void *)(things->aliases + count);
+        things->terms = want->terms;
+        things->terms.lens = lens;
+        for (i = 0; i < count; i++) {
+            size_t len;
+            rlock__want_key(want, i, &len);
+            lens[i] = (uint32_t)len;
+            things->aliases[i].gate = gate;
+            things->aliases[i].node.alias = 1;
+        }
+    }
+    return things;
+}
+
+static void rlock__gate_free(rlock__gate *gate) {
+    rlock__dealloc(gate->things);
+    rlock__dealloc(gate);
+}
+
+static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
+    size_t bytes = 0, len;
+    rlock__gate *gate;
+    uint32_t i;
+    for (i = 0; i < want->terms.count; i++) {
+        rlock__want_key(want, i, &len);
+        bytes += len + 1;
+    }
+    gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
+    if (!gate || (!want->plain && (gate->things = rlock__things_new(gate, want)) == NULL) ||
+        rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
+        if (gate) {
+            rlock__gate_free(gate);
+        }
+        return NULL;
+    }
+    gate->client = client;
+    rlock__list_init(&gate->waiting);
+    rlock__list_init(&gate->holding);
+    rlock__list_init(&gate->leaving);
+    return gate;
+}
+
+/* The gate's keys come into the map: each finds it. */
+static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
+    rlock_client *client = gate->client;
+    char *at = (char *)(gate + 1);
+    uint32_t i;
+    for (i = 0; i < want->terms.count; i++) {
+        size_t len;
+        const char *key = rlock__want_key(want, i, &len);
+        rlock__node *node = i ? &gate->things->aliases[i].node : &gate->node;
+        memcpy(at, key, len);
+        client->mixed = client->mixed || rlock__map_find(&client->gates, key, len);
+        rlock__map_add(&client->gates, node, at, len);
+        at += len + 1;
+    }
+}
+
+static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
+    rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
+    rlock__gate *gate = NULL;
+    while (node && (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
+        node = rlock__map_same(node);
+    }
+    if (node) {
+        gate = rlock__gate_at(node);
+    } else if ((gate = rlock__gate_new(client, want)) != NULL) {
+        rlock__gate_add(gate, want);
     }
     if (gate) {
         gate->references++;
@@ -5140,8 +5940,9 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const char *key, size_t
 
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
-    bool idle =
-        !gate->held && rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->leaving);
+    uint32_t i;
+    bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
+                rlock__list_empty(&gate->leaving);
     if (idle && gate->watched && !client->closed) {
         gate->watched = false;
         client->store->watch(client->store_state, gate->node.key, gate->node.key_len, false);
@@ -5149,10 +5950,12 @@ static void rlock__gate_unref(rlock__gate *gate) {
     if (--gate->references == 0) {
         rlock_timer_drop(client, &gate->timer);
         rlock__map_remove(&client->gates, &gate->node);
-        rlock__dealloc(gate);
+        for (i = 1; gate->things && i < gate->things->terms.count; i++) {
+            rlock__map_remove(&client->gates, &gate->things->aliases[i].node);
+        }
+        rlock__gate_free(gate);
     }
 }
-
 /* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
@@ -5164,7 +5967,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__claim_event(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
-        rlock__gate_try(gate);
+        rlock__gate_next(gate);
     }
     rlock__gate_unref(gate);
 }
@@ -5181,6 +5984,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->event = 0;
     rlock__list_remove(&claim->ready.link);
     claim->exists = exists;
+    claim->again = true; /* of a queued kind it is asked for although others stand before it */
     claim->status = RLOCK_ERR_UNKNOWN;
     if (claim->once || claim->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
@@ -5188,7 +5992,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     rlock_timer_set(client, &claim->timer,
                     claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
-    rlock__gate_try(gate);
+    rlock__gate_ask(gate);
 }
 
 static int64_t rlock__hold_limit(const rlock *lock) {
@@ -5213,12 +6017,18 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim);
+    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+        rlock__holding_look(claim);
+    }
+    if (rlock__queued(claim->gate)) {
+        rlock__gate_next(claim->gate);
+    }
 }
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
-    bool watched = gate->watched;
-    claim->exists = claim->exists && !answer->sure;
+    bool watched = gate->watched, queued = rlock__queued(gate);
+    claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
     claim->left_ms = answer->left_ms;
     claim->status = RLOCK_ERR_TIMEOUT;
     rlock__set_text(&claim->text, NULL);
@@ -5227,15 +6037,16 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     rlock__gate_watch(gate);
-    if (!watched || gate->dirty) {
+    if (queued && claim->again) {
+        rlock__claim_try(claim); /* called meanwhile */
+    } else if (!queued && (!watched || gate->dirty)) {
         rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
-        rlock__gate_sleep(gate, answer->left_ms, !gate->client->pushing);
+        rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
     }
 }
 
 static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
-    rlock__gate *gate = claim->gate;
     int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
@@ -5245,7 +6056,8 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
-        rlock__gate_sleep(gate, -1, true);
+        claim->again = true; /* it may have no place, or a turn that passes */
+        rlock__claim_sleep(claim, -1, true);
     }
 }
 
@@ -5270,7 +6082,8 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
     int64_t now_us = gate->client->now_us;
     rlock__claim *next = RLOCK__OF(gate->waiting.next, rlock__claim, link);
-    if (rlock__list_empty(&gate->waiting) || held->handed >= gate->client->handovers ||
+    if (rlock__list_empty(&gate->waiting) || rlock__queued(gate) ||
+        held->handed >= gate->client->handovers ||
         now_us - held->since_us > RLOCK__HAND_ON_MAX_US) {
         return NULL;
     }
@@ -5356,12 +6169,128 @@ static void rlock__claim_fire(rlock_timer *timer) {
     }
 }
 
+/* --- questions --- */
+
+/* A question about a key. It is no claim: nothing at the server is its. */
+typedef struct rlock__question {
+    rlock_request request;
+    rlock_link link; /* in the client's questions */
+    rlock_timer timer;
+    rlock__ready ready;
+    rlock__gate *gate;
+    rlock_info_callback *done;
+    void *user;
+    rlock_info info;
+    char *words; /* info.token or info.text */
+} rlock__question;
+
+static void rlock__question_free(rlock__question *question) {
+    rlock__list_remove(&question->link);
+    rlock__list_remove(&question->ready.link);
+    rlock_timer_drop(question->gate->client, &question->timer);
+    rlock__gate_unref(question->gate);
+    rlock__dealloc(question->words);
+    rlock__dealloc(question);
+}
+
+static void rlock__question_deliver(rlock__ready *ready) {
+    rlock__question *question = RLOCK__OF(ready, rlock__question, ready);
+    rlock_client *client = question->gate->client;
+    rlock_info_callback *done = question->done;
+    void *user = question->user;
+    rlock_info info = question->info;
+    char *words = question->words;
+    question->words = NULL;
+    rlock__question_free(question);
+    if (done) {
+        done(client, &info, user);
+    }
+    rlock__dealloc(words);
+}
+
+static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
+                                const char *text) {
+    if (info) {
+        question->info = *info;
+        question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
+        question->info.token = question->words;
+        status = info->token && !question->words ? RLOCK_ERR_NOMEM : status;
+    } else {
+        rlock__set_text(&question->words, text);
+        question->info.text = question->words;
+    }
+    question->info.status = status;
+    rlock_timer_set(question->gate->client, &question->timer, -1);
+    rlock__ready_add(question->gate->client, &question->ready);
+}
+
+static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
+    if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
+        rlock__question_end(question, RLOCK_OK, answer->info, NULL);
+    } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
+        rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
+                            answer->text);
+    } else {
+        rlock__question_end(question, RLOCK_ERR_SERVER, NULL, "unexpected reply");
+    }
+}
+
+static void rlock__question_fire(rlock_timer *timer) {
+    rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
+    rlock_client *client = question->gate->client;
+    bool sent = client->store->forget(client->store_state, &question->request);
+    rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
+    rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
+                        sent ? NULL : client->fault_text);
+}
+
+/* No connection: those that wait for one end now. */
+static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
+    rlock_link *at = client->questions.next;
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
+        rlock__question *question = RLOCK__OF(at, rlock__question, link);
+        if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
+            client->store->forget(client->store_state, &question->request);
+            rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL, text);
+        }
+    }
+}
+
+static int rlock__ask(rlock__gate *gate, rlock_op op, uint64_t token, rlock_info_callback *done,
+                      void *user) {
+    rlock_client *client = gate->client;
+    rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
+    if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
+        rlock__dealloc(question);
+        return RLOCK_ERR_NOMEM;
+    }
+    gate->references++;
+    question->gate = gate;
+    question->done = done;
+    question->user = user;
+    question->info.position = -1;
+    question->ready.deliver = rlock__question_deliver;
+    rlock__list_init(&question->ready.link);
+    rlock__list_init(&question->link);
+    rlock__list_append(&client->questions, &question->link);
+    rlock__request_init(&question->request, gate);
+    question->request.op = (uint8_t)op;
+    question->request.token = token;
+    question->request.due_us = client->now_us;
+    rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
+    client->unsent = true;
+    client->store->submit(client->store_state, &question->request);
+    return RLOCK_OK;
+}
+
 /* --- what a store reports --- */
 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
-    if (claim->phase == RLOCK__TRYING) {
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
+        rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
+    } else if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, answer);
@@ -5375,8 +6304,14 @@ static void rlock__gates_each(rlock_client *client,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
+    while (node && node->alias) {
+        node = rlock__map_next(&client->gates, node);
+    }
     for (; node; node = next) {
         next = rlock__map_next(&client->gates, node);
+        while (next && next->alias) { /* it may go with this gate */
+            next = rlock__map_next(&client->gates, next);
+        }
         visit(RLOCK__OF(node, rlock__gate, node), with);
     }
 }
@@ -5384,7 +6319,7 @@ static void rlock__gates_each(rlock_client *client,
 /* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
-    bool line = !rlock__list_empty(&gate->waiting) && at != &gate->waiting;
+    bool line = !rlock__list_empty(&gate->waiting);
     gate->references++;
     for (; line && at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
@@ -5402,11 +6337,15 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     for (; at != &gate->leaving; at = at->next) {
         rlock__letting_go_up(RLOCK__OF(at, rlock__claim, link));
     }
-    if (gate->held) {
-        rlock__holding_up(gate->held);
+    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
+        rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
     }
-    rlock__gate_try(gate);
-    rlock__gate_turn_away(gate);
+    if (rlock__queued(gate)) {
+        rlock__line_try_all(gate, false);
+    } else {
+        rlock__gate_try(gate);
+        rlock__gate_turn_away(gate);
+    }
 }
 
 static void rlock__store_up(void *owner) {
@@ -5417,13 +6356,15 @@ static void rlock__store_up(void *owner) {
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
-    rlock__op *renewal = gate->held ? gate->held->lock->renewal : NULL;
-    rlock_link *at = gate->waiting.next, *next;
+    rlock_link *at, *next;
     gate->references++;
-    if (renewal) {
-        rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
+    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
+        rlock__op *renewal = RLOCK__OF(at, rlock__claim, link)->lock->renewal;
+        if (renewal) {
+            rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
+        }
     }
-    for (; at != &gate->waiting; at = next) {
+    for (at = gate->waiting.next; at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         int verdict = rlock__on_fault[why->fault][claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
         next = at->next;
@@ -5452,50 +6393,90 @@ static void rlock__store_down(void *owner, rlock_fault fault, const char *text) 
     rlock__set_text(&client->fault_text, text);
     client->stats.faults++;
     rlock__gates_each(client, rlock__gate_down, &why);
+    rlock__questions_down(client, fault, text);
 }
 
-static void rlock__gate_woken(rlock__gate *gate, const void *with) {
-    (void)with;
-    if (gate->held) {
-        rlock__holding_look(gate->held);
+/* The key changed; of a queued kind that may be for each who comes and goes, and who has to know is
+ * called: only the loss of a hold that nobody shares is seen by it. NULL: any key may have. */
+static void rlock__gate_woken(rlock__gate *gate, const void *key) {
+    rlock_link *at = gate->holding.next;
+    for (; at != &gate->holding && !(key && rlock__shared(gate)); at = at->next) {
+        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
     }
-    rlock__gate_wake(gate);
+    if (!rlock__queued(gate)) {
+        rlock__gate_wake(gate);
+    } else if (!key) {
+        rlock__line_try_all(gate, true);
+    }
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     rlock_client *client = gate->client;
-    (void)with;
-    if (!gate->watched) {
+    unsigned changed = *(const unsigned *)with;
+    bool queued = rlock__queued(gate);
+    if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
+        rlock__line_try_all(gate, true);          /* ... before may be lost */
+    }
+    if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
-    if (client->pushing) { /* what changed in between was not told */
+    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
-        rlock__gate_woken(gate, NULL);
-    } else if (!gate->trying && !gate->held && !rlock__list_empty(&gate->waiting)) {
+        rlock__gate_woken(gate, gate->node.key);
+    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
+               !rlock__list_empty(&gate->waiting)) {
         rlock__gate_sleep(gate, -1, true);
     }
 }
 
-static void rlock__store_pushing(void *owner, bool on) {
+static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
-    client->pushing = on;
-    rlock__gates_each(client, rlock__gate_pushing, NULL);
+    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
+    client->pushing = what;
+    rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     rlock_client *client = (rlock_client *)owner;
-    rlock__node *node = key ? rlock__map_find(&client->gates, key, key_len) : NULL;
     client->stats.woken++;
-    if (node) {
-        rlock__gate_woken(RLOCK__OF(node, rlock__gate, node), NULL);
-    } else if (!key) {
+    if (key) {
+        rlock__key_each(client, key, key_len, rlock__gate_woken, key);
+    } else {
         rlock__gates_each(client, rlock__gate_woken, NULL);
     }
 }
 
+/* The claim with a token on a list, or NULL. Who is called is nearly always the first. */
+static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
+    rlock_link *at = list->next;
+    while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
+        at = at->next;
+    }
+    return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);
+}
+
+static void rlock__gate_called(rlock__gate *gate, const void *with) {
+    const uint64_t *token = (const uint64_t *)with;
+    rlock__claim *waits = rlock__claim_find(&gate->waiting, *token);
+    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
+    if (holds) {
+        rlock__holding_look(holds);
+    } else if (waits && rlock__queued(gate) && !waits->request.place) {
+        rlock__claim_try(waits);
+    } else if (waits) {
+        waits->again = true;
+    }
+}
+
+static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+    rlock_client *client = (rlock_client *)owner;
+    client->stats.woken++;
+    rlock__key_each(client, key, key_len, rlock__gate_called, &token);
+}
+
 static const rlock_store_events rlock__events = {rlock__store_answered, rlock__store_up,
-                                                 rlock__store_down, rlock__store_pushing,
-                                                 rlock__store_woken};
+                                                 rlock__store_down,     rlock__store_pushing,
+                                                 rlock__store_woken,    rlock__store_called};
 
 /* ------------------------------------------------------------------------------------------------
  * >>api - the public functions
@@ -5655,6 +6636,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->batch);
     rlock__list_init(&client->claims);
     rlock__list_init(&client->ops);
+    rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
     if (rlock__client_configure(client, config) &&
@@ -5706,8 +6688,8 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     while (!rlock__list_empty(&gate->waiting)) {
         rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
     }
-    if (gate->held) {
-        rlock__claim_abandon(gate->held);
+    while (!rlock__list_empty(&gate->holding)) {
+        rlock__claim_abandon(RLOCK__OF(gate->holding.next, rlock__claim, link));
     }
     rlock__gate_unref(gate);
 }
@@ -5749,6 +6731,12 @@ static void rlock__gate_close(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
+static void rlock__questions_free(rlock_client *client) {
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
+        rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
+    }
+}
+
 void rlock_client_free(rlock_client *client) {
     if (!client || client->closed || rlock__forked(client)) {
         return;
@@ -5760,24 +6748,31 @@ void rlock_client_free(rlock_client *client) {
     client->loop.close(client->loop_state);
     client->closed = true;
     rlock__gates_each(client, rlock__gate_close, NULL);
+    rlock__questions_free(client);
     rlock__pools_free(client, 0);
     rlock__leave(client);
 }
 
+static void rlock__hold_shutdown(rlock__claim *held) {
+    rlock *lock = held->lock;
+    if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
+        rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
+    }
+    if (lock->state == RLOCK__HELD_STATE) {
+        rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
+    } else {
+        rlock__acquire_end(held, RLOCK_ERR_CLOSED);
+    }
+}
+
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
-    rlock__claim *held = gate->held;
     (void)with;
     gate->references++;
     while (!rlock__list_empty(&gate->waiting)) {
         rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
     }
-    if (held && held->lock->renewal && held->lock->renewal->kind == RLOCK_ACQUIRED) {
-        rlock__op_event(held->lock->renewal, RLOCK_ERR_CLOSED, NULL);
-    }
-    if (held && held->lock->state == RLOCK__HELD_STATE) {
-        rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
-    } else if (held) {
-        rlock__acquire_end(held, RLOCK_ERR_CLOSED);
+    while (!rlock__list_empty(&gate->holding)) {
+        rlock__hold_shutdown(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
 }
@@ -5816,7 +6811,112 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
     out->up = client->up && !client->closed;
-    out->pushing = client->pushing && !client->closed;
+    out->pushing = client->pushing != 0 && !client->closed;
+}
+
+/* --- what is wanted --- */
+
+#define RLOCK__ALL RLOCK_PERMITS_MAX
+
+/* The queued kinds: what all holders together may weigh, and what one weighs; 0: as options say. */
+static const struct {
+    uint32_t permits, weight;
+} rlock__kinds[] = {/* [rlock_kind] */
+                    {0, 0},
+                    {1, 1},
+                    {RLOCK__ALL, 1},
+                    {RLOCK__ALL, RLOCK__ALL},
+                    {0, 0}};
+
+#define RLOCK__KINDS (sizeof rlock__kinds / sizeof *rlock__kinds)
+
+static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
+    size_t len, other_len;
+    uint32_t i, j;
+    for (i = 0; i < count; i++) {
+        const char *key = rlock__want_key(want, i, &len);
+        for (j = 0; j < i; j++) {
+            const char *other = rlock__want_key(want, j, &other_len);
+            if (len == other_len && memcmp(key, other, len) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The keys of the options; false: something is wrong with them. */
+static bool rlock__want_keys(rlock__want *want) {
+    const rlock_options *options = want->options;
+    uint32_t i, count = options->keys ? (uint32_t)options->key_count : 1;
+    size_t len;
+    if (!options->keys == !options->key || (options->keys && options->key_len) ||
+        (!options->keys && (options->key_count || options->key_lens)) ||
+        options->key_count > RLOCK_KEYS_MAX || count == 0) {
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (options->keys && !options->keys[i]) {
+            return false;
+        }
+    }
+    want->key = options->keys ? options->keys[0] : options->key;
+    if (options->keys) {
+        want->len = options->key_lens ? options->key_lens[0] : strlen(want->key);
+    } else {
+        want->len = options->key_len ? options->key_len : strlen(want->key);
+    }
+    want->terms.count = count;
+    for (i = 0; i < count; i++) {
+        rlock__want_key(want, i, &len);
+        if (len == 0 || len > RLOCK_KEY_MAX) {
+            return false;
+        }
+    }
+    return !rlock__keys_alike(want, count);
+}
+
+/* What the options want; false: something is wrong with them. */
+static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
+    rlock_terms *terms = &want->terms;
+    bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
+    memset(want, 0, sizeof *want);
+    want->options = options;
+    if ((unsigned)options->kind >= RLOCK__KINDS || !rlock__want_keys(want)) {
+        return false;
+    }
+    terms->kind = options->kind;
+    terms->permits = semaphore ? options->permits : rlock__kinds[options->kind].permits;
+    terms->weight = rlock__kinds[options->kind].weight;
+    if (semaphore) {
+        terms->weight = options->weight ? options->weight : 1;
+    }
+    terms->owner = options->owner;
+    want->plain = terms->kind == RLOCK_KIND_MUTEX && terms->count == 1;
+    if (semaphore ? terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX ||
+                        terms->weight > terms->permits
+                  : options->permits || options->weight) {
+        return false;
+    }
+    return (want->plain || RLOCK__HAS_KINDS) &&
+           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
+           (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
+}
+
+/* Whether the store cannot do it; the log is told why. */
+static bool rlock__refused_by(const rlock_client *client, const rlock__want *want) {
+    const rlock_terms *terms = want->plain ? NULL : &want->terms;
+    const char *why = NULL;
+    size_t len;
+    uint32_t i;
+    for (i = 0; i < want->terms.count && client->store->refuses && !client->closed && !why; i++) {
+        const char *key = rlock__want_key(want, i, &len);
+        why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
+    }
+    if (why) {
+        rlock__log(client, RLOCK_LOG_ERROR, why, NULL);
+    }
+    return why != NULL;
 }
 
 /* --- the handle --- */
@@ -5835,25 +6935,20 @@ static int rlock__call(const rlock *lock, int call) {
 
 int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     rlock *lock;
-    size_t len;
+    rlock__want want;
     if (!out) {
         return RLOCK_ERR_ARG;
     }
     *out = NULL;
-    if (!client || !options || !options->key) {
+    if (!client || !options) {
         return RLOCK_ERR_ARG;
     }
     if (rlock__forked(client)) {
         return RLOCK_ERR_STATE;
     }
-    len = options->key_len ? options->key_len : strlen(options->key);
-    if (len == 0 || len > RLOCK_KEY_MAX || options->kind != RLOCK_KIND_MUTEX ||
-        options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF ||
-        !rlock__within(options->max_hold_ms, 1, INT64_MAX)) {
-        return RLOCK_ERR_ARG;
-    }
-    if (options->fencing && memchr(options->key, '}', len) && !rlock__has_tag(options->key, len)) {
-        rlock__log(client, RLOCK_LOG_ERROR, "a fenced key with a } needs a valid hash tag", NULL);
+    if (!rlock__want_init(&want, options) || options->watchdog < RLOCK_WATCHDOG_AUTO ||
+        options->watchdog > RLOCK_WATCHDOG_OFF ||
+        !rlock__within(options->max_hold_ms, 1, INT64_MAX) || rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
     if (client->closed || client->closing) {
@@ -5861,7 +6956,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     }
     lock = (rlock *)rlock__alloc(sizeof *lock);
     if (lock) {
-        lock->gate = rlock__gate_of(client, options->key, len);
+        lock->gate = rlock__gate_of(client, &want);
     }
     if (!lock || !lock->gate) {
         rlock__dealloc(lock);
@@ -5937,6 +7032,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     rlock__gate *gate = lock->gate;
     rlock_client *client = gate->client;
     bool first = rlock__list_empty(&gate->waiting);
+    const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
     if (!claim) {
         return RLOCK_ERR_NOMEM;
@@ -5957,9 +7053,13 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
         rlock_timer_set(client, &claim->timer, claim->wait_until_us);
     }
     rlock__list_append(&gate->waiting, &claim->link);
-    if (claim->once && (gate->held || (!first && client->up))) { /* no need to ask the server */
-        if (gate->held) {
-            int64_t end_us = rlock__add_ms(gate->held->since_us, gate->held->lease_ms);
+    if (rlock__queued(gate)) {
+        rlock__claim_try(claim);
+        return RLOCK_OK;
+    }
+    if (claim->once && (held || (!first && client->up))) { /* no need to ask the server */
+        if (held) {
+            int64_t end_us = rlock__add_ms(held->since_us, held->lease_ms);
             claim->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
         }
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
@@ -6109,6 +7209,75 @@ uint64_t rlock_fence(const rlock *lock) {
 
 int rlock_hold_count(const rlock *lock) {
     return rlock_is_held(lock) ? lock->hold_count : 0;
+}
+
+/* --- questions --- */
+
+static int rlock__question_new(rlock_client *client, const rlock_options *options, rlock_op op,
+                               const uint32_t *permits, rlock_info_callback *done, void *user) {
+    rlock__want want;
+    rlock__gate *gate;
+    int status;
+    if (!client || !options || !RLOCK__HAS_KINDS) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(client)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (!rlock__want_init(&want, options) || want.terms.count > 1 ||
+        rlock__refused_by(client, &want)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (client->closed || client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    rlock__enter(client);
+    gate = rlock__gate_of(client, &want);
+    status = gate ? rlock__ask(gate, op, permits ? *permits : 0, done, user) : RLOCK_ERR_NOMEM;
+    if (gate) {
+        rlock__gate_unref(gate);
+    }
+    rlock__leave(client);
+    return status;
+}
+
+int rlock_inspect(rlock_client *client, const rlock_options *options, rlock_info_callback *done,
+                  void *user) {
+    return done ? rlock__question_new(client, options, RLOCK_OP_INSPECT, NULL, done, user)
+                : RLOCK_ERR_ARG;
+}
+
+int rlock_force_release(rlock_client *client, const rlock_options *options,
+                        rlock_info_callback *done, void *user) {
+    return rlock__question_new(client, options, RLOCK_OP_FORCE, NULL, done, user);
+}
+
+int rlock_set_permits(rlock_client *client, const rlock_options *options, uint32_t permits,
+                      rlock_info_callback *done, void *user) {
+    if (permits > RLOCK_PERMITS_MAX || !options || options->kind != RLOCK_KIND_SEMAPHORE) {
+        return RLOCK_ERR_ARG;
+    }
+    return rlock__question_new(client, options, RLOCK_OP_SET_PERMITS, &permits, done, user);
+}
+
+int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user) {
+    rlock_client *client;
+    int status;
+    if (!lock || !done) {
+        return RLOCK_ERR_ARG;
+    }
+    client = lock->gate->client;
+    if (rlock__forked(client) || (!client->closed && lock->state != RLOCK__WAITING_STATE) ||
+        !rlock__queued(lock->gate)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (client->closed || client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    rlock__enter(client);
+    status = rlock__ask(lock->gate, RLOCK_OP_INSPECT, lock->claim->request.token, done, user);
+    rlock__leave(client);
+    return status;
 }
 
 const char *rlock_key(const rlock *lock, size_t *len) {

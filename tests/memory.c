@@ -705,9 +705,9 @@ static void alone_down(void *owner, rlock_fault fault, const char *text) {
     (void)owner, (void)fault, (void)text;
     fail_msg("a store inside the process is never down");
 }
-static void alone_pushing(void *owner, bool on) {
+static void alone_pushing(void *owner, unsigned what) {
     assert_ptr_equal(owner, &alone);
-    assert_true(on);
+    assert_int_equal(what, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
 }
 static void alone_woken(void *owner, const char *key, size_t key_len) {
     assert_ptr_equal(owner, &alone);
@@ -716,8 +716,8 @@ static void alone_woken(void *owner, const char *key, size_t key_len) {
     alone.woken++;
 }
 
-static const rlock_store_events alone_events = {alone_answered, alone_up, alone_down, alone_pushing,
-                                                alone_woken};
+static const rlock_store_events alone_events = {alone_answered, alone_up,    alone_down,
+                                                alone_pushing,  alone_woken, NULL};
 
 static void alone_begins(void) {
     memset(&alone, 0, sizeof alone);

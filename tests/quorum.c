@@ -260,13 +260,21 @@ static void redisson_wire_works_too(void **state) {
     assert_true(kit_until(no_keys, NULL, 1000));
 }
 
-static void no_fence_is_promised(void **state) {
-    struct owner *o = owner_fenced(client_new(), "k");
+static void fences_and_other_kinds_are_refused(void **state) {
+    rlock_client *client = client_new();
+    rlock_options options;
+    rlock *lock;
 
     (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 5000), RLOCK_ERR_SERVER);
-    assert_string_equal(o->text[RLOCK_ACQUIRED], "a quorum gives no fencing numbers");
-    assert_int_equal(keys_on_all(), 0);
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    options.fencing = true;
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
+    assert_non_null(strstr(kit_log_text, "a quorum gives no fencing numbers"));
+    options.fencing = false;
+    options.kind = RLOCK_KIND_FAIR;
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
+    assert_non_null(strstr(kit_log_text, "a quorum has only the mutex with one key"));
 }
 
 static void bad_arguments_are_refused(void **state) {
@@ -1001,7 +1009,7 @@ int main(int argc, char **argv) {
         TEST(watchdog_keeps_all_votes),
         TEST(any_number_of_servers_will_do),
         TEST(redisson_wire_works_too),
-        TEST(no_fence_is_promised),
+        TEST(fences_and_other_kinds_are_refused),
         TEST(bad_arguments_are_refused),
         TEST(name_without_a_resolver_is_refused),
         TEST(warm_handle_allocates_nothing),

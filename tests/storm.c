@@ -525,7 +525,7 @@ static void chaos_close(void *state) {
 }
 
 static const rlock_store chaos = {NULL,         chaos_open,  chaos_close, chaos_submit,
-                                  chaos_forget, chaos_watch, chaos_flush};
+                                  chaos_forget, chaos_watch, chaos_flush, NULL};
 
 static void tamper(void) {
     int key = (int)roll(KEYS);
@@ -551,11 +551,9 @@ static bool somebody_knows(rlock_client *client, int key, uint64_t token) {
     rlock__node *node = rlock__map_find(&client->gates, keys[key], strlen(keys[key]));
     rlock__gate *gate = node != NULL ? RLOCK__OF(node, rlock__gate, node) : NULL;
     int i;
-    if (gate != NULL && gate->held != NULL && gate->held->request.token == token) {
-        return true;
-    }
-    for (i = 0; i < 2 && gate != NULL; i++) {
-        rlock_link *list = i == 0 ? &gate->waiting : &gate->leaving, *at;
+    for (i = 0; i < 3 && gate != NULL; i++) {
+        rlock_link *lists[3] = {&gate->waiting, &gate->holding, &gate->leaving};
+        rlock_link *list = lists[i], *at;
         for (at = list->next; at != list; at = at->next) {
             if (RLOCK__OF(at, rlock__claim, link)->request.token == token) {
                 return true;

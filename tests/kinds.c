@@ -1,0 +1,829 @@
+/* The kinds beside the plain mutex, against a real private server: fair, read and write, semaphore,
+ * several keys; and the questions about a key. */
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kit.h"
+
+static struct server server;
+
+static rlock_client *client_new(void) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client = kit_client(&config);
+
+    assert_non_null(client);
+    return client;
+}
+
+static rlock_options of_kind(rlock_kind kind, uint32_t permits, uint32_t weight) {
+    rlock_options options;
+
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    options.kind = kind;
+    options.permits = permits;
+    options.weight = weight;
+    return options;
+}
+
+static struct owner *owner_of(rlock_client *client, rlock_kind kind) {
+    rlock_options options = of_kind(kind, kind == RLOCK_KIND_SEMAPHORE ? 2 : 0, 0);
+    struct owner *o = owner_with(client, &options);
+
+    assert_non_null(o);
+    return o;
+}
+
+static struct owner *permit(rlock_client *client, uint32_t permits, uint32_t weight) {
+    rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, permits, weight);
+    struct owner *o = owner_with(client, &options);
+
+    assert_non_null(o);
+    return o;
+}
+
+static int is_held(void *arg) {
+    return rlock_is_held(((struct owner *)arg)->lock);
+}
+
+static int in_line(void *arg) {
+    return num(ask(&server, "ZCARD rlock:{k}:queue")) == *(long long *)arg;
+}
+
+/* Asks for ever, and returns when `so_many` stand in the line. */
+static void stands_in_line(struct owner *o, long long so_many) {
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    assert_true(kit_until(in_line, &so_many, 5000));
+}
+
+/* --- what is asked about a key --- */
+
+struct told {
+    int count;
+    rlock_info info;
+    char token[128], text[128];
+};
+
+static void told_info(rlock_client *client, const rlock_info *info, void *user) {
+    struct told *told = (struct told *)user;
+
+    assert_non_null(client);
+    told->count++;
+    told->info = *info;
+    snprintf(told->token, sizeof told->token, "%s", info->token ? info->token : "");
+    snprintf(told->text, sizeof told->text, "%s", info->text ? info->text : "");
+}
+
+static int was_told(void *arg) {
+    return ((struct told *)arg)->count > 0;
+}
+
+static rlock_info inspected(rlock_client *client, rlock_kind kind, struct told *told) {
+    rlock_options options = of_kind(kind, kind == RLOCK_KIND_SEMAPHORE ? 2 : 0, 0);
+
+    memset(told, 0, sizeof *told);
+    assert_int_equal(rlock_inspect(client, &options, told_info, told), RLOCK_OK);
+    assert_int_equal(told->count, 0);
+    assert_true(kit_until(was_told, told, 5000));
+    assert_int_equal(told->count, 1);
+    return told->info;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Fair
+ */
+
+static void fair_grants_in_the_order_of_asking_across_clients(void **state) {
+    rlock_client *clients[2] = {client_new(), client_new()};
+    struct owner *first = owner_of(clients[0], RLOCK_KIND_FAIR), *line[8], *last = first;
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(first, 0, 0), RLOCK_OK);
+    for (i = 0; i < 8; i++) {
+        line[i] = owner_of(clients[i % 3 == 0], RLOCK_KIND_FAIR);
+        stands_in_line(line[i], i + 1);
+    }
+    for (i = 0; i < 8; i++) {
+        assert_int_equal(owner_release(last), RLOCK_OK);
+        assert_int_equal(owner_wait(line[i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_true(i == 7 || line[i + 1]->seen[RLOCK_ACQUIRED] == 0);
+        last = line[i];
+    }
+    assert_int_equal(owner_release(last), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+}
+
+static void fair_stands_in_a_sorted_set_and_its_line_beside_it_expires(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 5000), RLOCK_OK);
+    assert_string_equal(str(ask(&server, "TYPE k")), "zset");
+    assert_in_range(num(ask(&server, "PTTL k")), 4000, 5000);
+    stands_in_line(b, 1);
+    assert_in_range(num(ask(&server, "PTTL rlock:{k}:queue")), 1, 30000);
+    assert_int_equal(rlock_cancel(b->lock), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_ERR_CANCELED);
+    assert_true(key_goes(&server, "rlock:{k}:queue", 5000));
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+}
+
+static void fair_who_tries_once_does_not_join_the_line(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 5000), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 5000), RLOCK_ERR_BUSY);
+    assert_in_range(b->remaining_ms[RLOCK_ACQUIRED], 3000, 5000);
+    assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 5000), RLOCK_OK);
+}
+
+static void fair_who_waited_too_long_leaves_the_line(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR),
+                 *c = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_int_equal(rlock_acquire(b->lock, 200, 0, owner_told, b), RLOCK_OK);
+    stands_in_line(c, 2);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_ERR_TIMEOUT);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
+}
+
+/* A member of a client that is not there: nobody hears a call to it. */
+#define NOBODY "00000000-0000-4000-8000-000000000000"
+
+static void fair_the_dead_in_line_are_skipped_at_once(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
+    int64_t since_us;
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    for (i = 0; i < 100; i++) {
+        tell(ask(&server, "ZADD rlock:{k}:queue %d " NOBODY ":%d:1", i + 1, i));
+    }
+    stands_in_line(b, 101);
+    since_us = kit_now_us();
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(kit_now_us() - since_us < 500000);
+    assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
+}
+
+static void fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **state) {
+    rlock_client *client = client_new();
+    struct owner *b = owner_of(client, RLOCK_KIND_FAIR);
+    int64_t since_us;
+    redisReply *now = ask(&server, "TIME");
+    long long dies_ms = atoll(now->element[0]->str) * 1000 + atoll(now->element[1]->str) / 1000;
+
+    (void)state;
+    freeReplyObject(now);
+    tell(ask(&server, "ZADD k %lld " NOBODY ":1:1", dies_ms + 700));
+    tell(ask(&server, "PEXPIRE k 5000"));
+    since_us = kit_now_us();
+    stands_in_line(b, 1);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_in_range(kit_now_us() - since_us, 600000, 800000 + 900000); /* 100 ms, ten times */
+}
+
+static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *a, *b;
+    redisContext *listener = kit_connect(&server);
+
+    (void)state;
+    config.command_timeout_ms = 300;
+    client = kit_client(&config);
+    a = owner_of(client, RLOCK_KIND_FAIR), b = owner_of(client, RLOCK_KIND_FAIR);
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    freeReplyObject(redisCommand(listener, "SUBSCRIBE rlock:" NOBODY)); /* and does nothing */
+    tell(ask(&server, "ZADD rlock:{k}:queue 1 " NOBODY ":1:1"));
+    stands_in_line(b, 2);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    kit_run(100);
+    assert_false(rlock_is_held(b->lock));
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    redisFree(listener);
+}
+
+static void fair_fences_rise_and_renewals_extend(void **state) {
+    rlock_client *client = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    struct owner *a, *b;
+
+    (void)state;
+    options.fencing = true;
+    a = owner_with(client, &options), b = owner_with(client, &options);
+    assert_int_equal(owner_acquire(a, 0, 1000), RLOCK_OK);
+    assert_true(a->fence[RLOCK_ACQUIRED] > 0);
+    assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
+    assert_true(rlock_remaining_ms(a->lock) > 50000);
+    assert_in_range(num(ask(&server, "PTTL k")), 50000, 60000);
+    stands_in_line(b, 1);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
+    assert_true(num(ask(&server, "PTTL rlock:{k}:fence")) > 80000000);
+}
+
+static void fair_a_deleted_key_is_told_at_once(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(100);
+    tell(ask(&server, "DEL k"));
+    assert_int_equal(owner_wait(a, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_int_equal(a->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+}
+
+static void fair_without_push_is_polled_for(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *a, *b, *c;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER mute on >p ~* resetchannels +@all -client|tracking"));
+    config.username = "mute", config.password = "p";
+    a = owner_of(kit_client(&config), RLOCK_KIND_FAIR);
+    b = owner_of(kit_client(&config), RLOCK_KIND_FAIR);
+    c = owner_of(kit_clients[kit_client_count - 1], RLOCK_KIND_FAIR);
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_line(b, 1);
+    stands_in_line(c, 2);
+    kit_run(300);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(c->seen[RLOCK_ACQUIRED], 0);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    tell(ask(&server, "ACL DELUSER mute"));
+}
+
+static void fair_waiters_survive_a_lost_connection(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_line(b, 1);
+    tell(ask(&server, "CLIENT KILL TYPE normal SKIPME yes"));
+    tell(ask(&server, "CLIENT KILL TYPE pubsub"));
+    kit_run(300);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Read and write
+ */
+
+static void readers_share_and_a_writer_waits_for_all(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *r1 = owner_of(client, RLOCK_KIND_READ), *r2 = owner_of(other, RLOCK_KIND_READ),
+                 *r3 = owner_of(client, RLOCK_KIND_READ), *w = owner_of(other, RLOCK_KIND_WRITE);
+
+    (void)state;
+    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(r2, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(r3, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(w, 0, 0), RLOCK_ERR_BUSY);
+    stands_in_line(w, 1);
+    assert_int_equal(owner_release(r1), RLOCK_OK);
+    assert_int_equal(owner_release(r2), RLOCK_OK);
+    kit_run(50);
+    assert_false(rlock_is_held(w->lock));
+    assert_int_equal(owner_release(r3), RLOCK_OK);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_release(w), RLOCK_OK);
+    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_OK);
+}
+
+static void a_waiting_writer_is_before_readers_that_come_later(void **state) {
+    rlock_client *client = client_new();
+    struct owner *r1 = owner_of(client, RLOCK_KIND_READ), *r2 = owner_of(client, RLOCK_KIND_READ),
+                 *r3 = owner_of(client, RLOCK_KIND_READ), *w = owner_of(client, RLOCK_KIND_WRITE),
+                 *w2 = owner_of(client, RLOCK_KIND_WRITE);
+
+    (void)state;
+    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_OK);
+    stands_in_line(w, 1);
+    stands_in_line(r2, 2);
+    stands_in_line(r3, 3);
+    stands_in_line(w2, 4);
+    assert_int_equal(owner_release(r1), RLOCK_OK);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_false(rlock_is_held(r2->lock));
+    assert_int_equal(owner_release(w), RLOCK_OK); /* the readers together, the writer after them */
+    assert_int_equal(owner_wait(r2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_wait(r3, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(rlock_is_held(r2->lock) && !rlock_is_held(w2->lock));
+    assert_int_equal(owner_release(r2), RLOCK_OK);
+    assert_int_equal(owner_release(r3), RLOCK_OK);
+    assert_int_equal(owner_wait(w2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
+static void a_writer_steps_down_to_its_own_read_lock(void **state) {
+    rlock_client *client = client_new();
+    rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
+    struct owner *w, *mine, *theirs = owner_of(client, RLOCK_KIND_READ),
+                            *w2 = owner_of(client, RLOCK_KIND_WRITE);
+
+    (void)state;
+    write.owner = read.owner = 7;
+    w = owner_with(client, &write), mine = owner_with(client, &read);
+    assert_int_equal(owner_acquire(w, 0, 0), RLOCK_OK);
+    stands_in_line(w2, 1);
+    assert_int_equal(owner_acquire(theirs, 0, 0), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_acquire(mine, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_release(w), RLOCK_OK);
+    kit_run(50);
+    assert_true(rlock_is_held(mine->lock) && !rlock_is_held(w2->lock));
+    assert_int_equal(owner_release(mine), RLOCK_OK);
+    assert_int_equal(owner_wait(w2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
+static void a_dead_reader_does_not_keep_the_writer_waiting(void **state) {
+    rlock_client *client = client_new();
+    struct owner *r = owner_of(client, RLOCK_KIND_READ), *live = owner_of(client, RLOCK_KIND_READ),
+                 *w = owner_of(client, RLOCK_KIND_WRITE);
+
+    (void)state;
+    assert_int_equal(owner_acquire(r, 0, 300), RLOCK_OK); /* not renewed, not released */
+    assert_int_equal(owner_acquire(live, 0, 0), RLOCK_OK);
+    stands_in_line(w, 1);
+    assert_int_equal(owner_wait(r, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
+    assert_int_equal(owner_release(live), RLOCK_OK);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Semaphore
+ */
+
+static void a_semaphore_gives_out_no_more_than_there_are(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = permit(client, 2, 0), *b = permit(other, 2, 0), *c = permit(client, 2, 0),
+                 *d = permit(other, 2, 0);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(c, 0, 0), RLOCK_ERR_BUSY);
+    stands_in_line(c, 1);
+    stands_in_line(d, 2);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    kit_run(50);
+    assert_false(rlock_is_held(d->lock));
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(d, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
+static void a_heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = permit(client, 3, 0), *b = permit(client, 3, 0),
+                 *heavy = permit(client, 3, 3), *late = permit(client, 3, 0);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK);
+    stands_in_line(heavy, 1);
+    stands_in_line(late, 2); /* one is free, and kept for who came first */
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    kit_run(50);
+    assert_false(rlock_is_held(late->lock) || rlock_is_held(heavy->lock));
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(owner_wait(heavy, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(heavy), RLOCK_OK);
+    assert_int_equal(owner_wait(late, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
+static void permits_of_the_dead_come_back_by_themselves(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = permit(client, 1, 0), *b = permit(client, 1, 0);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 300), RLOCK_OK); /* not renewed, not released */
+    assert_int_equal(owner_acquire(b, 3000, 0), RLOCK_OK);
+    assert_int_equal(owner_wait(a, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
+}
+
+static void the_number_of_permits_changes_while_in_use(void **state) {
+    rlock_client *client = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 2, 0);
+    struct owner *a = permit(client, 2, 0), *b = permit(client, 2, 0), *c = permit(client, 2, 0),
+                 *d = permit(client, 2, 0);
+    struct told told;
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK);
+    stands_in_line(c, 1);
+    stands_in_line(d, 2);
+    memset(&told, 0, sizeof told);
+    assert_int_equal(rlock_set_permits(client, &options, 3, told_info, &told), RLOCK_OK);
+    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(kit_until(was_told, &told, 5000));
+    assert_int_equal(told.info.status, RLOCK_OK);
+    assert_false(rlock_is_held(d->lock));
+    assert_int_equal(rlock_set_permits(client, &options, 1, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    kit_run(50);
+    assert_false(rlock_is_held(d->lock));
+    assert_int_equal(owner_release(c), RLOCK_OK);
+    assert_int_equal(owner_wait(d, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_ERR_BUSY);
+    assert_int_equal(rlock_set_permits(client, &options, 0, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_ERR_BUSY);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Several keys
+ */
+
+static struct owner *owner_of_keys(rlock_client *client, const char *a, const char *b,
+                                   bool fencing) {
+    const char *keys[3];
+    rlock_options options;
+    struct owner *o;
+
+    keys[0] = a, keys[1] = b, keys[2] = "third";
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 3;
+    options.fencing = fencing;
+    o = owner_with(client, &options);
+    assert_non_null(o);
+    return o;
+}
+
+static void several_keys_are_taken_all_or_none(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *one = owner_new(client, "b"), *set = owner_of_keys(other, "a", "b", false);
+
+    (void)state;
+    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(set, 0, 5000), RLOCK_ERR_BUSY);
+    assert_int_equal(num(ask(&server, "EXISTS a b third")), 1);
+    assert_int_equal(rlock_acquire(set->lock, RLOCK_FOREVER, 5000, owner_told, set), RLOCK_OK);
+    kit_run(100);
+    assert_int_equal(owner_release(one), RLOCK_OK);
+    assert_int_equal(owner_wait(set, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS a b third")), 3);
+    assert_in_range(num(ask(&server, "PTTL third")), 4000, 5000);
+    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_renew(set, 20000), RLOCK_OK);
+    assert_in_range(num(ask(&server, "PTTL b")), 15000, 20000);
+    assert_int_equal(owner_release(set), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+}
+
+static void several_keys_exclude_single_ones_of_the_same_client(void **state) {
+    rlock_client *client = client_new();
+    struct owner *one = owner_new(client, "third"), *set = owner_of_keys(client, "a", "b", false);
+
+    (void)state;
+    assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
+    assert_int_equal(rlock_acquire(one->lock, RLOCK_FOREVER, 0, owner_told, one), RLOCK_OK);
+    kit_run(300);
+    assert_false(rlock_is_held(one->lock));
+    assert_int_equal(owner_release(set), RLOCK_OK);
+    assert_int_equal(owner_wait(one, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    assert_int_equal(rlock_acquire(set->lock, RLOCK_FOREVER, 0, owner_told, set), RLOCK_OK);
+    kit_run(300);
+    assert_int_equal(owner_release(one), RLOCK_OK);
+    assert_int_equal(owner_wait(set, RLOCK_ACQUIRED, 500), RLOCK_OK);
+}
+
+static void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
+    rlock_client *clients[2] = {client_new(), client_new()};
+    struct owner *sets[2];
+    int i, rounds[2] = {0, 0};
+
+    (void)state;
+    sets[0] = owner_of_keys(clients[0], "a", "b", false);
+    sets[1] = owner_of_keys(clients[1], "b", "a", false);
+    for (i = 0; i < 2; i++) {
+        assert_int_equal(rlock_acquire(sets[i]->lock, RLOCK_FOREVER, 0, owner_told, sets[i]),
+                         RLOCK_OK);
+    }
+    while (rounds[0] + rounds[1] < 100) {
+        i = kit_until(is_held, sets[0], 20) ? 0 : 1;
+        assert_int_equal(owner_wait(sets[i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(sets[i]), RLOCK_OK);
+        assert_int_equal(owner_wait(sets[1 - i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(sets[1 - i]), RLOCK_OK);
+        rounds[0]++, rounds[1]++;
+        for (i = 0; i < 2; i++) {
+            assert_int_equal(rlock_acquire(sets[i]->lock, RLOCK_FOREVER, 0, owner_told, sets[i]),
+                             RLOCK_OK);
+        }
+    }
+}
+
+static void one_fence_for_all_is_above_those_of_each(void **state) {
+    rlock_client *client = client_new();
+    struct owner *one = owner_fenced(client, "b"), *set = owner_of_keys(client, "a", "b", true);
+    uint64_t fence;
+
+    (void)state;
+    tell(ask(&server, "SET rlock:{b}:fence 9000000000000000 PX 90000"));
+    assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
+    fence = set->fence[RLOCK_ACQUIRED];
+    assert_true(fence == 9000000000000001);
+    assert_int_equal(owner_release(set), RLOCK_OK);
+    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
+    assert_true(one->fence[RLOCK_ACQUIRED] > fence);
+    assert_int_equal(owner_release(one), RLOCK_OK);
+    one = owner_fenced(client, "a");
+    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
+    assert_true(one->fence[RLOCK_ACQUIRED] > fence);
+}
+
+static void a_set_that_loses_one_key_lets_the_others_go(void **state) {
+    rlock_client *client = client_new();
+    struct owner *set = owner_of_keys(client, "a", "b", false);
+
+    (void)state;
+    assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(100);
+    tell(ask(&server, "DEL b"));
+    assert_int_equal(owner_wait(set, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_int_equal(set->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_true(key_goes(&server, "a", 2000));
+    assert_true(key_goes(&server, "third", 2000));
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Questions
+ */
+
+static void inspect_says_who_holds_and_for_how_long(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
+                                       RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
+    rlock_client *client = client_new();
+    struct told told;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bool mutex = kinds[i] == RLOCK_KIND_MUTEX, shared = i >= 3;
+        struct owner *o = owner_of(client, kinds[i]), *next = owner_of(client, kinds[i]);
+        rlock_info is = inspected(client, kinds[i], &told);
+
+        assert_int_equal(is.status, RLOCK_OK);
+        assert_int_equal(is.holders, 0);
+        assert_int_equal(is.waiters, mutex ? -1 : 0);
+        assert_string_equal(told.token, "");
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        is = inspected(client, kinds[i], &told);
+        assert_int_equal(is.holders, 1);
+        assert_in_range(is.left_ms, 4000, 5000);
+        assert_int_equal(is.position, -1);
+        assert_true(is_token(told.token) && strlen(told.token) == is.token_len);
+        assert_memory_equal(told.token, rlock_client_id(client), 36);
+        assert_true(shared ? is.permits > 0 : is.permits == 0);
+        if (!mutex && !shared) {
+            stands_in_line(next, 1);
+            is = inspected(client, kinds[i], &told);
+            assert_int_equal(is.waiters, 1);
+            rlock_cancel(next->lock);
+            assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 5000), RLOCK_ERR_CANCELED);
+        }
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        assert_true(key_goes(&server, "k", 1000));
+    }
+}
+
+static void force_release_is_told_to_the_holders_as_deleted(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
+                                       RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
+    rlock_client *client = client_new(), *operator_ = client_new();
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bool shared = i >= 3;
+        rlock_options options = of_kind(kinds[i], kinds[i] == RLOCK_KIND_SEMAPHORE ? 2 : 0, 0);
+        struct owner *o = owner_of(client, kinds[i]), *o2 = owner_of(client, kinds[i]);
+        struct told told;
+
+        memset(&told, 0, sizeof told);
+        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+        assert_true(!shared || owner_acquire(o2, 0, 0) == RLOCK_OK);
+        assert_true(kit_until(kit_is_pushing, client, 5000));
+        kit_run(200);
+        assert_int_equal(rlock_force_release(operator_, &options, told_info, &told), RLOCK_OK);
+        assert_int_equal(owner_wait(o, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+        assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+        if (shared) {
+            assert_int_equal(owner_wait(o2, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+            assert_int_equal(o2->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+        }
+        assert_true(kit_until(was_told, &told, 5000));
+        assert_int_equal(told.info.status, RLOCK_OK);
+        assert_int_equal(told.info.holders, 1 + shared);
+        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+}
+
+static void force_release_serves_the_line_and_is_told_as_deleted(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    struct owner *holder = owner_of(client, RLOCK_KIND_FAIR),
+                 *next = owner_of(other, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    stands_in_line(next, 1);
+    kit_run(200);
+    assert_int_equal(rlock_force_release(other, &options, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(holder, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 500), RLOCK_OK);
+}
+
+static void queue_position_counts_who_is_before(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *holder = owner_of(other, RLOCK_KIND_FAIR), *line[3];
+    struct told told;
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
+    assert_int_equal(rlock_queue_position(holder->lock, told_info, &told), RLOCK_ERR_STATE);
+    for (i = 0; i < 3; i++) {
+        line[i] = owner_of(i == 1 ? other : client, RLOCK_KIND_FAIR);
+        stands_in_line(line[i], i + 1);
+    }
+    for (i = 0; i < 3; i++) {
+        memset(&told, 0, sizeof told);
+        assert_int_equal(rlock_queue_position(line[i]->lock, told_info, &told), RLOCK_OK);
+        assert_true(kit_until(was_told, &told, 5000));
+        assert_int_equal(told.info.status, RLOCK_OK);
+        assert_int_equal(told.info.position, i);
+        assert_int_equal(told.info.waiters, 3);
+    }
+}
+
+static void questions_that_cannot_be_asked_are_refused_or_end(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    rlock_client *client = client_new(), *lost;
+    struct told told;
+
+    (void)state;
+    memset(&told, 0, sizeof told);
+    assert_int_equal(rlock_inspect(NULL, &options, told_info, &told), RLOCK_ERR_ARG);
+    assert_int_equal(rlock_inspect(client, NULL, told_info, &told), RLOCK_ERR_ARG);
+    assert_int_equal(rlock_inspect(client, &options, NULL, NULL), RLOCK_ERR_ARG);
+    assert_int_equal(rlock_set_permits(client, &options, 1, NULL, NULL), RLOCK_ERR_ARG);
+    assert_int_equal(rlock_queue_position(NULL, told_info, &told), RLOCK_ERR_ARG);
+    tell(ask(&server, "LPUSH k 1"));
+    assert_int_equal(rlock_inspect(client, &options, told_info, &told), RLOCK_OK);
+    assert_true(kit_until(was_told, &told, 5000));
+    assert_int_equal(told.info.status, RLOCK_ERR_WRONG_TYPE);
+    assert_true(strstr(told.text, "WRONGTYPE") != NULL);
+    memset(&told, 0, sizeof told);
+    config.unix_path = "/nowhere/at/all";
+    lost = kit_client(&config);
+    assert_int_equal(rlock_inspect(lost, &options, told_info, &told), RLOCK_OK);
+    assert_true(kit_until(was_told, &told, 5000));
+    assert_int_equal(told.info.status, RLOCK_ERR_CONN);
+    assert_int_equal(rlock_inspect(lost, &options, told_info, &told), RLOCK_OK);
+    rlock_client_free(lost); /* under a question */
+    kit_client_count--;
+    assert_int_equal(told.count, 1);
+}
+
+static void a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *mutex = owner_new(client, "k"), *fair = owner_of(other, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(mutex, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(owner_acquire(fair, RLOCK_FOREVER, 0), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(owner_release(mutex), RLOCK_OK);
+    assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(mutex, RLOCK_FOREVER, 0), RLOCK_ERR_WRONG_TYPE);
+}
+
+static void what_the_store_cannot_do_is_refused(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    rlock_client *redisson, *client = client_new();
+    rlock *lock = NULL;
+
+    (void)state;
+    config.wire = RLOCK_WIRE_REDISSON;
+    redisson = kit_client(&config);
+    assert_int_equal(rlock_new(&lock, redisson, &options), RLOCK_ERR_ARG);
+    assert_true(strstr(kit_log_text, "Redisson") != NULL);
+    options.key = "a}b";
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
+    assert_true(strstr(kit_log_text, "hash tag") != NULL);
+    options.kind = RLOCK_KIND_MUTEX;
+    options.fencing = true;
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
+    options.key = "a{}b"; /* an empty hash tag is none */
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
+    options.key = "a{t}b";
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
+    rlock_free(lock);
+}
+
+/* --- the group --- */
+
+static int begins(void **state) {
+    (void)state;
+    tell(ask(&server, "FLUSHALL"));
+    return 0;
+}
+
+static int ends(void **state) {
+    (void)state;
+    kit_reset();
+    return 0;
+}
+
+static int group_begins(void **state) {
+    (void)state;
+    return server_start(&server, NULL) != 0 || kit_open() != 0 ? -1 : 0;
+}
+
+static int group_ends(void **state) {
+    (void)state;
+    kit_hand_drop();
+    kit_close();
+    server_stop(&server);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begins, ends)
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        TEST(fair_grants_in_the_order_of_asking_across_clients),
+        TEST(fair_stands_in_a_sorted_set_and_its_line_beside_it_expires),
+        TEST(fair_who_tries_once_does_not_join_the_line),
+        TEST(fair_who_waited_too_long_leaves_the_line),
+        TEST(fair_the_dead_in_line_are_skipped_at_once),
+        TEST(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
+        TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        TEST(fair_fences_rise_and_renewals_extend),
+        TEST(fair_a_deleted_key_is_told_at_once),
+        TEST(fair_without_push_is_polled_for),
+        TEST(fair_waiters_survive_a_lost_connection),
+        TEST(readers_share_and_a_writer_waits_for_all),
+        TEST(a_waiting_writer_is_before_readers_that_come_later),
+        TEST(a_writer_steps_down_to_its_own_read_lock),
+        TEST(a_dead_reader_does_not_keep_the_writer_waiting),
+        TEST(a_semaphore_gives_out_no_more_than_there_are),
+        TEST(a_heavy_one_waits_for_all_it_weighs_and_is_not_starved),
+        TEST(permits_of_the_dead_come_back_by_themselves),
+        TEST(the_number_of_permits_changes_while_in_use),
+        TEST(several_keys_are_taken_all_or_none),
+        TEST(several_keys_exclude_single_ones_of_the_same_client),
+        TEST(overlapping_sets_in_any_order_do_not_deadlock),
+        TEST(one_fence_for_all_is_above_those_of_each),
+        TEST(a_set_that_loses_one_key_lets_the_others_go),
+        TEST(inspect_says_who_holds_and_for_how_long),
+        TEST(force_release_is_told_to_the_holders_as_deleted),
+        TEST(force_release_serves_the_line_and_is_told_as_deleted),
+        TEST(queue_position_counts_who_is_before),
+        TEST(questions_that_cannot_be_asked_are_refused_or_end),
+        TEST(a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
+        TEST(what_the_store_cannot_do_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("kinds", tests, group_begins, group_ends);
+}
