@@ -3859,6 +3859,7 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_link refused; /* requests for which there is no ballot */
     rlock_timer timer;  /* answers those */
     uint64_t tokens;    /* given out: two addresses of one server are not two votes */
+    rlock_info info;    /* of the question being answered */
     bool up, pushing;
 } rlock__council;
 
@@ -4027,6 +4028,7 @@ static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_l
 
 static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
     rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
+    bool question = request->op >= RLOCK_OP_INSPECT;
     char *key;
     int i;
     if (!ballot) {
@@ -4046,7 +4048,7 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
         vote->request.token = ++council->tokens;
     }
     ballot->request = NULL;
-    ballot->token = request->token;
+    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
     ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
@@ -4093,8 +4095,8 @@ static void rlock__ballot_give_back(rlock__ballot *ballot) {
     ballot->goal = RLOCK_OP_RELEASE;
     for (i = 0; i < ballot->council->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
-        if (vote->request.op != RLOCK_OP_RELEASE) {
-            rlock__vote_recall(vote);
+        if (vote->request.op != RLOCK_OP_RELEASE && vote->request.op != RLOCK_OP_FORCE) {
+            rlock__vote_recall(vote); /* of those every server is to hear */
         }
         if (vote->has != RLOCK__NOT_THERE) {
             vote->word = RLOCK__OPEN;
@@ -4171,6 +4173,27 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
     }
 }
 
+/* The answer to a question: held, if a majority of servers is held, and as long as one is. */
+static void rlock__round_info(const rlock__ballot *ballot, bool held) {
+    rlock_info *info = &ballot->council->info;
+    int64_t left_ms[RLOCK__SERVERS];
+    int i, count = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->word == RLOCK__YES) {
+            left_ms[count++] = vote->left_ms < 0 ? RLOCK__NEVER : vote->left_ms;
+        }
+    }
+    memset(info, 0, sizeof *info);
+    info->waiters = info->position = -1;
+    info->holders = held;
+    info->permits = !held;
+    if (held) {
+        info->left_ms = rlock__kth_largest(left_ms, count, ballot->council->need);
+        info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
+    }
+}
+
 /* Whether enough has been said, and what it means. */
 static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
@@ -4178,7 +4201,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
     int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
     int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
-    bool acquire = round->op == RLOCK_OP_ACQUIRE, refused, done, possible;
+    bool renew = round->op == RLOCK_OP_RENEW, refused, done, possible;
     for (i = 0; i < ballot->council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         int word = vote->refused ? (int)RLOCK__NO : vote->word;
@@ -4191,13 +4214,16 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
         possible = *open > 0;
         done = *yes >= need || (!possible && *yes + *no > spare);
     } else { /* of an acquire, faults that leave a majority do not hide that others are there */
-        refused = acquire ? *no + *failed > spare && *failed <= spare : *no > spare;
+        refused = renew ? *no > spare : *no + *failed > spare && *failed <= spare;
         possible = *yes + *open >= need;
         done = *yes >= need;
     }
     memset(answer, 0, sizeof *answer);
     answer->sure = true; /* what may come yet is cleaned up here */
-    if (refused && acquire) {
+    if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
+        rlock__round_info(ballot, done);
+        answer->info = &ballot->council->info;
+    } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
         bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
@@ -4247,14 +4273,15 @@ static void rlock__round_settle(rlock__ballot *ballot) {
         rlock__ballot_tend(ballot);
         return;
     }
-    if (answer.outcome == RLOCK_OUTCOME_DONE && request->op != RLOCK_OP_RELEASE) {
+    if (answer.outcome == RLOCK_OUTCOME_DONE && request->op < RLOCK_OP_RELEASE) {
         ballot->goal = RLOCK_OP_RENEW;
         if (request->lease_ms) {
             request->sent_us = rlock__ballot_since(ballot);
             ballot->since_us = request->sent_us;
             ballot->lease_ms = request->lease_ms;
         }
-    } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE) {
+    } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
+               request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
     }
     if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
@@ -4344,8 +4371,9 @@ static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, 
 static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     const rlock_request *asked = &vote->request;
     bool acquire = asked->op == RLOCK_OP_ACQUIRE, release = asked->op == RLOCK_OP_RELEASE;
+    bool hold = release || asked->op == RLOCK_OP_RENEW;
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
-                 (acquire || answer->fault != RLOCK_FAULT_TYPE); /* no lock is there at all */
+                 !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
     if (release) {
         rlock__vote_released(vote, answer, fault);
@@ -4356,6 +4384,9 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         vote->fault = (uint8_t)answer->fault;
         vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
         rlock__server_says(vote->server, answer->text);
+    } else if (RLOCK__HAS_KINDS && answer->info) {
+        vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
+        vote->left_ms = answer->info->left_ms;
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
         vote->word = RLOCK__YES;
         if (!release) {
@@ -4511,7 +4542,7 @@ static void rlock__council_fire(rlock_timer *timer) {
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
         answer.outcome = RLOCK_OUTCOME_GONE;
-        if (request->op == RLOCK_OP_ACQUIRE) {
+        if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
             answer.outcome = RLOCK_OUTCOME_FAULT;
             answer.fault = RLOCK_FAULT_NOMEM;
         }
@@ -4523,13 +4554,15 @@ static void rlock__council_fire(rlock_timer *timer) {
 
 static void rlock__quorum_submit(void *state, rlock_request *request) {
     rlock__council *council = (rlock__council *)state;
-    rlock__ballot *ballot = rlock__ballot_of(council, request->token);
+    bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
+    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
     rlock_answer answer;
     request->sent_us = rlock_client_now_us(council->client);
     request->place = 1;
-    if (!ballot && request->op == RLOCK_OP_ACQUIRE) {
+    if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
         ballot = rlock__ballot_new(council, request);
     }
+    request->store = ballot;
     if (!ballot) {
         rlock__list_append(&council->refused, &request->link);
         rlock_timer_set(council->client, &council->timer, request->sent_us);
@@ -4545,8 +4578,8 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
 
 static bool rlock__quorum_forget(void *state, rlock_request *request) {
     rlock__council *council = (rlock__council *)state;
-    rlock__ballot *ballot = rlock__ballot_of(council, request->token);
-    bool maybe = false;
+    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    bool maybe = request->op >= RLOCK_OP_INSPECT;
     int i;
     request->place = 0;
     if (!ballot) {
@@ -4555,7 +4588,7 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
     }
     ballot->request = NULL;
     ballot->paused = false;
-    if (request->op == RLOCK_OP_ACQUIRE) {
+    if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
     }
     for (i = 0; i < council->count; i++) {

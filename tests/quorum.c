@@ -708,6 +708,44 @@ static void long_words_of_a_server_are_cut(void **state) {
     }
 }
 
+static rlock_info told;
+
+static void is_told(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client, (void)user;
+    told = *info;
+}
+
+static int was_told(void *arg) {
+    (void)arg;
+    return told.status != KIT_NOTHING;
+}
+
+static void operator_sees_and_forces_what_a_majority_holds(void **state) {
+    rlock_client *client = client_new();
+    struct owner *o = owner_new(client_new(), "k");
+    rlock_options options;
+
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, kit_clients[1], 5000));
+    kit_run(100);
+    server_kill9(&servers[2]);
+    told.status = KIT_NOTHING;
+    assert_int_equal(rlock_inspect(client, &options, is_told, NULL), RLOCK_OK);
+    assert_true(kit_until(was_told, NULL, 5000));
+    assert_int_equal(told.status, RLOCK_OK);
+    assert_int_equal(told.holders, 1);
+    assert_in_range(told.left_ms, 50000, 60000);
+    told.status = KIT_NOTHING;
+    assert_int_equal(rlock_force_release(client, &options, is_told, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_int_equal(told.holders, 1);
+    assert_true(kit_until(no_keys, NULL, 1000));
+}
+
 /* ---- nothing is left behind ---- */
 
 static void release_reaches_servers_that_stood_still(void **state) {
@@ -1031,6 +1069,7 @@ int main(int argc, char **argv) {
         TEST(waiter_gets_it_when_a_majority_comes_up),
         TEST(password_refused_by_most_is_told_and_by_one_is_not),
         TEST(long_words_of_a_server_are_cut),
+        TEST(operator_sees_and_forces_what_a_majority_holds),
         TEST(release_reaches_servers_that_stood_still),
         TEST(acquires_that_ended_without_it_leave_no_key),
         TEST(freed_client_leaves_no_key_at_any_moment),

@@ -682,6 +682,115 @@ static void test_release_refused_by_most_is_repeated_and_remembers(void **state)
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * Questions.
+ */
+
+static struct told {
+    int count, status;
+    int64_t holders, left_ms, waiters, permits;
+} told;
+
+static void on_told(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client, (void)user;
+    told.count++;
+    told.status = info->status;
+    told.holders = info->holders;
+    told.left_ms = info->left_ms;
+    told.waiters = info->waiters;
+    told.permits = info->permits;
+}
+
+static void asks(rlock_op op) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    memset(&told, 0, sizeof told);
+    options.key = "key";
+    SAME(op == RLOCK_OP_INSPECT ? rlock_inspect(g.client, &options, on_told, NULL)
+                                : rlock_force_release(g.client, &options, on_told, NULL),
+         RLOCK_OK);
+}
+
+static rlock_answer standing(int64_t holders, int64_t left_ms) {
+    static rlock_info info;
+    rlock_answer answer = scripted_done();
+    memset(&info, 0, sizeof info);
+    info.holders = holders;
+    info.left_ms = left_ms;
+    answer.info = &info;
+    return answer;
+}
+
+static void test_key_is_held_if_a_majority_says_so(void **state) {
+    (void)state;
+    asks(RLOCK_OP_INSPECT);
+    SAME(asked(RLOCK_OP_INSPECT), SERVERS);
+    reply(RLOCK_OP_INSPECT, 0, 2, standing(0, 0));
+    reply(RLOCK_OP_INSPECT, 2, 1, standing(1, 700));
+    reply(RLOCK_OP_INSPECT, 3, 1, standing(1, 900));
+    SAME(told.count, 0);
+    reply(RLOCK_OP_INSPECT, 4, 1, standing(1, 800));
+    SAME(told.status, RLOCK_OK);
+    SAME(told.holders, 1);
+    SAME(told.left_ms, 700);
+    SAME(told.permits, 0);
+    SAME(told.waiters, -1);
+    asks(RLOCK_OP_INSPECT);
+    reply(RLOCK_OP_INSPECT, 0, 3, standing(1, -1));
+    SAME(told.left_ms, -1);
+}
+
+static void test_key_is_free_if_no_majority_can_be_held(void **state) {
+    (void)state;
+    asks(RLOCK_OP_INSPECT);
+    reply(RLOCK_OP_INSPECT, 0, 2, standing(1, 500));
+    reply(RLOCK_OP_INSPECT, 2, 1, unknown());
+    reply(RLOCK_OP_INSPECT, 3, 2, standing(0, 0));
+    SAME(told.status, RLOCK_OK);
+    SAME(told.holders, 0);
+    SAME(told.permits, 1);
+    asks(RLOCK_OP_INSPECT);
+    reply(RLOCK_OP_INSPECT, 0, 3, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    SAME(told.status, RLOCK_ERR_WRONG_TYPE);
+    SAME(asked(RLOCK_OP_INSPECT), 0);
+}
+
+static void test_two_questions_at_once_are_two(void **state) {
+    (void)state;
+    asks(RLOCK_OP_INSPECT);
+    asks(RLOCK_OP_INSPECT);
+    SAME(asked(RLOCK_OP_INSPECT), 2 * SERVERS);
+    reply(RLOCK_OP_INSPECT, 0, 3, standing(0, 0));
+    SAME(told.count, 1);
+    reply(RLOCK_OP_INSPECT, 0, 3, standing(0, 0));
+    SAME(told.count, 2);
+    SAME(asked(RLOCK_OP_INSPECT), 0);
+}
+
+static void test_force_is_heard_by_every_server(void **state) {
+    (void)state;
+    asks(RLOCK_OP_FORCE);
+    reply(RLOCK_OP_FORCE, 0, 3, standing(1, 0));
+    SAME(told.holders, 1);
+    SAME(asked(RLOCK_OP_FORCE), 2);
+    SAME(cleaning(), 1);
+    reply(RLOCK_OP_FORCE, 3, 2, standing(1, 0));
+    SAME(cleaning(), 0);
+}
+
+static void test_question_that_is_not_answered_ends(void **state) {
+    (void)state;
+    virtual_memory.fail_at = 3; /* a gate and the question itself are the first */
+    asks(RLOCK_OP_INSPECT);
+    virtual_idle(&g.loop);
+    SAME(virtual_memory.failed, true);
+    SAME(told.status, RLOCK_ERR_NOMEM);
+    asks(RLOCK_OP_INSPECT);
+    virtual_run_ms(&g.loop, 1100);
+    SAME(told.status, RLOCK_ERR_UNKNOWN);
+    SAME(asked(RLOCK_OP_INSPECT), 0);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * Memory that runs out.
  */
 
@@ -1285,6 +1394,11 @@ int main(void) {
         CASE(test_release_of_a_bare_majority_waits_for_all_of_it),
         CASE(test_release_of_what_most_have_lost_is_not_held),
         CASE(test_release_refused_by_most_is_repeated_and_remembers),
+        CASE(test_key_is_held_if_a_majority_says_so),
+        CASE(test_key_is_free_if_no_majority_can_be_held),
+        CASE(test_two_questions_at_once_are_two),
+        CASE(test_force_is_heard_by_every_server),
+        CASE(test_question_that_is_not_answered_ends),
         CASE(test_every_failing_allocation_is_survived),
         CASE(test_acquire_without_memory_is_told_and_harms_no_other),
         CASE(test_store_that_does_not_open_closes_the_others),
