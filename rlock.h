@@ -5057,6 +5057,9 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock__holding_plan(claim);
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
+        if (claim->again) {
+            rlock__holding_look(claim); /* called meanwhile: it may have been taken away */
+        }
     }
 }
 
