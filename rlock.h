@@ -3665,12 +3665,12 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
     (void)data;
 }
 
-/* The last write: all releases, the first with its script, for a server that does not know it yet.
+/* The last write: all releases, the first of each script with it, for a server that does not know it.
  * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
-    uint8_t how = RLOCK__HOW_EVAL;
+    bool told[RLOCK__ROWS] = {false};
     rlock_link *queue = rlock__redis_next(redis);
     if (usable && queue) {
         rlock__put_command(redis, 3);
@@ -3684,10 +3684,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__list_remove(&request->link);
         request->place = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
-            request->how = how;
+            bool *known = &told[rlock__row(redis, request)];
+            /* DELIFEQ may be forbidden, and nobody would say so */
+            request->how = *known ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            *known = true;
             rlock__put_request(redis, request);
             rlock__conn_send(conn, rlock__on_nothing, NULL);
-            how = RLOCK__HOW_SCRIPT; /* DELIFEQ may be forbidden, and nobody would say so */
         }
     }
     if (usable) {
@@ -5206,6 +5208,8 @@ static void rlock__claim_fire(rlock_timer *timer) {
     }
 }
 
+static void rlock__gate_woken(rlock__gate *gate, const void *key);
+
 /* --- questions --- */
 
 /* A question about a key. It is no claim: nothing at the server is its. */
@@ -5262,8 +5266,13 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
 }
 
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
+    const rlock__gate *gate = question->gate;
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
+        if (question->request.op == RLOCK_OP_FORCE) { /* nobody tells us of what we did */
+            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_woken,
+                            gate->node.key);
+        }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
                             answer->text);

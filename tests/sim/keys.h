@@ -46,6 +46,7 @@ struct token { /* a value that was seen at a key */
     uint64_t script, skipped; /* in which it came to hold; in which nobody heard its call */
     bool offered;             /* it holds for a turn, and has not asked since */
     bool kept;                /* it was there when its client went */
+    bool late;                /* it came when its client did not want it any more */
 };
 
 enum slot_kind { SLOT_MUTEX, SLOT_FAIR, SLOT_SHARED, SLOT_SEMAPHORE, SLOT_KINDS };
@@ -615,6 +616,8 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         }
         seen.turns += !was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered;
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
+            const struct hand *hand = line_hand(token);
+            token->late = hand == NULL || hand->pending[RLOCK_ACQUIRED] == 0;
             slot->changed_us = token->came_us = sim.now_us;
         }
         slot->left = slot->left || (was && !is && by != NULL);

@@ -920,6 +920,12 @@ static inline void program_heal(void) {
     sim.weather.slow_us = sim.weather.latency_us;
     for (i = 0; i < oracle.slot_count; i++) {
         struct slot *slot = &oracle.slots[i];
+        if (slot->in_force != slot->permits) { /* for some there may never be enough */
+            char member[40];
+            const char *words[] = {"ZREM", slot->key, member};
+            snprintf(member, sizeof member, "permits:%lld", (long long)slot->in_force);
+            oracle_stranger(slot->server, 3, words);
+        }
         if (slot->foreign || (slot->there != NULL && slot->there->theirs)) {
             stranger_on(slot, "DEL", NULL, NULL);
         }
@@ -991,7 +997,8 @@ static inline bool program_line_left(const struct slot *slot, int64_t begin_us) 
         const struct token *token = slot->members[i];
         int64_t since_us = token->came_us > begin_us ? token->came_us : begin_us;
         int64_t for_us = program_clean_us(token);
-        if (token->place > 0 && !(program_owned(token) && !token->is_void)) {
+        bool late = token->late && (program.families & ABOUT_NETWORK) != 0;
+        if (token->place > 0 && (!program_owned(token) || token->is_void || late)) {
             for_us = PROGRAM_LINE_US + PROGRAM_CLEAN_US;
         } else if (token->place == 0 && token->ends_ms <= now_ms) {
             continue;
