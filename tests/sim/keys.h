@@ -587,9 +587,9 @@ static inline void line_check_waiter(struct slot *slot, struct sim_line *by, str
 /* What nobody's script did: time passed, or a stranger was there. */
 static inline void line_check_gone(struct slot *slot, struct token *token) {
     bool was = token->ends_ms > slot_now_ms(slot);
-    if (oracle.stranger) {
-        token->is_void = token->is_void || (was && token->next_ms == 0);
-    } else if (was && token->next_ms == 0) {
+    if (oracle.stranger) { /* who makes it something else leaves its line */
+        token->is_void = token->is_void || (was && token->next_ms == 0) || slot->foreign;
+    } else if (was && token->next_ms == 0 && !oracle.refusing) { /* PEXPIRE was refused */
         sim_failed("%s is forgotten before %s's lease is over", slot->key, token->text);
     } else if (token->place > 0 && token->next_place == 0) {
         const struct hand *hand = line_hand(token);
