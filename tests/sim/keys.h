@@ -70,7 +70,8 @@ struct slot { /* one key of one server */
     char line_key[40];
     int64_t permits; /* in the options */
     int64_t in_force, next_in_force;
-    bool foreign; /* something that is no lock stands there */
+    int64_t line_until_us; /* of the whole line, by the server's clock; -1 = it is not there */
+    bool foreign;          /* something that is no lock stands there */
     struct token *members[SIM_MEMBERS];
     int member_count;
     struct token *last_read; /* of the youngest hold beside which others may be */
@@ -422,6 +423,7 @@ static inline void line_read(struct slot *slot) {
     struct model_value value;
     size_t i;
     int k;
+    slot->line_until_us = -1;
     for (k = 0; k < slot->member_count; k++) {
         slot->members[k]->next_ms = 0;
         slot->members[k]->next_place = 0;
@@ -430,6 +432,7 @@ static inline void line_read(struct slot *slot) {
     if (model_get(slot->server->model, slot->server->database, slot->line_key,
                   strlen(slot->line_key), &value) &&
         value.type == MODEL_ZSET) {
+        slot->line_until_us = value.expires_us;
         for (i = 0; i < value.count; i++) {
             const struct model_field *field = &value.fields[i];
             line_token(slot, field->name.at, field->name.size)->next_place = field->score;
@@ -584,6 +587,16 @@ static inline void line_check_waiter(struct slot *slot, struct sim_line *by, str
     seen.lined++;
 }
 
+/* The line is forgotten when nobody has asked for long. */
+static inline void line_forgotten(const struct slot *slot, struct token *token) {
+    const struct hand *hand = line_hand(token);
+    if (oracle.quiet && hand != NULL && hand->pending[RLOCK_ACQUIRED] > 0 && token->place > 0) {
+        sim_failed("the line of %s is forgotten, where %s stands", slot->key, token->text);
+    }
+    seen.forgotten += token->place > 0;
+    token->place = 0;
+}
+
 /* What nobody's script did: time passed, or a stranger was there. */
 static inline void line_check_gone(struct slot *slot, struct token *token) {
     bool was = token->ends_ms > slot_now_ms(slot);
@@ -592,11 +605,7 @@ static inline void line_check_gone(struct slot *slot, struct token *token) {
     } else if (was && token->next_ms == 0 && !oracle.refusing) { /* PEXPIRE was refused */
         sim_failed("%s is forgotten before %s's lease is over", slot->key, token->text);
     } else if (token->place > 0 && token->next_place == 0) {
-        const struct hand *hand = line_hand(token);
-        if (oracle.quiet && hand != NULL && hand->pending[RLOCK_ACQUIRED] > 0) {
-            sim_failed("the line of %s is forgotten, where %s stands", slot->key, token->text);
-        }
-        seen.forgotten++;
+        line_forgotten(slot, token);
     }
 }
 
@@ -661,7 +670,9 @@ static inline void line_trace(const struct slot *slot) {
 static inline void line_touched(struct slot *slot, struct sim_line *by) {
     const struct token *head;
     uint64_t script = slot->server->model->scripts_run;
+    int64_t line_until_us = slot->line_until_us;
     int i, count;
+    bool over = line_until_us >= 0 && line_until_us <= slot->server->model->wall_us;
     slot->changes++;
     if (slot->script != script || by == NULL) {
         line_served(slot);
@@ -672,6 +683,9 @@ static inline void line_touched(struct slot *slot, struct sim_line *by) {
     count = slot->member_count;
     for (i = 0; i < count; i++) {
         if (by != NULL) {
+            if (over) { /* time passed, and this is the first to see it */
+                line_forgotten(slot, slot->members[i]);
+            }
             line_check_holder(slot, by, slot->members[i]);
             line_check_waiter(slot, by, slot->members[i]);
         } else {
