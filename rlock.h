@@ -699,8 +699,8 @@ RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
 /* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
- * this library are told LOST with RLOCK_REASON_DELETED. `done` (may be NULL) and errors: as above;
- * info->holders says how many holds there were. */
+ * this library are told LOST, with RLOCK_REASON_DELETED, or STOLEN if another has it by then.
+ * `done` (may be NULL) and errors: as above; info->holders says how many holds there were. */
 RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
                                   rlock_info_callback *done, void *user);
 
