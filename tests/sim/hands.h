@@ -854,6 +854,7 @@ static inline void on_info(rlock_client *client, const rlock_info *info, void *u
         actor->forces[question->slot - oracle.slots]--;
     }
     seen.asked[question->op][info->status <= 0 && info->status > -16 ? -info->status : 15]++;
+    seen.unanswered += info->status != RLOCK_OK;
     question_judge(question, info);
     if (question->react != NULL) {
         question->react(question);

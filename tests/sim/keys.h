@@ -176,7 +176,7 @@ static struct {                         /* of all worlds */
     uint64_t skipped, turns, dropped;   /* nobody heard; a turn passed; it weighs too much now */
     uint64_t forgotten;                 /* places, with their line */
     uint64_t forced, permits;           /* holds taken away by force; numbers of permits changed */
-    uint64_t asked[6][16];              /* questions, by rlock_op and -status */
+    uint64_t asked[6][16], unanswered;  /* questions, by rlock_op and -status; all that failed */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------

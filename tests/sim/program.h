@@ -636,12 +636,28 @@ static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
     }
 }
 
+/* A writer steps down: it takes its own read lock before it lets go. */
+static inline void program_step_down(const struct hand *writer, int64_t lease_ms) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        struct hand *hand = &oracle.hands[i];
+        if (hand->actor == writer->actor && hand->slot == writer->slot && !hand->gone &&
+            hand->kind == RLOCK_KIND_READ && hand->owner == writer->owner) {
+            hand_acquire(hand, 1000, lease_ms);
+        }
+    }
+}
+
 static inline void program_react(struct hand *hand, const rlock_event *event) {
     struct sim_dice dice;
     dice.state = sim_mix(program.seed ^ (oracle.operations * 977 + (uint64_t)hand->number));
     if (hand->holds && event->kind == RLOCK_ACQUIRED && event->status == RLOCK_OK &&
         !oracle.keeping) {
         later(oracle.settled ? 0 : sim_roll(&dice, program.hold_us + 1), let_go, hand);
+    }
+    if (hand->holds && event->kind == RLOCK_ACQUIRED && hand->kind == RLOCK_KIND_WRITE &&
+        hand->owner != 0 && !oracle.settled) {
+        program_step_down(hand, some_lease_ms(&dice));
     }
     if (event->kind == RLOCK_RELEASED && program.rounds > 0 && !oracle.settled &&
         sim.now_us < program.end_us) {
