@@ -3666,7 +3666,7 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
     (void)data;
 }
 
-/* The last write: all releases, the first of each script with it, for a server that does not know it.
+/* The last write: all releases, the first of each script with it: the server may not know it.
  * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;

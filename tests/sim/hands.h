@@ -2,10 +2,10 @@
  *
  * Every public call goes through a function of this file and every callback comes back to it, so
  * that the rules of the contract are checked wherever a program leads: one callback for each
- * operation, none inside a call, none after a free, LOST in time and once. What the handles say is
- * compared with what the servers have (keys.h). Where a rule of the world is broken on purpose (data
- * lost, a clock stepped), the tokens that were there are void: their holds may overlap with later
- * ones, but their fences may not be higher.
+ * operation, none inside a call, none after a free, LOST in time and once. What the handles say
+ * is compared with what the servers have (keys.h). Where a rule of the world is broken on purpose
+ * (data lost, a clock stepped), the tokens that were there are void: their holds may overlap with
+ * later ones, but their fences may not be higher.
  *
  * A token is found by what the library says of a handle that was granted, and it must have been at
  * the server. The handle has it until it calls release. From then on another one of the same client
