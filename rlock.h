@@ -711,8 +711,8 @@ RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
 /* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
- * this library are told LOST with RLOCK_REASON_DELETED. `done` (may be NULL) and errors: as above;
- * info->holders says how many holds there were. */
+ * this library are told LOST, with RLOCK_REASON_DELETED, or STOLEN if another has it by then.
+ * `done` (may be NULL) and errors: as above; info->holders says how many holds there were. */
 RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
                                   rlock_info_callback *done, void *user);
 
@@ -1105,8 +1105,9 @@ struct rlock_client {
     bool unsent;      /* something was submitted outside the loop's entries */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
-    bool mixed;        /* some key is, or was, wanted as more than one thing */
-    unsigned pushing;  /* RLOCK_PUSH_... */
+    bool mixed;       /* some key is, or was, wanted as more than one thing */
+    unsigned pushing; /* RLOCK_PUSH_... */
+    int64_t calls_since_us;
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
     pid_t pid;
@@ -5530,6 +5531,13 @@ static void rlock__holding_up(rlock__claim *claim) {
     }
 }
 
+/* Who shares is not registered, but called; whether that was so from the beginning of a hold. */
+static bool rlock__heard(const rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    return rlock__shared(claim->gate) && (client->pushing & RLOCK_PUSH_CALLS) &&
+           client->calls_since_us <= claim->since_us;
+}
+
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     if (claim->until_us <= client->now_us) {
@@ -5537,12 +5545,12 @@ static void rlock__holding_fire(rlock__claim *claim) {
         return;
     }
     if (claim->look_us <= client->now_us) {
-        bool known = claim->registered;
+        bool known = claim->registered, heard = rlock__heard(claim);
         claim->look_us = RLOCK__NEVER;
         claim->registered = true;
         rlock__gate_watch(claim->gate);
-        if ((client->pushing || known) && !(rlock__shared(claim->gate) && !known)) {
-            rlock__holding_look(claim); /* which registers it; of who shares nobody is told */
+        if ((client->pushing || known) && (known || !heard)) {
+            rlock__holding_look(claim); /* which registers it */
         }
     }
     if (claim->next_us <= client->now_us) {
@@ -6086,6 +6094,9 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
+        if (claim->again) {
+            rlock__holding_look(claim); /* called meanwhile: it may have been taken away */
+        }
     }
 }
 
@@ -6292,9 +6303,24 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock__ready_add(question->gate->client, &question->ready);
 }
 
+/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+static void rlock__gate_forced(rlock__gate *gate, const void *with) {
+    rlock_link *at = gate->holding.next;
+    (void)with;
+    for (; at != &gate->holding; at = at->next) {
+        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    }
+    rlock__gate_wake(gate);
+}
+
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
+    const rlock__gate *gate = question->gate;
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
+        if (question->request.op == RLOCK_OP_FORCE) {
+            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+                            NULL);
+        }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
                             answer->text);
@@ -6501,6 +6527,9 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
+    if (!(client->pushing & RLOCK_PUSH_CALLS)) {
+        client->calls_since_us = client->now_us;
+    }
     client->pushing = what;
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
