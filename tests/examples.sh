@@ -8,7 +8,9 @@ fi
 bin=${RLOCK_EXAMPLES:-build/examples}
 cli=${RLOCK_REDIS_CLI:-redis-cli}
 out=$(mktemp "${TMPDIR:-/tmp}/rlock-example-XXXXXX") || exit 1
-trap 'rm -f "$out"' EXIT
+servers=
+trap 'kill -9 $servers 2>/dev/null; rm -rf "$out" "$out.servers"' EXIT
+trap 'exit 143' HUP INT TERM
 number=0
 failed=0
 
@@ -132,4 +134,45 @@ check "stock: ends without the lock in memory" run "$bin/stock" --memory --no-lo
 check "stock: is oversold without the lock in memory" grep -q 'OVERSOLD BY [1-9]' "$out"
 check "stock: ends well with the lock in memory" run "$bin/stock" --memory --lock
 check "stock: is exact with the lock in memory" grep -q '^with the lock .*: 300 sold of 300 .*: exact$' "$out"
+
+# Five servers of its own, of which two are killed while it works.
+five_servers() {
+    sockets=
+    mkdir "$out.servers" || return 1
+    for i in 1 2 3 4 5; do
+        "${RLOCK_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$out.servers/$i" --dir "$out.servers" \
+            --save "" --appendonly no >/dev/null 2>&1 &
+        servers="$servers $!"
+        sockets="$sockets $out.servers/$i"
+    done
+    for i in 1 2 3 4 5; do
+        tries=0
+        until [ "$("$cli" -s "$out.servers/$i" ping 2>/dev/null)" = PONG ]; do
+            tries=$((tries + 1))
+            [ $tries -lt 200 ] || return 1
+            sleep 0.05
+        done
+    done
+}
+
+two_die() {
+    five_servers || return 1
+    # shellcheck disable=SC2086  # lists of words
+    {
+        timeout 40 "$bin/quorum" $sockets >"$out" 2>/dev/null &
+        quorum=$!
+        sleep 1.5
+        kill -9 ${servers% * * *}
+        servers="${servers#* * * }"
+    }
+    wait $quorum
+}
+check "quorum: two of five servers die while it holds" two_die
+check "quorum: it does not notice" says 'acquired: ok' 'worked for 4 leases; held now: yes' 'released: ok'
+nothing_left() {
+    for i in 3 4 5; do
+        [ "$("$cli" -s "$out.servers/$i" dbsize)" = 0 ] || return 1
+    done
+}
+check "quorum: it leaves no key behind" nothing_left
 exit "$failed"

@@ -565,6 +565,27 @@ static void one_fence_for_all_is_above_those_of_each(void **state) {
     assert_true(one->fence[RLOCK_ACQUIRED] > fence);
 }
 
+/* Answers are off by then: a script that the server does not know would not be asked for again. */
+static void a_freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts(void **state) {
+    rlock_client *client = client_new();
+    struct owner *o[4];
+    int i;
+
+    (void)state;
+    o[0] = owner_new(client, "x"), o[1] = owner_of_keys(client, "a", "b", false);
+    o[2] = owner_of(client, RLOCK_KIND_FAIR), o[3] = owner_new(client, "y");
+    for (i = 0; i < 4; i++) {
+        assert_int_equal(owner_acquire(o[i], 0, 60000), RLOCK_OK);
+    }
+    kit_run(200); /* all looks are answered */
+    tell(ask(&server, "SCRIPT FLUSH"));
+    rlock_client_free(client);
+    kit_client_count--;
+    assert_true(key_goes(&server, "x", 2000) && key_goes(&server, "y", 2000));
+    assert_true(key_goes(&server, "a", 2000) && key_goes(&server, "k", 2000));
+    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+}
+
 static void a_set_that_loses_one_key_lets_the_others_go(void **state) {
     rlock_client *client = client_new();
     struct owner *set = owner_of_keys(client, "a", "b", false);
@@ -871,6 +892,7 @@ int main(void) {
         TEST(several_keys_exclude_single_ones_of_the_same_client),
         TEST(overlapping_sets_in_any_order_do_not_deadlock),
         TEST(one_fence_for_all_is_above_those_of_each),
+        TEST(a_freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
         TEST(a_set_that_loses_one_key_lets_the_others_go),
         TEST(inspect_says_who_holds_and_for_how_long),
         TEST(force_release_is_told_to_the_holders_as_deleted),

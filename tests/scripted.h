@@ -301,6 +301,9 @@ static inline void scripted_submit(void *state, rlock_request *request) {
         turn->answer = taken                          ? scripted_held(60000)
                        : self->automatic[request->op] ? self->answers[request->op]
                                                       : scripted_done();
+        if (turn->answer.info != NULL) {
+            turn->info = *turn->answer.info;
+        }
     }
 }
 

@@ -964,6 +964,26 @@ static struct owner *sleeps_for(struct owner *owner) {
     return owner;
 }
 
+static void test_each_key_of_a_set_wakes_who_waits_for_it(void **state) {
+    static const char *const keys[] = {"b", "a", "c"};
+    struct owner *set = sleeps_for(of_keys("a", "b", "c"));
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        int before = asked(RLOCK_OP_ACQUIRE);
+        assert_true(scripted_watches(&g.store, keys[i]));
+        scripted_woken(&g.store, "d");
+        SAME(asked(RLOCK_OP_ACQUIRE), before);
+        scripted_woken(&g.store, keys[i]);
+        SAME(asked(RLOCK_OP_ACQUIRE), before + 1);
+        answer_to(set, scripted_held(FOR_LONG));
+    }
+    SAME(owner_cancel(set), RLOCK_OK);
+    scripted_settle(&g.store);
+    run_ms(100);
+    SAME(scripted_watching(&g.store), 0);
+}
+
 static void test_each_key_of_a_set_makes_its_holder_look(void **state) {
     static const char *const keys[] = {"a", "b", "c"};
     struct owner *set = of_keys("a", "b", "c");
@@ -1002,6 +1022,31 @@ static void test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_vice_v
         reply(RLOCK_OP_RELEASE, scripted_done());
         SAME(tries_of(token_of(waits)), before + 1);
         assert_null(out_of(stranger));
+        anew();
+    }
+}
+
+/* Two gates watch one key: who lets go first does not make the other deaf. */
+static void test_key_is_watched_until_no_gate_of_it_wants_to_know(void **state) {
+    int way;
+    (void)state;
+    for (way = 0; way < 2; way++) {
+        struct owner *set = sleeps_for(of_keys("a", "b", "c"));
+        struct owner *single = sleeps_for(kind_handle(RLOCK_KIND_MUTEX, "b"));
+        struct owner *leaves = way == 0 ? set : single, *stays = way == 0 ? single : set;
+        SAME(owner_cancel(leaves), RLOCK_OK);
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+        assert_true(scripted_watches(&g.store, "b"));
+        SAME(scripted_watches(&g.store, "a"), way == 1);
+        sleeps_for(leaves); /* and is watched again */
+        SAME(scripted_watching(&g.store), 3);
+        SAME(owner_cancel(leaves), RLOCK_OK);
+        SAME(owner_cancel(stays), RLOCK_OK);
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+        run_ms(100);
+        SAME(scripted_watching(&g.store), 0);
         anew();
     }
 }
@@ -1129,6 +1174,21 @@ static void test_question_without_an_answer_ends_after_a_command_timeout(void **
     run_ms(1001);
     SAME(told.info.status, RLOCK_ERR_AUTH);
     assert_string_equal(told.text, "NOAUTH");
+}
+
+static void test_questions_end_when_the_connection_does(void **state) {
+    int sent;
+    (void)state;
+    for (sent = 0; sent < 2; sent++) {
+        g.store.unsent = sent == 0;
+        ask_about(RLOCK_KIND_FAIR, "key");
+        scripted_down(&g.store, RLOCK_FAULT_DOWN, "refused");
+        SAME(told.count, 1);
+        SAME(told.info.status, sent ? RLOCK_ERR_UNKNOWN : RLOCK_ERR_CONN);
+        assert_string_equal(told.text, "refused");
+    }
+    run_ms(5000);
+    SAME(told.count, 1);
 }
 
 static void answer_and_down(void) {
