@@ -1004,7 +1004,7 @@ static void test_each_key_of_a_set_makes_its_holder_look(void **state) {
 }
 
 /* Nobody tells us of our own releases: they wake our own waiters, whatever these want the key as. */
-static void test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_vice_versa(void **state) {
+static void test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(void **state) {
     int way;
     (void)state;
     for (way = 0; way < 3; way++) {
