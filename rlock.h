@@ -36,6 +36,7 @@
  *     >>client     one clock sample an entry, one loop timer, the ready list, deferred frees
  *     >>memory     the store inside the process
  *     >>redis      the store on hiredis
+ *     >>quorum     a store made of several servers: the majority counts
  *     >>lock       one hold's state machine, local validity, delivery
  *     >>watchdog   when a hold is renewed, and what an answer means for it
  *     >>queue      one gate a key: the waiters of this process, only their head asks the server
@@ -143,6 +144,7 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -478,6 +480,16 @@ RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigne
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
+/* A store made of 1 to 15 Redis servers that know nothing of each other: a key is held if a
+ * majority of them says so, and goes on so while fewer than half of them fail (docs/guarantees.md).
+ * Of each config only host, port, unix_path, username, password, database, connect with its user,
+ * and store (NULL = Redis) are read, and copied; all else comes from the client's config, whose own
+ * address is not used. Every client that locks the same keys must name the same servers. It gives
+ * no fencing numbers. Any number of clients, on any threads; free it after them. NULL is allowed.
+ * Not there with RLOCK_NO_REDIS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
+RLOCK_API void rlock_quorum_free(rlock_store *store);
+
 /* ------------------------------------------------------------------------------------------------
  * >>client-api - one connection to one server, shared by any number of locks
  */
@@ -585,7 +597,7 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone */
+    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
     RLOCK_REASON_CLOSED   /* the client was shut down under it */
 } rlock_reason;
 
@@ -699,8 +711,8 @@ RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
 /* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
- * this library are told LOST with RLOCK_REASON_DELETED. `done` (may be NULL) and errors: as above;
- * info->holders says how many holds there were. */
+ * this library are told LOST, with RLOCK_REASON_DELETED, or STOLEN if another has it by then.
+ * `done` (may be NULL) and errors: as above; info->holders says how many holds there were. */
 RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
                                   rlock_info_callback *done, void *user);
 
@@ -751,6 +763,12 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #ifndef RLOCK_MALLOC
 #define RLOCK_MALLOC(n) malloc(n)
 #define RLOCK_FREE(p) free(p)
+#endif
+
+#ifdef RLOCK_NO_KINDS
+#define RLOCK__HAS_KINDS 0
+#else
+#define RLOCK__HAS_KINDS 1
 #endif
 
 #define RLOCK__NEVER INT64_MAX
@@ -1087,8 +1105,9 @@ struct rlock_client {
     bool unsent;      /* something was submitted outside the loop's entries */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
-    bool mixed;        /* some key is, or was, wanted as more than one thing */
-    unsigned pushing;  /* RLOCK_PUSH_... */
+    bool mixed;       /* some key is, or was, wanted as more than one thing */
+    unsigned pushing; /* RLOCK_PUSH_... */
+    int64_t calls_since_us;
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
     pid_t pid;
@@ -1331,7 +1350,7 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
 
 /* Whether it is of a queued kind. */
 static bool rlock__in_line(const rlock_request *request) {
-    return request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1831,7 +1850,7 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
         rlock__memory_acquire(tenant, request, answer, now_us);
     } else if (request->op < RLOCK_OP_INSPECT) {
         rlock__memory_change(tenant, request, answer, now_us);
-    } else {
+    } else if (RLOCK__HAS_KINDS) {
         rlock__memory_question(tenant, request, answer, now_us);
     }
 }
@@ -2186,62 +2205,73 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * Who comes to the head of the line holds, for one turn, and is called by <number>:<key> on its
  * client's channel, to ask itself and get its lease; whom nobody hears is skipped. So holds are
  * given out in one place only, and one that lets its turn pass is a hold that expired. */
-#define RLOCK__PIECE_LINE                                                                  \
-    "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') "   \
-    "local now,turn=t[1]*1000+math.floor(t[2]/1000),tonumber(ARGV[4]) "                    \
-    "local used,permits,set,mine "                                                         \
-    "local function weight(m) return tonumber(string.match(m,'%d+$')) end "                \
-    "local function hold(m,e,ms,f) local p=c('PTTL',K) "                                   \
-    "local r=f('ZADD',K,weight(m)>1 and -e or e,m) "                                       \
-    "if p<ms then c('PEXPIRE',K,ms) end return r end "                                     \
-    "local function heavy(...) return c('ZRANGEBYSCORE',K,'(-inf','('..-now,...) end "     \
-    "local function light(...) return c('ZRANGEBYSCORE',K,'('..now,'+inf',...) end "       \
-    "local function count() used,permits=c('ZCOUNT',K,'('..now,'+inf'),tonumber(ARGV[3]) " \
-    "for i,m in ipairs(heavy()) do used=used+weight(m) end "                               \
-    "set=c('ZRANGEBYSCORE',K,'-inf','-inf')[1] if set then permits=weight(set) end end "   \
-    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"     \
-    "string.match(m,':(%d+):')..':'..K)~=0 end "                                           \
-    "local function offer() while true do local h=c('ZRANGE',Q,0,0,'WITHSCORES') "         \
-    "local m=h[1] if not m then return true end local w=weight(m) "                        \
-    "if w<=permits then if used+w>permits then return end "                                \
-    "if type(hold(m,now+turn,turn,redis.pcall))=='table' then return end "                 \
-    "used=used+w if m==me then mine=true "                                                 \
-    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "             \
-    "c('ZREM',Q,m) end end "
+#define RLOCK__PIECE_LINE                                                                \
+    "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
+    "local now,old=t[1]*1000+math.floor(t[2]/1000),op~='0' or ARGV[10]=='1' "            \
+    "local e=old and math.abs(c('ZSCORE',K,me) or 0) or 0 "                              \
+    "local used,permits,set,first,mine,none "                                            \
+    "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
+    "local function hold(m,e,ms,left) left=left or c('PTTL',K) "                         \
+    "local n=redis.pcall('ZADD',K,(weight(m)>1 and -e or e)..'',m) "                     \
+    "if type(n)=='table' then return n end if left>=tonumber(ms) then return end "       \
+    "local r=redis.pcall('PEXPIRE',K,ms) if type(r)=='number' then return end "          \
+    "if n==1 then c('ZREM',K,m) end return r end "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
- * [8] the writer that is no obstacle, or empty; [9] how many fences. */
-#define RLOCK__PIECE_LINE_ACQUIRE                                                        \
-    "local e=math.abs(c('ZSCORE',K,me) or 0) if op=='0' then "                           \
-    "c('PEXPIRE',Q,turn*30) c('ZREMRANGEBYSCORE',K,-now,now) count() "                   \
-    "local w,s=weight(me),e>now "                                                        \
-    "if not s and ARGV[8]~='' and c('ZSCORE',K,ARGV[8]) then s=true c('ZREM',Q,me) end " \
-    "if not s then s=offer() and used+w<=permits or mine end "                           \
-    "if not s then if ARGV[7]~='0' then local q=c('ZSCORE',Q,me) "                       \
-    "if not q then q=(c('ZRANGE',Q,-1,-1,'WITHSCORES')[2] or 0)+1 end "                  \
-    "c('ZADD',Q,math.floor(q)+ARGV[7]-1,me) c('PEXPIRE',Q,turn*30) end "                 \
-    "local l,h=light('WITHSCORES','LIMIT',0,1)[2],heavy('WITHSCORES') h=h[#h] "          \
-    "if h and (not l or -h<tonumber(l)) then l=-h end return l and l-now or -1 "         \
-    "end " RLOCK__PIECE_FENCE(                                                           \
-        "KEYS[3]", "ARGV[6]",                                                            \
-        "ARGV[9]") "hold(me,math.max(now+ARGV[6],e),set and " RLOCK__FENCE_TTL_MS        \
-                   " or tonumber(ARGV[6]),c) return f end "
+ * [8] the writer that is no obstacle, or empty; [9] how many fences; [10] 1: it may be there
+ * already. The short ways come first. */
+#define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
+#define RLOCK__PIECE_LINE_SHORT                                                \
+    "local function grant(left) " RLOCK__PIECE_LINE_FENCE                      \
+    "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS     \
+    "' or ARGV[6],left) or f end "                                             \
+    "if op=='0' and e>now then return grant() end "                            \
+    "if op=='0' and c('EXISTS',K,Q)==0 then return grant(-2) end "             \
+    "if op=='1' then if e<=now then return -1 end "                            \
+    "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) "                  \
+    "if r then return r end c('ZSCORE',K,me) return 1 end "                    \
+    "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end " \
+    "head=c('ZRANGE',Q,'0','0','WITHSCORES') "                                 \
+    "if e>now and not head[1] then return 1 end end "
 
-/* ARGV[6] the lease. Of a hold that is gone another has the place if there is no room for it. */
-#define RLOCK__PIECE_LINE_RENEW                                           \
-    "if op=='1' and e>now then "                                          \
-    "if e<now+ARGV[6] then hold(me,now+ARGV[6],tonumber(ARGV[6]),c) end " \
-    "c('ZSCORE',K,me) return 1 end "
-#define RLOCK__PIECE_LINE_RELEASE                                         \
-    "if op=='2' then c('ZREM',K,me) c('ZREM',Q,me) end "                  \
-    "if op<'3' then count() local r=used+weight(me)>permits and 0 or -1 " \
-    "if op=='2' then if e>now then r=1 end offer() end return r end "
+#define RLOCK__PIECE_LINE_OFFER                                                                 \
+    "local low,high='('..-now,'('..now "                                                        \
+    "local function count() used,permits=0,tonumber(ARGV[3]) "                                  \
+    "if c('EXISTS',K)==0 then none=-2 return end used=c('ZCOUNT',K,high,'+inf') "               \
+    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                     \
+    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                     \
+    "else used,first=used+weight(h[i]),-h[i+1] end end end "                                    \
+    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"          \
+    "string.match(m,':(%d+):')..':'..K)~=0 end "                                                \
+    "local function offer() while used<permits do "                                             \
+    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                              \
+    "local m=h[1] if not m then return true end local w=weight(m) "                             \
+    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4],none) then return end " \
+    "used,none=used+w if m==me then mine=true "                                                 \
+    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "                  \
+    "c('ZREM',Q,m) end end "
 
-#define RLOCK__PIECE_LINE_INSPECT                                             \
-    "local l,h=light('WITHSCORES'),heavy('WITHSCORES') local held=(#l+#h)/2 " \
-    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "       \
-    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"       \
-    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                         \
+#define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
+    "if op=='0' then count() local s "                                                            \
+    "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
+    "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
+    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
+    "if ARGV[7]~='0' then local q,l,last=old and c('ZSCORE',Q,me),ARGV[4]*30 ..'' "               \
+    "if not q then last=c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] end "                             \
+    "if not last then c('PEXPIRE',Q,l) end "                                                      \
+    "c('ZADD',Q,math.floor(q or (last or 0)+1)+ARGV[7]-1 ..'',me) "                               \
+    "if not (q or last) then c('PEXPIRE',Q,l) end end "                                           \
+    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) "         \
+    "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
+
+#define RLOCK__PIECE_LINE_RELEASE "if op=='2' then count() offer() return e>now and 1 or -1 end "
+
+#define RLOCK__PIECE_LINE_INSPECT                                                 \
+    "local l=c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES') "                      \
+    "local h=c('ZRANGEBYSCORE',K,'(-inf',low,'WITHSCORES') local held=(#l+#h)/2 " \
+    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "           \
+    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"           \
+    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                             \
     "(string.gsub(l[1] or h[1] or '',':%d+$',''))) end "
 
 /* By force; or ARGV[6] is how many permits there are, 0 = as many as each says itself. */
@@ -2250,13 +2280,13 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "for i=1,#l,2 do call(l[i]) end for i=1,#h,2 do call(h[i]) end " \
     "else held=0 c('ZREMRANGEBYSCORE',K,'-inf','-inf') "             \
     "if ARGV[6]~='0' then c('ZADD',K,'-inf','permits:'..ARGV[6]) "   \
-    "c('PEXPIRE',K," RLOCK__FENCE_TTL_MS ") end end "                \
+    "c('PEXPIRE',K,'" RLOCK__FENCE_TTL_MS "') end end "              \
     "count() offer() return held"
 
-#define RLOCK__LUA_LINE                                                                           \
-    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_ACQUIRE RLOCK__PIECE_LINE_RENEW RLOCK__PIECE_LINE_RELEASE \
-        RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "5edd31fe5682358b1f88439a72574bf0e2ef1400"
+#define RLOCK__LUA_LINE                                                                         \
+    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
+        RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
+#define RLOCK__SHA_LINE "333bf2ad0cdc28c8b748a760c52b3658cc30dad8"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -2279,24 +2309,27 @@ static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE, RLOCK__ROWS };
 
-#define RLOCK__SCRIPT(row, op) \
-    { RLOCK__SHA_##row##_##op, RLOCK__LUA_##row##_##op }
+#define RLOCK__SCRIPT(name) \
+    { RLOCK__SHA_##name, RLOCK__LUA_##name }
 #define RLOCK__NO_SCRIPT \
     { NULL, NULL }
-#define RLOCK__LINE_SCRIPT \
-    { RLOCK__SHA_LINE, RLOCK__LUA_LINE }
+#if RLOCK__HAS_KINDS
+#define RLOCK__MORE(name) RLOCK__SCRIPT(name)
+#else
+#define RLOCK__MORE(name) RLOCK__NO_SCRIPT
+#endif
 
 static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
     /* [row][rlock_op] */
-    {RLOCK__SCRIPT(STRING, ACQUIRE), RLOCK__SCRIPT(STRING, RENEW), RLOCK__SCRIPT(STRING, RELEASE),
-     RLOCK__SCRIPT(STRING, INSPECT), RLOCK__SCRIPT(STRING, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(REDISSON, ACQUIRE), RLOCK__SCRIPT(REDISSON, RENEW),
-     RLOCK__SCRIPT(REDISSON, RELEASE), RLOCK__SCRIPT(REDISSON, INSPECT),
-     RLOCK__SCRIPT(REDISSON, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(KEYS, ACQUIRE), RLOCK__SCRIPT(KEYS, RENEW), RLOCK__SCRIPT(KEYS, RELEASE),
+    {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
+     RLOCK__MORE(STRING_INSPECT), RLOCK__MORE(STRING_FORCE), RLOCK__NO_SCRIPT},
+    {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
+     RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__MORE(REDISSON_INSPECT), RLOCK__MORE(REDISSON_FORCE),
+     RLOCK__NO_SCRIPT},
+    {RLOCK__MORE(KEYS_ACQUIRE), RLOCK__MORE(KEYS_RENEW), RLOCK__MORE(KEYS_RELEASE),
      RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-    {RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT,
-     RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT}};
+    {RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE),
+     RLOCK__MORE(LINE)}};
 
 /* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
 static const struct {
@@ -2566,7 +2599,7 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
 }
 
 static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
-    if (!request->terms) {
+    if (!RLOCK__HAS_KINDS || !request->terms) {
         return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
     }
     return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
@@ -2630,7 +2663,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
 }
 
 static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {9, 6, 5, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {10, 6, 5, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -2659,6 +2692,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
             rlock__put_text(redis, "");
         }
         rlock__put_number(redis, request->fences);
+        rlock__put_number(redis, request->flags & RLOCK_REQUEST_RETRY ? 1 : 0);
     }
 }
 
@@ -3689,7 +3723,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     if (reply->type == REDIS_REPLY_ERROR) {
         answer->fault = rlock__classify(reply->str);
         answer->text = reply->str;
-    } else if (request->op >= RLOCK_OP_INSPECT) {
+    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
     } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
@@ -4128,6 +4162,962 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
 
+/* ------------------------------------------------------------------------------------------------
+ * >>quorum - a store made of several servers that know nothing of each other: the majority counts
+ *
+ * Each token is a ballot with a vote of each server. An operation is a round: all servers are asked
+ * in one turn, it ends as soon as enough of them have spoken, and what comes later is noted. Four
+ * rules keep it safe:
+ * - A vote stands if its server has confirmed it, and that lease still runs. In a renewal only
+ *   votes that stood when it began may say yes. So from one renewal to the next there is a majority
+ *   that had the token all the time, and nobody else had one.
+ * - A vote that is missing is asked for again only while a majority stands.
+ * - What is wanted no more is given back until each server surely does not have it.
+ * - A release that was sent may be executed late. So a vote that was given back is asked for with a
+ *   new token, and not before the old one is surely gone there.
+ */
+
+#define RLOCK__SERVERS 15       /* at most */
+#define RLOCK__CONTESTED_MAX 10 /* how often the pause after a split vote doubles */
+
+typedef struct rlock__quorum {
+    rlock_store store; /* first: it is what the user sees */
+    rlock_config *servers;
+    int count;
+} rlock__quorum;
+
+enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
+
+struct rlock__council;
+
+typedef struct rlock__server { /* one of them, as one client sees it */
+    struct rlock__council *council;
+    const rlock_store *store;
+    void *state;
+    uint8_t where;
+    bool pushing;
+    rlock_fault fault; /* why it is down */
+    char text[128];    /* its last words */
+} rlock__server;
+
+typedef struct rlock__council { /* one client of the quorum */
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    rlock__server *servers;
+    int count, need, spare; /* of them; a majority; how many may fail */
+    rlock__map map;         /* ballots by their tokens */
+    rlock_link ballots, unused;
+    rlock_link refused; /* requests for which there is no ballot */
+    rlock_timer timer;  /* answers those */
+    uint64_t tokens;    /* given out: two addresses of one server are not two votes */
+    rlock_info info;    /* of the question being answered */
+    bool up, pushing;
+} rlock__council;
+
+enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has */
+enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
+
+typedef struct rlock__vote { /* what one server knows of a token */
+    rlock_request request;
+    struct rlock__ballot *ballot;
+    rlock__server *server;
+    int64_t sent_us, lease_ms; /* as it was confirmed last */
+    int64_t left_ms;           /* of another's lease */
+    int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
+    uint8_t has;               /* whether the token is there */
+    uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
+    uint8_t fault;
+    bool refused; /* it may not say yes in this round */
+    bool spent;   /* a release of this token was sent, and may come late: it is not used again */
+    bool stolen;  /* another's token is there */
+} rlock__vote;
+
+typedef struct rlock__ballot { /* one token, until no server has it */
+    rlock__node node;
+    rlock_link link;
+    rlock_timer timer;
+    rlock__council *council;
+    rlock_request *request; /* the round's, NULL = none */
+    rlock__vote *votes;
+    uint64_t token;
+    int64_t since_us, lease_ms; /* of the majority's lease */
+    int64_t longest_ms;         /* of all leases asked for */
+    uint32_t room;              /* for the key, behind the votes */
+    uint8_t goal;               /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
+    bool paused;                /* the round is over, its answer waits */
+    bool cleaning;              /* counted as such */
+} rlock__ballot;
+
+/* --- votes --- */
+
+static bool rlock__vote_stands(const rlock__vote *vote) {
+    return vote->has == RLOCK__THERE && rlock_client_now_us(vote->server->council->client) <
+                                            vote->sent_us + vote->lease_ms * 1000;
+}
+
+static int rlock__ballot_standing(const rlock__ballot *ballot) {
+    int i, standing = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        standing += rlock__vote_stands(&ballot->votes[i]);
+    }
+    return standing;
+}
+
+/* What is left of the lease that the majority gave. */
+static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
+    int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
+    int64_t left_ms = ballot->lease_ms - age_us / 1000;
+    return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
+}
+
+/* Takes back what is out; what may have been sent may have happened. */
+static void rlock__vote_recall(rlock__vote *vote) {
+    const rlock__server *server = vote->server;
+    if (vote->request.place && server->store->forget(server->state, &vote->request) &&
+        vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
+        vote->has = RLOCK__MAYBE_THERE;
+    }
+}
+
+static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
+    rlock__ballot *ballot = vote->ballot;
+    rlock_request *ask = &vote->request;
+    const rlock_request *round = ballot->request;
+    unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
+    flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
+    ask->op = op;
+    ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
+    ask->lease_ms = lease_ms;
+    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
+    if (lease_ms > ballot->longest_ms) {
+        ballot->longest_ms = lease_ms;
+    }
+    if (op == RLOCK_OP_ACQUIRE && vote->spent) {
+        vote->spent = false;
+        ask->epoch = 0;
+        ask->token = ++vote->server->council->tokens;
+    } else if (op == RLOCK_OP_RELEASE) {
+        vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
+        vote->spent = true;
+    }
+    vote->server->store->submit(vote->server->state, ask);
+}
+
+/* Asks for what the ballot wants of an open vote, once its server has answered what was before. */
+static void rlock__vote_next(rlock__vote *vote) {
+    rlock__ballot *ballot = vote->ballot;
+    const rlock_request *round = ballot->request;
+    uint8_t op = ballot->goal;
+    int64_t lease_ms = 0;
+    if (vote->request.place || vote->word != RLOCK__OPEN) {
+        return;
+    }
+    if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
+        vote->word = RLOCK__NO;
+        return;
+    }
+    if (vote->server->where == RLOCK__SERVER_DOWN) {
+        vote->word = RLOCK__FAILED;
+        vote->fault = (uint8_t)vote->server->fault;
+        return;
+    }
+    if (vote->spent && vote->has != RLOCK__NOT_THERE) {
+        op = RLOCK_OP_RELEASE; /* first this one has to go */
+    } else if (op != RLOCK_OP_RELEASE) {
+        lease_ms = round ? round->lease_ms : rlock__ballot_left_ms(ballot);
+    }
+    if (op == RLOCK_OP_RENEW && vote->has != RLOCK__THERE) { /* win it, or win it back */
+        op = RLOCK_OP_ACQUIRE;
+        lease_ms = lease_ms ? lease_ms : rlock__ballot_left_ms(ballot);
+        if (!lease_ms || rlock__ballot_standing(ballot) < ballot->council->need) {
+            vote->word = RLOCK__NO;
+            return;
+        }
+    }
+    rlock__vote_ask(vote, op, lease_ms);
+}
+
+/* --- ballots --- */
+
+static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
+    rlock__node *node = rlock__map_find(&council->map, (const char *)&token, sizeof token);
+    return node ? RLOCK__OF(node, rlock__ballot, node) : NULL;
+}
+
+static void rlock__ballot_free(rlock__ballot *ballot) {
+    rlock__list_remove(&ballot->link);
+    rlock_timer_drop(ballot->council->client, &ballot->timer);
+    rlock__dealloc(ballot);
+}
+
+static void rlock__ballot_fire(rlock_timer *timer);
+
+/* An unused one, or a new one. All that its release will need is there. */
+static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
+    size_t votes = (size_t)council->count * sizeof(rlock__vote);
+    rlock__ballot *ballot;
+    if (!rlock__list_empty(&council->unused)) {
+        ballot = RLOCK__OF(council->unused.next, rlock__ballot, link);
+        if (ballot->room >= key_len) {
+            rlock__list_remove(&ballot->link);
+            return ballot;
+        }
+        rlock__ballot_free(ballot);
+    }
+    key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
+    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
+    if (!ballot ||
+        rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
+        rlock__dealloc(ballot);
+        return NULL;
+    }
+    ballot->council = council;
+    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
+    ballot->room = key_len;
+    return ballot;
+}
+
+static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
+    rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
+    bool question = request->op >= RLOCK_OP_INSPECT;
+    char *key;
+    int i;
+    if (!ballot) {
+        return NULL;
+    }
+    key = (char *)(ballot->votes + council->count);
+    memcpy(key, request->key, request->key_len);
+    memset(ballot->votes, 0, (size_t)council->count * sizeof *ballot->votes);
+    for (i = 0; i < council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        vote->ballot = ballot;
+        vote->server = &council->servers[i];
+        vote->request = *request;
+        vote->request.key = key;
+        vote->request.place = 0;
+        vote->request.epoch = 0;
+        vote->request.token = ++council->tokens;
+    }
+    ballot->request = NULL;
+    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
+    ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
+    ballot->goal = RLOCK_OP_ACQUIRE;
+    ballot->paused = ballot->cleaning = false;
+    rlock__list_append(&council->ballots, &ballot->link);
+    rlock__map_add(&council->map, &ballot->node, (const char *)&ballot->token,
+                   sizeof ballot->token);
+    return ballot;
+}
+
+/* After each change: a ballot that nobody wants any more goes when no server has it; until then it
+ * is seen to that each is asked again. */
+static void rlock__ballot_tend(rlock__ballot *ballot) {
+    rlock__council *council = ballot->council;
+    rlock_client *client = council->client;
+    bool wanted = ballot->request || ballot->goal != RLOCK_OP_RELEASE;
+    bool left = false, idle = false;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        left = left || vote->has != RLOCK__NOT_THERE || vote->request.place;
+        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.place &&
+                        vote->server->where != RLOCK__SERVER_DOWN);
+    }
+    client->stats.cleaning -= ballot->cleaning;
+    ballot->cleaning = !wanted && left;
+    client->stats.cleaning += ballot->cleaning;
+    if (wanted) {
+        return;
+    }
+    if (!left) {
+        rlock_timer_set(client, &ballot->timer, -1);
+        rlock__map_remove(&council->map, &ballot->node);
+        rlock__list_remove(&ballot->link);
+        rlock__list_append(&council->unused, &ballot->link);
+    } else if (idle && !ballot->timer.index) {
+        int64_t delay_ms = ballot->longest_ms / 20;
+        delay_ms = delay_ms < 10 ? 10 : delay_ms > 500 ? 500 : delay_ms;
+        rlock_timer_set(client, &ballot->timer, rlock_client_now_us(client) + delay_ms * 1000);
+    }
+}
+
+static void rlock__ballot_give_back(rlock__ballot *ballot) {
+    int i;
+    ballot->goal = RLOCK_OP_RELEASE;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.op != RLOCK_OP_RELEASE && vote->request.op != RLOCK_OP_FORCE) {
+            rlock__vote_recall(vote); /* of those every server is to hear */
+        }
+        if (vote->has != RLOCK__NOT_THERE) {
+            vote->word = RLOCK__OPEN;
+            rlock__vote_next(vote);
+        }
+    }
+}
+
+/* --- rounds --- */
+
+/* The k-th largest, from 1; the values are put into order. */
+static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
+    int i, j;
+    for (i = 1; i < count; i++) {
+        int64_t value = values[i];
+        for (j = i; j > 0 && values[j - 1] < value; j--) {
+            values[j] = values[j - 1];
+        }
+        values[j] = value;
+    }
+    return values[k - 1];
+}
+
+/* When the lease of a majority began: the earliest of the best of those that said yes. */
+static int64_t rlock__ballot_since(const rlock__ballot *ballot) {
+    int64_t since_us[RLOCK__SERVERS];
+    int i, count = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        if (ballot->votes[i].word == RLOCK__YES) {
+            since_us[count++] = ballot->votes[i].sent_us;
+        }
+    }
+    RLOCK_ASSERT(count >= ballot->council->need);
+    return rlock__kth_largest(since_us, count, ballot->council->need);
+}
+
+/* When a majority can be free; -1 = nobody knows. */
+static int64_t rlock__ballot_free_ms(const rlock__ballot *ballot) {
+    int64_t free_ms[RLOCK__SERVERS], left_ms;
+    int i, count = ballot->council->count;
+    for (i = 0; i < count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        bool known = vote->word == RLOCK__NO && vote->left_ms >= 0;
+        free_ms[i] = known ? -vote->left_ms : -RLOCK__NEVER;
+    }
+    left_ms = -rlock__kth_largest(free_ms, count, ballot->council->need);
+    return left_ms == RLOCK__NEVER ? -1 : left_ms;
+}
+
+/* Of many faults the one to tell: one that time mends, unless too many want an operator. */
+static rlock_fault rlock__council_fault(const rlock__council *council, const int *faults) {
+    static const rlock_fault order[] = {RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_BUSY, RLOCK_FAULT_DOWN,
+                                        RLOCK_FAULT_TYPE,    RLOCK_FAULT_AUTH, RLOCK_FAULT_OTHER,
+                                        RLOCK_FAULT_NOMEM};
+    int lasting = faults[RLOCK_FAULT_TYPE] + faults[RLOCK_FAULT_AUTH] + faults[RLOCK_FAULT_OTHER] +
+                  faults[RLOCK_FAULT_NOMEM];
+    int i = lasting > council->spare ? 3 : 0;
+    while (i < 6 && !faults[order[i]]) {
+        i++;
+    }
+    return order[i];
+}
+
+static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
+                                rlock_answer *answer) {
+    int i;
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = rlock__council_fault(ballot->council, faults);
+    for (i = 0; i < ballot->council->count && !answer->text; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->word == RLOCK__FAILED && vote->fault == answer->fault && vote->server->text[0]) {
+            answer->text = vote->server->text;
+        }
+    }
+}
+
+/* The answer to a question: held, if a majority of servers is held, and as long as one is. */
+static void rlock__round_info(const rlock__ballot *ballot, bool held) {
+    rlock_info *info = &ballot->council->info;
+    int64_t left_ms[RLOCK__SERVERS];
+    int i, count = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->word == RLOCK__YES) {
+            left_ms[count++] = vote->left_ms < 0 ? RLOCK__NEVER : vote->left_ms;
+        }
+    }
+    memset(info, 0, sizeof *info);
+    info->waiters = info->position = -1;
+    info->holders = held;
+    info->permits = !held;
+    if (held) {
+        info->left_ms = rlock__kth_largest(left_ms, count, ballot->council->need);
+        info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
+    }
+}
+
+/* Whether enough has been said, and what it means. */
+static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
+    const rlock_request *round = ballot->request;
+    int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, i;
+    int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
+    int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
+    int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
+    bool renew = round->op == RLOCK_OP_RENEW, refused, done, possible;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        int word = vote->refused ? (int)RLOCK__NO : vote->word;
+        words[word]++;
+        stolen += word == RLOCK__NO && vote->stolen;
+        faults[vote->fault] += word == RLOCK__FAILED;
+    }
+    if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
+        refused = *no > spare;
+        possible = *open > 0;
+        done = *yes >= need || (!possible && *yes + *no > spare);
+    } else { /* of an acquire, faults that leave a majority do not hide that others are there */
+        refused = renew ? *no > spare : *no + *failed > spare && *failed <= spare;
+        possible = *yes + *open >= need;
+        done = *yes >= need;
+    }
+    memset(answer, 0, sizeof *answer);
+    answer->sure = true; /* what may come yet is cleaned up here */
+    if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
+        rlock__round_info(ballot, done);
+        answer->info = &ballot->council->info;
+    } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
+        bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
+        answer->outcome = RLOCK_OUTCOME_HELD;
+        answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
+    } else if (refused) {
+        answer->outcome = stolen * 2 > *no ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
+    } else if (!done && possible) {
+        return false;
+    } else if (!done) {
+        rlock__round_failed(ballot, faults, answer);
+    }
+    return true;
+}
+
+/* The vote was split. Whoever is told so asks again at once; so it is told after a while, at random
+ * and the longer the more often, in which what is given back can become somebody's majority. News
+ * of that to the waiter only marks its try, which is still out. */
+static void rlock__round_pause(rlock__ballot *ballot) {
+    rlock_client *client = ballot->council->client;
+    rlock_request *request = ballot->request;
+    int64_t now_us = rlock_client_now_us(client);
+    int64_t limit_us = now_us - request->sent_us + 1000;
+    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
+    limit_us <<= request->epoch;
+    if (limit_us > client->poll_ms * 1000) {
+        limit_us = client->poll_ms * 1000;
+    }
+    ballot->paused = true;
+    rlock_timer_set(client, &ballot->timer,
+                    now_us + (int64_t)(rlock__random(client) % (uint64_t)limit_us));
+}
+
+static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
+    const rlock__council *council = ballot->council;
+    rlock_request *request = ballot->request;
+    ballot->request = NULL;
+    ballot->paused = false;
+    request->place = 0;
+    rlock__ballot_tend(ballot);
+    council->events->answered(council->owner, request, answer);
+}
+
+/* Ends the round if it can be. The ballot may be gone behind this. */
+static void rlock__round_settle(rlock__ballot *ballot) {
+    rlock_request *request = ballot->request;
+    rlock_answer answer;
+    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer)) {
+        rlock__ballot_tend(ballot);
+        return;
+    }
+    if (answer.outcome == RLOCK_OUTCOME_DONE && request->op < RLOCK_OP_RELEASE) {
+        ballot->goal = RLOCK_OP_RENEW;
+        if (request->lease_ms) {
+            request->sent_us = rlock__ballot_since(ballot);
+            ballot->since_us = request->sent_us;
+            ballot->lease_ms = request->lease_ms;
+        }
+    } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
+               request->op >= RLOCK_OP_INSPECT) {
+        rlock__ballot_give_back(ballot);
+    }
+    if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
+        answer.left_ms = -1;
+        if (request->flags & RLOCK_REQUEST_WATCH) {
+            rlock__round_pause(ballot);
+            return;
+        }
+    } else {
+        request->epoch = 0; /* somebody has it: the next split is another one */
+    }
+    rlock__round_answer(ballot, &answer);
+}
+
+static void rlock__round_begin(rlock__ballot *ballot) {
+    uint8_t op = ballot->request->op;
+    int i;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.op != RLOCK_OP_RELEASE) { /* what is given back goes first */
+            rlock__vote_recall(vote);
+        }
+        vote->refused = op == RLOCK_OP_RENEW && !rlock__vote_stands(vote);
+        vote->stolen = false;
+        if (op != RLOCK_OP_RELEASE || vote->has != RLOCK__NOT_THERE) {
+            vote->word = RLOCK__OPEN;
+        } else if (ballot->goal != RLOCK_OP_RELEASE || vote->word != RLOCK__YES) {
+            vote->word = RLOCK__NO; /* else the release before this one has done it */
+        }
+    }
+    ballot->goal = op;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote_next(&ballot->votes[i]);
+    }
+}
+
+/* The round can be over with no server asked; or it is time to ask once more who still has it. */
+static void rlock__ballot_fire(rlock_timer *timer) {
+    rlock__ballot *ballot = RLOCK__OF(timer, rlock__ballot, timer);
+    int i;
+    if (ballot->paused) {
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = RLOCK_OUTCOME_HELD;
+        answer.sure = true;
+        rlock__round_answer(ballot, &answer);
+        return;
+    }
+    for (i = 0; i < ballot->council->count && !ballot->request; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (ballot->goal == RLOCK_OP_RELEASE && !vote->request.place) {
+            vote->word = RLOCK__OPEN;
+            rlock__vote_next(vote);
+        }
+    }
+    rlock__round_settle(ballot);
+}
+
+/* --- what one server reports --- */
+
+static void rlock__server_says(rlock__server *server, const char *text) {
+    size_t n = 0;
+    while (text && text[n] && n < sizeof server->text - 1) {
+        server->text[n] = text[n];
+        n++;
+    }
+    server->text[n] = 0;
+}
+
+/* Of a release: the token is gone for good if no old acquire can come any more, as in >>lock. */
+static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, bool fault) {
+    rlock_client *client = vote->server->council->client;
+    int64_t now_us = rlock_client_now_us(client);
+    bool asked =
+        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
+    if ((!fault && answer->sure) || (asked && vote->over_us && vote->over_us <= now_us)) {
+        vote->has = RLOCK__NOT_THERE;
+        vote->over_us = 0;
+    } else if (!asked) {
+        vote->over_us = 0;
+    } else if (!vote->over_us) {
+        vote->over_us = now_us + (vote->ballot->longest_ms + client->command_timeout_ms) * 1000;
+    }
+}
+
+/* Notes what a server says of a token. */
+static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock_request *asked = &vote->request;
+    bool acquire = asked->op == RLOCK_OP_ACQUIRE, release = asked->op == RLOCK_OP_RELEASE;
+    bool hold = release || asked->op == RLOCK_OP_RENEW;
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
+                 !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
+    vote->left_ms = answer->left_ms;
+    if (release) {
+        rlock__vote_released(vote, answer, fault);
+    }
+    if (fault) {
+        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN || answer->fault == RLOCK_FAULT_OTHER;
+        vote->word = RLOCK__FAILED;
+        vote->fault = (uint8_t)answer->fault;
+        vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        rlock__server_says(vote->server, answer->text);
+    } else if (RLOCK__HAS_KINDS && answer->info) {
+        vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
+        vote->left_ms = answer->info->left_ms;
+    } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        vote->word = RLOCK__YES;
+        if (!release) {
+            vote->has = RLOCK__THERE;
+        }
+        if (!release && asked->lease_ms) {
+            vote->sent_us = asked->sent_us;
+            vote->lease_ms = asked->lease_ms;
+        }
+    } else {
+        bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
+        vote->word = RLOCK__NO;
+        vote->stolen = answer->outcome != RLOCK_OUTCOME_GONE;
+        if (!release) {
+            vote->has = gone ? RLOCK__NOT_THERE : RLOCK__MAYBE_THERE;
+        }
+    }
+}
+
+static void rlock__server_answered(void *owner, rlock_request *request,
+                                   const rlock_answer *answer) {
+    const rlock__council *council = ((rlock__server *)owner)->council;
+    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    rlock__ballot *ballot = vote->ballot;
+    rlock__vote_note(vote, answer);
+    if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
+        bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
+        vote->fault = vote->word == RLOCK__FAILED ? vote->fault : (uint8_t)RLOCK_FAULT_UNKNOWN;
+        vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
+    } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
+        vote->refused = true;
+        vote->word = RLOCK__OPEN; /* to be won back */
+        if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
+            council->events->woken(council->owner, request->key, request->key_len);
+        }
+    }
+    rlock__vote_next(vote);
+    rlock__round_settle(ballot);
+}
+
+/* Calls visit for the vote of one server in every ballot; it may free that one, and make others. */
+static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote *vote)) {
+    rlock__council *council = server->council;
+    rlock_link all;
+    rlock__list_init(&all);
+    rlock__list_move(&all, &council->ballots);
+    while (!rlock__list_empty(&all)) {
+        rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
+        rlock__list_remove(&ballot->link);
+        rlock__list_append(&council->ballots, &ballot->link);
+        visit(&ballot->votes[server - council->servers]);
+    }
+}
+
+static void rlock__vote_up(rlock__vote *vote) {
+    if (!vote->ballot->request || vote->word == RLOCK__FAILED) {
+        vote->word = RLOCK__OPEN;
+        rlock__vote_next(vote);
+        rlock__round_settle(vote->ballot);
+    }
+}
+
+static void rlock__vote_down(rlock__vote *vote) {
+    rlock__vote_recall(vote);
+    rlock__vote_next(vote); /* which finds the server down */
+    rlock__round_settle(vote->ballot);
+}
+
+static int rlock__council_where(const rlock__council *council, int where) {
+    int i, count = 0;
+    for (i = 0; i < council->count; i++) {
+        count += council->servers[i].where == where;
+    }
+    return count;
+}
+
+static void rlock__server_up(void *owner) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    server->where = RLOCK__SERVER_UP;
+    if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
+        council->up = true;
+        council->events->up(council->owner);
+    }
+    rlock__server_each(server, rlock__vote_up);
+}
+
+static void rlock__server_down(void *owner, rlock_fault fault, const char *text) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
+    server->where = RLOCK__SERVER_DOWN;
+    server->fault = fault;
+    rlock__server_says(server, text);
+    rlock__server_each(server, rlock__vote_down);
+    if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
+        council->client->stats.faults++;
+        return;
+    }
+    for (i = 0; i < council->count; i++) {
+        faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
+    }
+    council->up = false;
+    council->events->down(council->owner, rlock__council_fault(council, faults), server->text);
+}
+
+/* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
+ * Said again for each server that joins them: what changed there in between was not told. */
+static void rlock__server_pushing(void *owner, unsigned what) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    bool enough, on = (what & RLOCK_PUSH_CHANGES) != 0;
+    int i, count = 0;
+    server->pushing = on;
+    for (i = 0; i < council->count; i++) {
+        count += council->servers[i].pushing;
+    }
+    enough = count >= council->need;
+    if (enough ? on : council->pushing) {
+        council->pushing = enough;
+        council->events->pushing(council->owner, enough ? RLOCK_PUSH_CHANGES : 0u);
+    }
+}
+
+static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
+    const rlock__council *council = ((rlock__server *)owner)->council;
+    council->events->woken(council->owner, key, key_len);
+}
+
+/* There is no line. */
+static void rlock__server_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+    (void)owner;
+    (void)key;
+    (void)key_len;
+    (void)token;
+}
+
+static const rlock_store_events rlock__server_events = {
+    rlock__server_answered, rlock__server_up,    rlock__server_down,
+    rlock__server_pushing,  rlock__server_woken, rlock__server_called};
+
+/* --- the store --- */
+
+/* Answers what there is no ballot for: nobody has that token, or none could be made. */
+static void rlock__council_fire(rlock_timer *timer) {
+    rlock__council *council = RLOCK__OF(timer, rlock__council, timer);
+    rlock_link refused;
+    rlock__list_init(&refused);
+    rlock__list_move(&refused, &council->refused);
+    while (!rlock__list_empty(&refused)) {
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        answer.outcome = RLOCK_OUTCOME_GONE;
+        if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
+            answer.outcome = RLOCK_OUTCOME_FAULT;
+            answer.fault = RLOCK_FAULT_NOMEM;
+        }
+        rlock__list_remove(&request->link);
+        request->place = 0;
+        council->events->answered(council->owner, request, &answer);
+    }
+}
+
+static void rlock__quorum_submit(void *state, rlock_request *request) {
+    rlock__council *council = (rlock__council *)state;
+    bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
+    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
+    rlock_answer answer;
+    request->sent_us = rlock_client_now_us(council->client);
+    request->place = 1;
+    if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
+        ballot = rlock__ballot_new(council, request);
+    }
+    request->store = ballot;
+    if (!ballot) {
+        rlock__list_append(&council->refused, &request->link);
+        rlock_timer_set(council->client, &council->timer, request->sent_us);
+        return;
+    }
+    ballot->request = request;
+    rlock__round_begin(ballot);
+    rlock__ballot_tend(ballot);
+    if (rlock__round_decided(ballot, &answer)) { /* but nothing is answered in here */
+        rlock_timer_set(council->client, &ballot->timer, request->sent_us);
+    }
+}
+
+static bool rlock__quorum_forget(void *state, rlock_request *request) {
+    rlock__council *council = (rlock__council *)state;
+    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    bool maybe = request->op >= RLOCK_OP_INSPECT;
+    int i;
+    request->place = 0;
+    if (!ballot) {
+        rlock__list_remove(&request->link);
+        return false;
+    }
+    ballot->request = NULL;
+    ballot->paused = false;
+    if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
+        rlock__ballot_give_back(ballot);
+    }
+    for (i = 0; i < council->count; i++) {
+        maybe = maybe || ballot->votes[i].has != RLOCK__NOT_THERE;
+    }
+    rlock__ballot_tend(ballot);
+    return maybe;
+}
+
+static void rlock__quorum_watch(void *state, const char *key, size_t len, bool on) {
+    const rlock__council *council = (const rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        council->servers[i].store->watch(council->servers[i].state, key, len, on);
+    }
+}
+
+static void rlock__quorum_flush(void *state) {
+    const rlock__council *council = (const rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        council->servers[i].store->flush(council->servers[i].state);
+    }
+}
+
+/* What a majority can say of a server's counters and lines has not been proved. */
+static const char *rlock__quorum_refuses(void *state, const char *key, size_t len,
+                                         const rlock_terms *terms, bool fencing) {
+    (void)state;
+    (void)key;
+    (void)len;
+    return terms     ? "a quorum has only the mutex with one key"
+           : fencing ? "a quorum gives no fencing numbers"
+                     : NULL;
+}
+
+static void rlock__council_free(rlock__council *council) {
+    while (!rlock__list_empty(&council->ballots)) {
+        rlock__ballot_free(RLOCK__OF(council->ballots.next, rlock__ballot, link));
+    }
+    while (!rlock__list_empty(&council->unused)) {
+        rlock__ballot_free(RLOCK__OF(council->unused.next, rlock__ballot, link));
+    }
+    rlock_timer_drop(council->client, &council->timer);
+    rlock__dealloc(council->map.buckets);
+    rlock__dealloc(council);
+}
+
+/* Each server is sent the release of all that it may have. */
+static void rlock__vote_last(rlock__vote *vote) {
+    rlock__vote_recall(vote);
+    if (vote->has != RLOCK__NOT_THERE) {
+        rlock__vote_ask(vote, RLOCK_OP_RELEASE, 0);
+    }
+}
+
+static void rlock__quorum_close(void *state) {
+    rlock__council *council = (rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        rlock__server *server = &council->servers[i];
+        rlock__server_each(server, rlock__vote_last);
+        server->store->close(server->state);
+    }
+    rlock__council_free(council);
+}
+
+static int rlock__council_open(rlock__council *council, const rlock__quorum *quorum,
+                               const rlock_config *config) {
+    int status = RLOCK_OK, i;
+    for (i = 0; i < council->count && status == RLOCK_OK; i++) {
+        rlock__server *server = &council->servers[i];
+        rlock_config one = quorum->servers[i];
+        one.wire = config->wire;
+        one.client_name = config->client_name;
+        server->council = council;
+        server->store = one.store ? one.store : &rlock__redis_store;
+        status = server->store->open(server->store, council->client, &one, &rlock__server_events,
+                                     server, &server->state);
+    }
+    for (i -= 2; status != RLOCK_OK && i >= 0; i--) { /* all before the one that failed */
+        council->servers[i].store->close(council->servers[i].state);
+    }
+    return status;
+}
+
+static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
+                              const rlock_config *config, const rlock_store_events *events,
+                              void *owner, void **state) {
+    const rlock__quorum *quorum = (const rlock__quorum *)store->ctx;
+    size_t servers = (size_t)quorum->count * sizeof(rlock__server);
+    rlock__council *council = (rlock__council *)rlock__alloc(sizeof *council + servers);
+    int status;
+    if (!council || !rlock__map_init(&council->map) ||
+        rlock_timer_add(client, &council->timer, rlock__council_fire) != RLOCK_OK) {
+        rlock__dealloc(council ? council->map.buckets : NULL);
+        rlock__dealloc(council);
+        return RLOCK_ERR_NOMEM;
+    }
+    council->client = client;
+    council->events = events;
+    council->owner = owner;
+    council->servers = (rlock__server *)(void *)(council + 1);
+    council->count = quorum->count;
+    council->need = quorum->count / 2 + 1;
+    council->spare = quorum->count - council->need;
+    rlock__list_init(&council->ballots);
+    rlock__list_init(&council->unused);
+    rlock__list_init(&council->refused);
+    status = rlock__council_open(council, quorum, config);
+    if (status != RLOCK_OK) {
+        rlock__council_free(council);
+        return status;
+    }
+    *state = council;
+    return RLOCK_OK;
+}
+
+int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
+    rlock__quorum *quorum;
+    bool failed = false;
+    int i;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    if (!servers || count < 1 || count > RLOCK__SERVERS) {
+        return RLOCK_ERR_ARG;
+    }
+    for (i = 0; i < count; i++) {
+        if (servers[i].port < 0 || servers[i].port > 65535 || servers[i].database < 0 ||
+            (servers[i].username && !servers[i].password)) {
+            return RLOCK_ERR_ARG;
+        }
+    }
+    quorum = (rlock__quorum *)rlock__alloc(sizeof *quorum + (size_t)count * sizeof *servers);
+    if (!quorum) {
+        return RLOCK_ERR_NOMEM;
+    }
+    quorum->servers = (rlock_config *)(void *)(quorum + 1);
+    quorum->count = count;
+    for (i = 0; i < count; i++) {
+        rlock_config *copy = &quorum->servers[i];
+        *copy = servers[i];
+        copy->host = rlock__config_text(servers[i].host, &failed);
+        copy->unix_path = rlock__config_text(servers[i].unix_path, &failed);
+        copy->username = rlock__config_text(servers[i].username, &failed);
+        copy->password = rlock__config_text(servers[i].password, &failed);
+    }
+    quorum->store.ctx = quorum;
+    quorum->store.open = rlock__quorum_open;
+    quorum->store.close = rlock__quorum_close;
+    quorum->store.submit = rlock__quorum_submit;
+    quorum->store.forget = rlock__quorum_forget;
+    quorum->store.watch = rlock__quorum_watch;
+    quorum->store.flush = rlock__quorum_flush;
+    quorum->store.refuses = rlock__quorum_refuses;
+    if (failed) {
+        rlock_quorum_free(&quorum->store);
+        return RLOCK_ERR_NOMEM;
+    }
+    *out = &quorum->store;
+    return RLOCK_OK;
+}
+
+void rlock_quorum_free(rlock_store *store) {
+    rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
+    int i;
+    for (i = 0; quorum && i < quorum->count; i++) {
+        rlock__dealloc((char *)quorum->servers[i].host);
+        rlock__dealloc((char *)quorum->servers[i].unix_path);
+        rlock__dealloc((char *)quorum->servers[i].username);
+        rlock__dealloc((char *)quorum->servers[i].password);
+    }
+    rlock__dealloc(quorum);
+}
+
 #endif /* RLOCK_NO_REDIS */
 
 /* ------------------------------------------------------------------------------------------------
@@ -4308,7 +5298,7 @@ static const rlock_terms *rlock__terms(const rlock__gate *gate) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
 }
 
 /* Whether others may hold beside one who holds. */
@@ -4890,6 +5880,13 @@ static void rlock__holding_up(rlock__claim *claim) {
     }
 }
 
+/* Who shares is not registered, but called; whether that was so from the beginning of a hold. */
+static bool rlock__heard(const rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    return rlock__shared(claim->gate) && (client->pushing & RLOCK_PUSH_CALLS) &&
+           client->calls_since_us <= claim->since_us;
+}
+
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     if (claim->until_us <= client->now_us) {
@@ -4897,12 +5894,12 @@ static void rlock__holding_fire(rlock__claim *claim) {
         return;
     }
     if (claim->look_us <= client->now_us) {
-        bool known = claim->registered;
+        bool known = claim->registered, heard = rlock__heard(claim);
         claim->look_us = RLOCK__NEVER;
         claim->registered = true;
         rlock__gate_watch(claim->gate);
-        if ((client->pushing || known) && !(rlock__shared(claim->gate) && !known)) {
-            rlock__holding_look(claim); /* which registers it; of who shares nobody is told */
+        if ((client->pushing || known) && (known || !heard)) {
+            rlock__holding_look(claim); /* which registers it */
         }
     }
     if (claim->next_us <= client->now_us) {
@@ -5446,6 +6443,9 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
+        if (claim->again) {
+            rlock__holding_look(claim); /* called meanwhile: it may have been taken away */
+        }
     }
 }
 
@@ -5652,9 +6652,24 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock__ready_add(question->gate->client, &question->ready);
 }
 
+/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+static void rlock__gate_forced(rlock__gate *gate, const void *with) {
+    rlock_link *at = gate->holding.next;
+    (void)with;
+    for (; at != &gate->holding; at = at->next) {
+        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    }
+    rlock__gate_wake(gate);
+}
+
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
+    const rlock__gate *gate = question->gate;
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
+        if (question->request.op == RLOCK_OP_FORCE) {
+            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+                            NULL);
+        }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
                             answer->text);
@@ -5675,7 +6690,7 @@ static void rlock__question_fire(rlock_timer *timer) {
 /* No connection: those that wait for one end now. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
-    for (; at != &client->questions; at = at->next) {
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
             bool sent = client->store->forget(client->store_state, &question->request);
@@ -5717,7 +6732,7 @@ static int rlock__ask(rlock__gate *gate, rlock_op op, uint64_t token, rlock_info
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
-    if (request->op >= RLOCK_OP_INSPECT) {
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
@@ -5861,6 +6876,9 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
+    if (!(client->pushing & RLOCK_PUSH_CALLS)) {
+        client->calls_since_us = client->now_us;
+    }
     client->pushing = what;
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
@@ -6161,7 +7179,7 @@ static void rlock__gate_close(rlock__gate *gate, const void *with) {
 }
 
 static void rlock__questions_free(rlock_client *client) {
-    while (!rlock__list_empty(&client->questions)) {
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
         rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
     }
 }
@@ -6237,7 +7255,7 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     *out = client->stats;
     out->held = client->phases[RLOCK__HOLDING];
     out->waiting = client->phases[RLOCK__TRYING];
-    out->cleaning = client->phases[RLOCK__LETTING_GO];
+    out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
     out->up = client->up && !client->closed;
     out->pushing = client->pushing != 0 && !client->closed;
@@ -6327,7 +7345,8 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
                   : options->permits || options->weight) {
         return false;
     }
-    return (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
+    return (want->plain || RLOCK__HAS_KINDS) &&
+           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
            (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
 }
 
@@ -6646,7 +7665,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
     rlock__want want;
     rlock__gate *gate;
     int status;
-    if (!client || !options) {
+    if (!client || !options || !RLOCK__HAS_KINDS) {
         return RLOCK_ERR_ARG;
     }
     if (rlock__forked(client)) {

@@ -2011,6 +2011,32 @@ static void test_push_that_stops_turns_sleepers_into_pollers(void **state) {
     need(RLOCK_OP_ACQUIRE);
 }
 
+/* What is asked before calls can be heard says so at the server: there it would be waited for. */
+static void test_place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void **state) {
+    rlock_options options = options_for("key");
+    int i;
+    (void)state;
+    options.kind = RLOCK_KIND_FAIR;
+    scripted_pushing(&g.store, false);
+    for (i = 0; i < 3; i++) {
+        SAME(owner_acquire(handle_with(&options), RLOCK_FOREVER, 10000), RLOCK_OK);
+        idle();
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), 3);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+    SAME(asked(RLOCK_OP_ACQUIRE), 4); /* the first; the others' requests are out */
+    for (i = 0; i < 3; i++) {
+        reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), 6);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 2);
+    for (i = 0; i < 2; i++) {
+        reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), 6);
+}
+
 static void test_wait_ends_as_timeout_at_its_end_for_head_and_others(void **state) {
     struct owner *owners[3];
     int64_t start_us = now_us();
@@ -3956,6 +3982,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_waiters_try_again_when_the_connection_is_back),
     CASE(test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed),
     CASE(test_push_that_stops_turns_sleepers_into_pollers),
+    CASE(test_place_in_a_line_is_asked_for_again_when_calls_can_be_heard),
     CASE(test_wait_ends_as_timeout_at_its_end_for_head_and_others),
     CASE(test_cancel_of_the_head_promotes_the_next),
     CASE(test_canceled_has_no_words_of_the_server),

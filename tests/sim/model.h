@@ -10,16 +10,19 @@
  * and no randomness of its own: the same calls give the same bytes, on every machine.
  *
  * What it has not: RESP3, MULTI, patterns, inline commands, scripts with a `#!lua` line, options
- * that no lock needs (SET ... GET, CLIENT KILL by anything but ID), COMMAND without names. It
- * answers them with an error. WAIT does not wait. Of a command COMMAND INFO tells the name and the
- * arity, and of the rest only the shape. In scripts only the list of globals is write-protected,
- * there is no math.random, and of the tables that mean a reply of RESP3 none is known.
+ * that no lock needs (SET ... GET, CLIENT KILL by anything but ID, ZRANGE by anything but place),
+ * COMMAND without names. It answers them with an error. WAIT does not wait. Of a command COMMAND
+ * INFO tells the name and the arity, and of the rest only the shape. In scripts only the list of
+ * globals is write-protected, there is no math.random, and of the tables that mean a reply of RESP3
+ * none is known.
  *
  * Hooks may look (model_get, model_keys) and may call model_leave; nothing else of this file.
  * It ends the process when memory runs out: it is a part of the test, not of what is tested. */
 #ifndef RLOCK_TESTS_MODEL_H
 #define RLOCK_TESTS_MODEL_H
 
+#include <errno.h>
+#include <float.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,18 +59,19 @@ struct model_arg {
     size_t size;
 };
 
-enum model_type { MODEL_STRING, MODEL_HASH, MODEL_LIST };
+enum model_type { MODEL_STRING, MODEL_HASH, MODEL_LIST, MODEL_ZSET };
 
 struct model_field {
     struct model_bytes name, value;
+    double score; /* of a member of a sorted set, which has no value */
 };
 
 struct model_value { /* points into the model: until it next runs a command */
     enum model_type type;
     const char *bytes; /* of a string */
     size_t size;
-    const struct model_field *fields; /* of a hash, in the order in which they came */
-    size_t count;                     /* of a hash or a list */
+    const struct model_field *fields; /* of a hash as they came, of a sorted set as they stand */
+    size_t count;                     /* of anything but a string */
     int64_t expires_us;               /* the first moment at which it is not there; -1 = never */
 };
 
@@ -158,7 +162,8 @@ struct model {
     struct model_peer inner;    /* whose commands a script runs: it has a database of its own */
     struct model_peer *current; /* whose command is running; NULL = none */
     struct model_bytes reply, answer, push, pending;
-    struct model_bytes *out; /* where a command's reply goes: reply, or answer inside a script */
+    struct model_bytes number; /* one that ends with a NUL, to be read */
+    struct model_bytes *out;   /* where a command's reply goes: reply, or answer inside a script */
     struct model_arg *args, *inner_args;
     size_t args_room, inner_args_room;
     const struct model_arg *declared; /* the keys that the running script was given */
@@ -423,6 +428,7 @@ static inline void model__map_copy(struct model_map *to, const struct model_map 
 
             model__assign(&field->name, old->fields[j].name.at, old->fields[j].name.size);
             model__assign(&field->value, old->fields[j].value.at, old->fields[j].value.size);
+            field->score = old->fields[j].score;
         }
         key->count = old->count;
     }
@@ -524,6 +530,8 @@ static inline const char *model__script_words(const struct model *m, const char 
 #define MODEL__NOT_INTEGER "ERR value is not an integer or out of range"
 #define MODEL__WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define MODEL__OVERFLOW "ERR increment or decrement would overflow"
+#define MODEL__NOT_FLOAT "ERR value is not a valid float"
+#define MODEL__NO_RANGE "ERR min or max is not a float"
 
 /* ---- peers, and what is pushed to them ---- */
 
@@ -946,7 +954,7 @@ static inline void model__do_exists(struct model_request *r) {
 }
 
 static inline void model__do_type(struct model_request *r) {
-    static const char *const names[] = {"string", "hash", "list"};
+    static const char *const names[] = {"string", "hash", "list", "zset"};
     const struct model_key *key = model__look(r, r->argv[1]);
 
     model__say(r, key != NULL ? names[key->type] : "none");
@@ -960,24 +968,44 @@ static inline void model__do_pttl(struct model_request *r) {
                                           : key->expires_ms - model__now_ms(r->m));
 }
 
-enum { MODEL_NX = 1, MODEL_XX = 2, MODEL_GT = 4, MODEL_LT = 8 };
+enum {
+    MODEL_NX = 1,
+    MODEL_XX = 2,
+    MODEL_GT = 4,
+    MODEL_LT = 8,
+    MODEL_CH = 16,
+    MODEL_INCR = 32,
+    MODEL_EXPIRE_OPTIONS = MODEL_NX | MODEL_XX | MODEL_GT | MODEL_LT,
+    MODEL_ZADD_OPTIONS = MODEL_EXPIRE_OPTIONS | MODEL_CH | MODEL_INCR
+};
+
+/* 0 = it is none of those. */
+static inline unsigned model__option(struct model_arg word, unsigned those) {
+    static const char *const words[] = {"nx", "xx", "gt", "lt", "ch", "incr"};
+    unsigned which;
+
+    for (which = 0; which < sizeof words / sizeof *words; which++) {
+        if ((those >> which & 1) && model__is(word, words[which])) {
+            return 1u << which;
+        }
+    }
+    return 0;
+}
 
 /* False, and the error is said: they are no options of PEXPIRE, or do not go together. */
 static inline bool model__expire_options(struct model_request *r, unsigned *options) {
-    static const char *const words[] = {"nx", "xx", "gt", "lt"};
-    unsigned which;
+    unsigned option;
     int i;
 
     *options = 0;
     for (i = 3; i < r->argc; i++) {
-        for (which = 0; which < 4 && !model__is(r->argv[i], words[which]); which++) {
-        }
-        if (which == 4) {
+        option = model__option(r->argv[i], MODEL_EXPIRE_OPTIONS);
+        if (option == 0) {
             model__fail(r, model__text(r->m, "ERR Unsupported option %.*s",
                                        model__shown(r->argv[i], 128), r->argv[i].at));
             return false;
         }
-        *options |= 1u << which;
+        *options |= option;
     }
     if ((*options & MODEL_NX) && *options != MODEL_NX) {
         model__fail(r, "ERR NX and XX, GT or LT options at the same time are not compatible");
@@ -1167,30 +1195,43 @@ static inline void model__do_hgetall(struct model_request *r) {
     }
 }
 
-static inline void model__do_hdel(struct model_request *r) {
-    struct model_key *key = model__look(r, r->argv[1]);
-    int i, count = 0;
+static inline void model__take_field(struct model_key *key, struct model_field *field) {
+    model__release(&field->name);
+    model__release(&field->value);
+    key->count--;
+    memmove(field, field + 1, (size_t)(key->fields + key->count - field) * sizeof *field);
+}
 
-    if (!model__typed(r, key, MODEL_HASH)) {
-        return;
-    }
-    for (i = 2; key != NULL && i < r->argc; i++) {
-        struct model_field *field = model__field(key, r->argv[i]);
-
-        if (field != NULL) {
-            model__release(&field->name);
-            model__release(&field->value);
-            key->count--;
-            memmove(field, field + 1, (size_t)(key->fields + key->count - field) * sizeof *field);
-            count++;
-        }
-    }
+/* Says how many were taken out of the key; one that is empty goes. */
+static inline void model__took(struct model_request *r, const struct model_key *key, int count) {
     if (count > 0 && key->count == 0) {
         model__drop(r, r->argv[1]);
     } else if (count > 0) {
         model__changed(r, r->argv[1]);
     }
     model__count(r, count);
+}
+
+static inline void model__remove(struct model_request *r, enum model_type type) {
+    struct model_key *key = model__look(r, r->argv[1]);
+    int i, count = 0;
+
+    if (!model__typed(r, key, type)) {
+        return;
+    }
+    for (i = 2; key != NULL && i < r->argc; i++) {
+        struct model_field *field = model__field(key, r->argv[i]);
+
+        if (field != NULL) {
+            model__take_field(key, field);
+            count++;
+        }
+    }
+    model__took(r, key, count);
+}
+
+static inline void model__do_hdel(struct model_request *r) {
+    model__remove(r, MODEL_HASH);
 }
 
 /* What is in it, nobody asks. */
@@ -1206,6 +1247,437 @@ static inline void model__do_lpush(struct model_request *r) {
     key->count += (size_t)r->argc - 2;
     model__changed(r, r->argv[1]);
     model__count(r, (int64_t)key->count);
+}
+
+/* ---- commands: sorted sets ---- */
+
+/* No more digits than it takes to tell a number from others, and an exponent only where there were
+ * many zeros without it. */
+static inline void model__put_shortest(char *out, size_t room, double number) {
+    char text[32], digits[32];
+    int count = 0, exponent, power;
+    size_t i, size;
+
+    do {
+        snprintf(text, sizeof text, "%.*e", count, number);
+    } while (count++ < 16 && strtod(text, NULL) != number);
+    size = strcspn(text, "e");
+    exponent = (int)strtol(text + size + 1, NULL, 10);
+    power = exponent - count + 1; /* of ten, behind the digits */
+    for (i = 0, count = 0; i < size; i++) {
+        if (text[i] >= '0' && text[i] <= '9') {
+            digits[count++] = text[i];
+        }
+    }
+    if (power >= 0 && exponent < count + 7) {
+        snprintf(out, room, "%s%.*s%.*s", number < 0 ? "-" : "", count, digits, power, "0000000");
+    } else if (power < 0 && (power > -7 || (exponent > -4 && exponent < 4))) {
+        snprintf(out, room, "%.*f", -power, number);
+    } else {
+        snprintf(out, room, "%.*se%+d", (int)size, text, exponent);
+    }
+}
+
+/* A number as an argument of a script, or as a score. */
+static inline void model__put_double(const struct model *m, char *out, size_t room, double number) {
+    bool infinite = number > DBL_MAX || number < -DBL_MAX || number != number;
+    bool integer = number >= -4611686018427387904.0 && number <= 4611686018427387904.0 &&
+                   number == (double)(int64_t)number;
+
+    if (m->flavour != MODEL_VALKEY_9 || number == 0 || infinite) {
+        snprintf(out, room, "%.17g", number);
+    } else if (integer) {
+        snprintf(out, room, "%.0f", number);
+    } else {
+        model__put_shortest(out, room, number);
+    }
+}
+
+static inline void model__put_score(struct model *m, double score) {
+    char digits[64];
+
+    model__put_double(m, digits, sizeof digits, score);
+    model__put_word(m->out, digits);
+}
+
+/* As strtod takes it, infinity too; in Valkey without the blanks in front and without hexadecimal
+ * digits. Of nothing it makes 0. */
+static inline bool model__double(struct model *m, struct model_arg arg, double *out) {
+    char *end;
+
+    model__assign(&m->number, arg.at, arg.size);
+    if (m->flavour == MODEL_VALKEY_9 && strpbrk(m->number.at, "xX \t\r\n\v\f") != NULL) {
+        return false;
+    }
+    *out = strtod(m->number.at, &end);
+    return *end == '\0' && *out == *out;
+}
+
+/* False, and the error is said: it is none. */
+static inline bool model__score(struct model_request *r, struct model_arg arg, double *out) {
+    bool fine = arg.size > 0 && strchr(" \t\r\n\v\f", arg.at[0]) == NULL;
+
+    errno = 0;
+    fine = fine && model__double(r->m, arg, out) && strlen(r->m->number.at) == arg.size;
+    if (!fine || (errno == ERANGE && (*out == 0 || *out > DBL_MAX || *out < -DBL_MAX))) {
+        model__fail(r, MODEL__NOT_FLOAT);
+        return false;
+    }
+    return true;
+}
+
+struct model_range { /* of scores; one that is open does not hold its end */
+    double min, max;
+    bool min_open, max_open;
+};
+
+static inline bool model__bound(struct model *m, struct model_arg arg, double *out, bool *open) {
+    *open = arg.size > 0 && arg.at[0] == '(';
+    arg.at += *open;
+    arg.size -= *open;
+    return model__double(m, arg, out);
+}
+
+/* The arguments 2 and 3. False, and the error is said: they are no bounds. */
+static inline bool model__range(struct model_request *r, struct model_range *range) {
+    if (!model__bound(r->m, r->argv[2], &range->min, &range->min_open) ||
+        !model__bound(r->m, r->argv[3], &range->max, &range->max_open)) {
+        model__fail(r, MODEL__NO_RANGE);
+        return false;
+    }
+    return true;
+}
+
+struct model_slice { /* of what is in a key: from the first on, up to the last and without it */
+    size_t first, last;
+};
+
+static inline struct model_slice model__within(const struct model_key *key,
+                                               const struct model_range *range) {
+    size_t count = key != NULL ? key->count : 0;
+    struct model_slice slice = {0, 0};
+    double score;
+
+    for (; slice.first < count; slice.first++) {
+        score = key->fields[slice.first].score;
+        if (range->min_open ? score > range->min : score >= range->min) {
+            break;
+        }
+    }
+    for (slice.last = slice.first; slice.last < count; slice.last++) {
+        score = key->fields[slice.last].score;
+        if (range->max_open ? score >= range->max : score > range->max) {
+            break;
+        }
+    }
+    return slice;
+}
+
+static inline bool model__stands_behind(const struct model_field *a, const struct model_field *b) {
+    size_t common = a->name.size < b->name.size ? a->name.size : b->name.size;
+    int order = memcmp(a->name.at, b->name.at, common);
+
+    return a->score > b->score ||
+           (a->score == b->score && (order > 0 || (order == 0 && a->name.size > b->name.size)));
+}
+
+/* A member that is not there yet, at its place: by its score, then by its bytes. */
+static inline void model__put_member(struct model_key *key, struct model_arg name, double score) {
+    struct model_field made, *field = model__new_field(key);
+
+    model__assign(&field->name, name.at, name.size);
+    field->score = score == 0 ? 0 : score; /* the servers keep no sign of it */
+    made = *field;
+    for (; field > key->fields && model__stands_behind(field - 1, &made); field--) {
+        *field = *(field - 1);
+    }
+    *field = made;
+}
+
+enum model_zadded { MODEL_ADDED, MODEL_UPDATED, MODEL_AS_IT_WAS, MODEL_SKIPPED, MODEL_NO_NUMBER };
+
+/* `score` is what is added, if it is so; then what the member has. */
+static inline enum model_zadded model__zadd_one(struct model_key *key, unsigned options,
+                                                struct model_arg name, double *score) {
+    struct model_field *field = model__field(key, name);
+
+    if (key == NULL || (options & (field != NULL ? MODEL_NX : MODEL_XX))) {
+        return MODEL_SKIPPED;
+    }
+    if (field == NULL) {
+        model__put_member(key, name, *score);
+        return MODEL_ADDED;
+    }
+    *score += options & MODEL_INCR ? field->score : 0;
+    if (*score != *score) {
+        return MODEL_NO_NUMBER;
+    }
+    if (((options & MODEL_LT) && *score >= field->score) ||
+        ((options & MODEL_GT) && *score <= field->score)) {
+        return MODEL_SKIPPED;
+    }
+    if (*score == field->score) {
+        return MODEL_AS_IT_WAS;
+    }
+    model__take_field(key, field);
+    model__put_member(key, name, *score);
+    return MODEL_UPDATED;
+}
+
+/* Where the options end; -1, and the error is said: they do not go together, or what follows them
+ * are no pairs of a score and a member. */
+static inline int model__zadd_options(struct model_request *r, unsigned *options) {
+    unsigned known = r->m->flavour == MODEL_REDIS_5 ? ~(unsigned)(MODEL_GT | MODEL_LT) : ~0u;
+    unsigned option = 1;
+    int i;
+
+    for (i = 2; i < r->argc && option != 0; i += option != 0) {
+        option = model__option(r->argv[i], MODEL_ZADD_OPTIONS & known);
+        *options |= option;
+    }
+    if (i == r->argc || (r->argc - i) % 2 != 0) {
+        model__fail(r, MODEL__SYNTAX);
+    } else if ((*options & MODEL_NX) && (*options & MODEL_XX)) {
+        model__fail(r, "ERR XX and NX options at the same time are not compatible");
+    } else if (((*options & MODEL_NX) && (*options & (MODEL_GT | MODEL_LT))) ||
+               ((*options & MODEL_GT) && (*options & MODEL_LT))) {
+        model__fail(r, "ERR GT, LT, and/or NX options at the same time are not compatible");
+    } else if ((*options & MODEL_INCR) && r->argc - i > 2) {
+        model__fail(r, "ERR INCR option supports a single increment-element pair");
+    } else {
+        return i;
+    }
+    return -1;
+}
+
+static inline void model__say_zadded(struct model_request *r, unsigned options,
+                                     const int counts[MODEL_NO_NUMBER + 1], double score) {
+    if (counts[MODEL_NO_NUMBER] > 0) {
+        model__fail(r, "ERR resulting score is not a number (NaN)");
+    } else if (!(options & MODEL_INCR)) {
+        model__count(r, counts[MODEL_ADDED] + (options & MODEL_CH ? counts[MODEL_UPDATED] : 0));
+    } else if (counts[MODEL_SKIPPED] > 0) {
+        model__put_null(r->m->out);
+    } else {
+        model__put_score(r->m, score);
+    }
+}
+
+static inline void model__zadd(struct model_request *r, unsigned options) {
+    int first = model__zadd_options(r, &options), counts[MODEL_NO_NUMBER + 1] = {0}, i;
+    struct model_key *key;
+    double score = 0;
+
+    for (i = first; i >= 0 && i < r->argc; i += 2) {
+        if (!model__score(r, r->argv[i], &score)) {
+            return;
+        }
+    }
+    key = first >= 0 ? model__look(r, r->argv[1]) : NULL;
+    if (first < 0 || !model__typed(r, key, MODEL_ZSET)) {
+        return;
+    }
+    if (key == NULL && !(options & MODEL_XX)) {
+        key = model__create(r, r->argv[1], MODEL_ZSET);
+    }
+    for (i = first; i < r->argc; i += 2) {
+        model__double(r->m, r->argv[i], &score);
+        counts[model__zadd_one(key, options, r->argv[i + 1], &score)]++;
+    }
+    if (counts[MODEL_ADDED] + counts[MODEL_UPDATED] > 0) {
+        model__changed(r, r->argv[1]);
+    }
+    model__say_zadded(r, options, counts, score);
+}
+
+static inline void model__do_zadd(struct model_request *r) {
+    model__zadd(r, 0);
+}
+
+static inline void model__do_zincrby(struct model_request *r) {
+    model__zadd(r, MODEL_INCR);
+}
+
+static inline void model__do_zrem(struct model_request *r) {
+    model__remove(r, MODEL_ZSET);
+}
+
+static inline void model__do_zremrangebyscore(struct model_request *r) {
+    struct model_key *key;
+    struct model_range range;
+    struct model_slice slice;
+    size_t i;
+
+    if (!model__range(r, &range)) {
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (model__typed(r, key, MODEL_ZSET)) {
+        slice = model__within(key, &range);
+        for (i = slice.first; i < slice.last; i++) {
+            model__take_field(key, &key->fields[slice.first]);
+        }
+        model__took(r, key, (int)(slice.last - slice.first));
+    }
+}
+
+static inline void model__do_zcard(struct model_request *r) {
+    const struct model_key *key = model__look(r, r->argv[1]);
+
+    if (model__typed(r, key, MODEL_ZSET)) {
+        model__count(r, key != NULL ? (int64_t)key->count : 0);
+    }
+}
+
+static inline void model__do_zcount(struct model_request *r) {
+    const struct model_key *key;
+    struct model_range range;
+    struct model_slice slice;
+
+    if (!model__range(r, &range)) {
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (model__typed(r, key, MODEL_ZSET)) {
+        slice = model__within(key, &range);
+        model__count(r, (int64_t)(slice.last - slice.first));
+    }
+}
+
+static inline void model__do_zscore(struct model_request *r) {
+    const struct model_key *key = model__look(r, r->argv[1]);
+    const struct model_field *field;
+
+    if (!model__typed(r, key, MODEL_ZSET)) {
+        return;
+    }
+    field = model__field(key, r->argv[2]);
+    if (field != NULL) {
+        model__put_score(r->m, field->score);
+    } else {
+        model__put_null(r->m->out);
+    }
+}
+
+static inline void model__do_zrank(struct model_request *r) {
+    const struct model_key *key;
+    const struct model_field *field;
+
+    if (r->argc > 3) {
+        model__fail(r, MODEL__SYNTAX);
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (!model__typed(r, key, MODEL_ZSET)) {
+        return;
+    }
+    field = model__field(key, r->argv[2]);
+    if (field != NULL) {
+        model__count(r, field - key->fields);
+    } else {
+        model__put_null(r->m->out);
+    }
+}
+
+static inline void model__put_members(struct model_request *r, const struct model_key *key,
+                                      struct model_slice slice, bool with_scores) {
+    model__put_count(r->m->out, '*', (int64_t)(slice.last - slice.first) * (with_scores ? 2 : 1));
+    for (; slice.first < slice.last; slice.first++) {
+        const struct model_field *field = &key->fields[slice.first];
+
+        model__put_bulk(r->m->out, field->name.at, field->name.size);
+        if (with_scores) {
+            model__put_score(r->m, field->score);
+        }
+    }
+}
+
+/* Places from 0 on, or from -1 back, with the last one. */
+static inline struct model_slice model__places(const struct model_key *key, int64_t start,
+                                               int64_t stop) {
+    int64_t count = key != NULL ? (int64_t)key->count : 0;
+    struct model_slice slice = {0, 0};
+
+    start += start < 0 ? count : 0;
+    stop += stop < 0 ? count : 0;
+    start = start < 0 ? 0 : start;
+    if (start <= stop && start < count) {
+        slice.first = (size_t)start;
+        slice.last = (size_t)(stop < count ? stop + 1 : count);
+    }
+    return slice;
+}
+
+static inline void model__do_zrange(struct model_request *r) {
+    const struct model_key *key;
+    int64_t start, stop;
+    int i;
+
+    for (i = 4; i < r->argc; i++) {
+        if (!model__is(r->argv[i], "withscores")) {
+            model__fail(r, MODEL__SYNTAX);
+            return;
+        }
+    }
+    if (!model__number(r, r->argv[2], &start) || !model__number(r, r->argv[3], &stop)) {
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (model__typed(r, key, MODEL_ZSET)) {
+        model__put_members(r, key, model__places(key, start, stop), r->argc > 4);
+    }
+}
+
+struct model_by_score { /* the options of a ZRANGEBYSCORE */
+    bool with_scores;
+    int64_t skipped, most; /* below 0: all */
+};
+
+/* False, and the error is said: they are none. */
+static inline bool model__by_score_options(struct model_request *r, struct model_by_score *by) {
+    int i;
+
+    by->with_scores = false;
+    by->skipped = 0;
+    by->most = -1;
+    for (i = 4; i < r->argc; i++) {
+        if (model__is(r->argv[i], "withscores")) {
+            by->with_scores = true;
+        } else if (model__is(r->argv[i], "limit") && i + 2 < r->argc) {
+            if (!model__number(r, r->argv[i + 1], &by->skipped) ||
+                !model__number(r, r->argv[i + 2], &by->most)) {
+                return false;
+            }
+            i += 2;
+        } else {
+            model__fail(r, MODEL__SYNTAX);
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline void model__do_zrangebyscore(struct model_request *r) {
+    const struct model_key *key;
+    struct model_by_score by;
+    struct model_range range;
+    struct model_slice slice;
+    size_t count;
+
+    if (!model__by_score_options(r, &by) || !model__range(r, &range)) {
+        return;
+    }
+    key = model__look(r, r->argv[1]);
+    if (!model__typed(r, key, MODEL_ZSET)) {
+        return;
+    }
+    slice = model__within(key, &range);
+    count = slice.last - slice.first;
+    slice.first += by.skipped < 0 || (uint64_t)by.skipped > count ? count : (size_t)by.skipped;
+    if (by.most >= 0 && (uint64_t)by.most < slice.last - slice.first) {
+        slice.last = slice.first + (size_t)by.most;
+    }
+    model__put_members(r, key, slice, by.with_scores);
 }
 
 /* ---- commands: the server ---- */
@@ -1788,17 +2260,6 @@ static inline void model__remember_keys(struct model *m, unsigned flags,
     for (i = 0; i < count && (flags & MODEL_READ) && m->current->tracking; i++) {
         model__remember(m, keys[i]);
     }
-}
-
-/* A number of Lua as an argument: in Valkey no longer than it takes to tell it from others. */
-static inline void model__put_double(const struct model *m, char *out, size_t room, double number) {
-    bool whole = number > -4503599627370496.0 && number < 4503599627370496.0 &&
-                 number == (double)(int64_t)number;
-    int digits = m->flavour == MODEL_VALKEY_9 && !whole ? 1 : 17;
-
-    do {
-        snprintf(out, room, "%.*g", digits, number);
-    } while (digits++ < 17 && strtod(out, NULL) != number);
 }
 
 /* Runs what is on the stack as a command, and pushes its reply. */
@@ -2402,6 +2863,16 @@ static const struct model_command model__commands[] = {
     {"unlink", -2, W, -1, model__do_del},
     {"unsubscribe", -1, C | MODEL_SUBSCRIBED, 0, model__do_unsubscribe},
     {"wait", 3, MODEL_REDIS_NOSCRIPT, 0, model__do_wait},
+    {"zadd", -4, M, 1, model__do_zadd},
+    {"zcard", 2, R, 1, model__do_zcard},
+    {"zcount", 4, R, 1, model__do_zcount},
+    {"zincrby", 4, M, 1, model__do_zincrby},
+    {"zrange", -4, R, 1, model__do_zrange},
+    {"zrangebyscore", -4, R, 1, model__do_zrangebyscore},
+    {"zrank", 3, R, 1, model__do_zrank},
+    {"zrem", -3, W, 1, model__do_zrem},
+    {"zremrangebyscore", 4, W, 1, model__do_zremrangebyscore},
+    {"zscore", 3, R, 1, model__do_zscore},
 #undef R
 #undef W
 #undef M
@@ -2466,11 +2937,15 @@ static inline const struct model_command *model__command(const struct model *m, 
     return command != NULL && model__knows(m, command) ? command : NULL;
 }
 
-/* Whether it takes so many words. The options of PEXPIRE came with Redis 7. */
+/* Whether it takes so many words. The options of PEXPIRE came with Redis 7, that of ZRANK with its
+ * followers. */
 static inline bool model__takes(const struct model *m, const struct model_command *command,
                                 int argc) {
     if (command->run == model__do_pexpire || command->run == model__do_pexpireat) {
         return model__is_old(m) ? argc == 3 : argc >= 3;
+    }
+    if (command->run == model__do_zrank && m->flavour == MODEL_VALKEY_9) {
+        return argc >= 3;
     }
     return command->arity > 0 ? command->arity == argc : argc >= -command->arity;
 }
@@ -2813,6 +3288,7 @@ static inline void model_free(struct model *m) {
     model__release(&m->answer);
     model__release(&m->push);
     model__release(&m->pending);
+    model__release(&m->number);
     free(m->args);
     free(m->inner_args);
     free(m->peers);
