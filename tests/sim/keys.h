@@ -633,6 +633,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         if (!was && is) {
             token->script = slot->script;
             token->permits = slot->next_in_force;
+            token->forced_us = 0; /* it asked once more, as if nothing had been */
         }
         token->ends_ms = token->next_ms;
         token->place = token->next_place;

@@ -911,6 +911,20 @@ static inline void look_around(void *object) {
     }
 }
 
+/* As many permits as the handles say: with fewer there may never be enough for some. */
+static inline void program_permits(void) {
+    int i;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        char member[40];
+        const char *words[] = {"ZREM", slot->key, member};
+        snprintf(member, sizeof member, "permits:%lld", (long long)slot->in_force);
+        if (slot->in_force != slot->permits) {
+            oracle_stranger(slot->server, 3, words);
+        }
+    }
+}
+
 /* Whatever was wrong is no more. What is half-open stays so: the clients have to find out. */
 static inline void program_heal(void) {
     int i;
@@ -934,14 +948,9 @@ static inline void program_heal(void) {
         sim.weather.latency_us = 2000; /* a command timeout may be as short as 50 ms */
     }
     sim.weather.slow_us = sim.weather.latency_us;
+    program_permits();
     for (i = 0; i < oracle.slot_count; i++) {
         struct slot *slot = &oracle.slots[i];
-        if (slot->in_force != slot->permits) { /* for some there may never be enough */
-            char member[40];
-            const char *words[] = {"ZREM", slot->key, member};
-            snprintf(member, sizeof member, "permits:%lld", (long long)slot->in_force);
-            oracle_stranger(slot->server, 3, words);
-        }
         if (slot->foreign || (slot->there != NULL && slot->there->theirs)) {
             stranger_on(slot, "DEL", NULL, NULL);
         }
@@ -978,6 +987,7 @@ static inline void program_settle(void) {
             sim_failed("an operation does not end, although nothing is wrong any more");
         }
         sim_run_until(sim.now_us + 100000);
+        program_permits(); /* a change may come late */
         for (i = 0; i < oracle.hand_count; i++) {
             let_go(&oracle.hands[i]);
         }
