@@ -711,8 +711,8 @@ RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
 /* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
- * this library are told LOST with RLOCK_REASON_DELETED. `done` (may be NULL) and errors: as above;
- * info->holders says how many holds there were. */
+ * this library are told LOST, with RLOCK_REASON_DELETED, or STOLEN if another has it by then.
+ * `done` (may be NULL) and errors: as above; info->holders says how many holds there were. */
 RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
                                   rlock_info_callback *done, void *user);
 
@@ -1105,8 +1105,9 @@ struct rlock_client {
     bool unsent;      /* something was submitted outside the loop's entries */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
-    bool mixed;        /* some key is, or was, wanted as more than one thing */
-    unsigned pushing;  /* RLOCK_PUSH_... */
+    bool mixed;       /* some key is, or was, wanted as more than one thing */
+    unsigned pushing; /* RLOCK_PUSH_... */
+    int64_t calls_since_us;
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
     pid_t pid;
@@ -1323,6 +1324,35 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
     return result;
 }
 
+/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
+static size_t rlock__digits(char *out, uint64_t number) {
+    char reversed[20];
+    size_t n = 0, i;
+    do {
+        reversed[n++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    for (i = 0; i < n; i++) {
+        out[i] = reversed[n - 1 - i];
+    }
+    return n;
+}
+
+#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon; ... */
+#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* ... behind it the number */
+
+/* A token as others see it, without a NUL; returns its length. */
+static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
+    memcpy(text, client->id, RLOCK__TOKEN_HEAD - 1);
+    text[RLOCK__TOKEN_HEAD - 1] = ':';
+    return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
+}
+
+/* Whether it is of a queued kind. */
+static bool rlock__in_line(const rlock_request *request) {
+    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>memory - the store inside the process: what a server does, done at the next turn of the loop
  */
@@ -1331,18 +1361,30 @@ typedef struct rlock__memory {
     rlock_store store; /* first: it is what the user sees */
     rlock__map map;
     rlock_link entries; /* all of them, the one looked at longest ago first */
+    rlock_link spare;   /* members that are not in use */
     uint64_t fence;
-    uint64_t tenants; /* clients ever opened: an owner is one of them and its token */
-    rlock_info info;  /* of the question being answered */
+    rlock_info info; /* of the question being answered, with its token */
+    char token[RLOCK__TOKEN_MAX];
 } rlock__memory;
 
-typedef struct rlock__entry { /* one key; kept while it is held or watched */
+typedef struct rlock__entry { /* one key; kept while it is held, waited for or watched */
     rlock__node node;
     rlock_link link, watches;
-    uint32_t watching;      /* how many of the watches are on */
-    uint64_t tenant, token; /* who holds it, until expires_us */
-    int64_t expires_us;
+    rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
+    int64_t permits_us;       /* until when the number of permits is ... */
+    uint32_t permits;         /* ... what was set; 0 = what the terms say */
+    uint32_t watching;        /* how many of the watches are on */
+    bool queued;              /* what the holders hold it as */
 } rlock__entry;
+
+typedef struct rlock__member { /* a token that holds a key, or stands in its line */
+    rlock_link link, called;
+    rlock__entry *entry;
+    struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
+    uint64_t token;
+    int64_t expires_us; /* of a holder; with a call to come it stays for a while */
+    uint32_t weight;
+} rlock__member;
 
 typedef struct rlock__tenant { /* one client of the store */
     rlock__memory *memory;
@@ -1350,8 +1392,7 @@ typedef struct rlock__tenant { /* one client of the store */
     const rlock_store_events *events;
     void *owner;
     rlock_timer timer;
-    rlock_link requests, woken;
-    uint64_t number;
+    rlock_link requests, woken, called;
     bool up;
 } rlock__tenant;
 
@@ -1362,9 +1403,123 @@ typedef struct rlock__watch { /* one key that one client watches */
     bool on;
 } rlock__watch;
 
+#define RLOCK__DAY_US \
+    86400000000 /* for so long behind its last use a set number of permits lives */
+
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&memory->map, key, len);
     return node ? RLOCK__OF(node, rlock__entry, node) : NULL;
+}
+
+/* --- members --- */
+
+static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
+    rlock__list_remove(&member->called);
+    rlock__list_remove(&member->link);
+    rlock__list_append(&memory->spare, &member->link);
+}
+
+/* What a request wants comes to the end of a list of the entry; NULL: no memory. */
+static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *entry,
+                                        rlock_link *list, const rlock_request *request) {
+    rlock_link *spare = &tenant->memory->spare;
+    rlock__member *member = RLOCK__OF(spare->next, rlock__member, link);
+    if (!rlock__list_empty(spare)) {
+        rlock__list_remove(&member->link);
+    } else if ((member = (rlock__member *)RLOCK_MALLOC(sizeof *member)) == NULL) {
+        return NULL;
+    }
+    memset(member, 0, sizeof *member);
+    rlock__list_init(&member->called);
+    rlock__list_append(list, &member->link);
+    member->entry = entry;
+    member->tenant = tenant;
+    member->token = request->token;
+    member->weight = rlock__in_line(request) ? request->terms->weight : 1;
+    return member;
+}
+
+static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *tenant,
+                                         uint64_t token) {
+    rlock_link *at = list->next;
+    while (at != list && (RLOCK__OF(at, rlock__member, link)->tenant != tenant ||
+                          RLOCK__OF(at, rlock__member, link)->token != token)) {
+        at = at->next;
+    }
+    return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
+}
+
+/* Its client is told in a turn of its own loop. */
+static void rlock__member_call(rlock__member *member) {
+    if (member->tenant && rlock__list_empty(&member->called)) {
+        rlock__list_append(&member->tenant->called, &member->called);
+        rlock_timer_set(member->tenant->client, &member->tenant->timer, 0);
+    }
+}
+
+/* --- keys --- */
+
+/* What the holders weigh; those whose lease is over go. */
+static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, int64_t now_us) {
+    rlock_link *at = entry->holders.next;
+    uint64_t used = 0;
+    while (at != &entry->holders) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        at = at->next;
+        if (member->expires_us > now_us) {
+            used += member->weight;
+        } else if (rlock__list_empty(&member->called)) {
+            rlock__member_drop(memory, member);
+        }
+    }
+    return used;
+}
+
+static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tenant *tenant,
+                                          uint64_t token, int64_t now_us) {
+    rlock__member *member = rlock__member_find(&entry->holders, tenant, token);
+    return member && member->expires_us > now_us ? member : NULL;
+}
+
+static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_request *request,
+                                     int64_t now_us) {
+    bool queued = rlock__in_line(request);
+    bool set = queued && entry && entry->permits && entry->permits_us > now_us;
+    return set ? entry->permits : queued ? request->terms->permits : 1;
+}
+
+/* Whether it is in use as another sort of thing than the request takes it for. */
+static bool rlock__entry_differs(rlock__memory *memory, rlock__entry *entry,
+                                 const rlock_request *request, int64_t now_us) {
+    bool used =
+        rlock__entry_used(memory, entry, now_us) || (entry->permits && entry->permits_us > now_us);
+    return used && entry->queued != rlock__in_line(request);
+}
+
+/* Serves the line while there is room: who is at its head holds for one turn, and is called unless
+ * it is just asking. False: somebody waits still. */
+static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
+                               const rlock__member *asking, int64_t now_us) {
+    uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
+    while (!rlock__list_empty(&entry->line)) {
+        rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
+        if (member->weight > permits) {
+            rlock__member_drop(tenant->memory, member);
+            continue;
+        }
+        if (used + member->weight > permits || (used && !entry->queued)) {
+            return false;
+        }
+        used += member->weight;
+        entry->queued = true;
+        member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
+        rlock__list_remove(&member->link);
+        rlock__list_append(&entry->holders, &member->link);
+        if (member != asking) {
+            rlock__member_call(member);
+        }
+    }
+    return true;
 }
 
 static void rlock__watch_free(rlock__watch *watch) {
@@ -1374,9 +1529,15 @@ static void rlock__watch_free(rlock__watch *watch) {
     rlock__dealloc(watch);
 }
 
-static void rlock__entry_free(rlock__entry *entry) {
+static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     while (!rlock__list_empty(&entry->watches)) {
         rlock__watch_free(RLOCK__OF(entry->watches.next, rlock__watch, link));
+    }
+    while (!rlock__list_empty(&entry->holders)) {
+        rlock__member_drop(memory, RLOCK__OF(entry->holders.next, rlock__member, link));
+    }
+    while (!rlock__list_empty(&entry->line)) {
+        rlock__member_drop(memory, RLOCK__OF(entry->line.next, rlock__member, link));
     }
     rlock__list_remove(&entry->link);
     rlock__dealloc(entry);
@@ -1385,9 +1546,11 @@ static void rlock__entry_free(rlock__entry *entry) {
 /* Looks at the entry that was looked at longest ago: unused ones go bit by bit. */
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
-    if (entry->expires_us <= now_us && !entry->watching) {
+    bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
+    if (!held && rlock__list_empty(&entry->line) && !entry->watching &&
+        entry->permits_us <= now_us) {
         rlock__map_remove(&memory->map, &entry->node);
-        rlock__entry_free(entry);
+        rlock__entry_free(memory, entry);
     } else {
         rlock__list_remove(&entry->link);
         rlock__list_append(&memory->entries, &entry->link);
@@ -1405,6 +1568,8 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     if (entry) {
         memcpy((char *)(entry + 1), key, len);
         rlock__list_init(&entry->watches);
+        rlock__list_init(&entry->holders);
+        rlock__list_init(&entry->line);
         rlock__list_append(&memory->entries, &entry->link);
         rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
     }
@@ -1423,32 +1588,230 @@ static void rlock__entry_changed(rlock__entry *entry) {
     }
 }
 
+/* --- requests --- */
+
+/* The i-th key of a request, where *key is the one before it; false: there is none. */
+static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
+                               size_t *len) {
+    const rlock_terms *terms = request->terms;
+    *key = i ? *key + *len + 1 : request->key;
+    if (i >= (terms ? terms->count : 1)) {
+        return false;
+    }
+    *len = terms ? terms->lens[i] : request->key_len;
+    return true;
+}
+
+static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = fault;
+}
+
+/* Whether a queued kind has room; else the request stands in line, if it may. */
+static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
+                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    uint64_t beside = request->terms->beside;
+    if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
+        if (waits) {
+            rlock__member_drop(tenant->memory, waits);
+        }
+        return true;
+    }
+    if (rlock__entry_offer(tenant, entry, permits, waits, now_us) &&
+        rlock__entry_used(tenant->memory, entry, now_us) + request->terms->weight <= permits) {
+        return true;
+    }
+    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+        return true;
+    }
+    if (!(request->flags & RLOCK_REQUEST_ONCE) &&
+        !rlock__member_find(&entry->line, tenant, request->token) &&
+        !rlock__member_add(tenant, entry, &entry->line, request)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+    }
+    return false;
+}
+
+/* Whether one of the keys is to be had; else the answer says why not. */
+static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *request,
+                              rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    int64_t end_us = RLOCK__NEVER;
+    rlock_link *at;
+    if (rlock__entry_differs(tenant->memory, entry, request, now_us)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
+        return false;
+    }
+    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+        return true;
+    }
+    answer->outcome = RLOCK_OUTCOME_HELD;
+    if (rlock__in_line(request) ? rlock__memory_line(tenant, request, entry, answer, now_us)
+                                : !rlock__entry_used(tenant->memory, entry, now_us)) {
+        answer->outcome = RLOCK_OUTCOME_DONE;
+        return true;
+    }
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        int64_t expires_us = RLOCK__OF(at, rlock__member, link)->expires_us;
+        end_us = expires_us > now_us && expires_us < end_us ? expires_us : end_us;
+    }
+    answer->left_ms = end_us == RLOCK__NEVER ? -1 : (end_us - now_us + 999) / 1000;
+    return false;
+}
+
+/* Holds a key that is to be had; false: no memory. */
+static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *request, const char *key,
+                               size_t len, int64_t now_us) {
+    rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    rlock__member *member;
+    if (!entry) {
+        entry = rlock__entry_new(tenant->memory, key, len, now_us);
+    }
+    member = entry ? rlock__member_find(&entry->holders, tenant, request->token) : NULL;
+    if (entry && !member) {
+        member = rlock__member_add(tenant, entry, &entry->holders, request);
+    }
+    if (!member) {
+        return false;
+    }
+    if (member->expires_us < expires_us) {
+        member->expires_us = expires_us;
+    }
+    entry->queued = rlock__in_line(request);
+    if (entry->permits) {
+        entry->permits_us = now_us + RLOCK__DAY_US;
+    }
+    return true;
+}
+
 static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
     rlock__memory *memory = tenant->memory;
-    rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
-    bool held = entry && entry->expires_us > now_us;
-    if (held && !(entry->tenant == tenant->number && entry->token == request->token)) {
-        answer->outcome = RLOCK_OUTCOME_HELD;
-        answer->left_ms = (entry->expires_us - now_us + 999) / 1000;
-        return;
+    const char *key;
+    uint32_t i, k;
+    size_t len;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(memory, key, len);
+        if (entry && !rlock__memory_may(tenant, request, entry, answer, now_us)) {
+            return;
+        }
     }
-    if (!entry) {
-        entry = rlock__entry_new(memory, request->key, request->key_len, now_us);
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        if (!rlock__memory_hold(tenant, request, key, len, now_us)) {
+            for (k = 0; k < i && rlock__request_key(request, k, &key, &len); k++) {
+                rlock__entry *entry = rlock__entry_find(memory, key, len);
+                rlock__member_drop(memory,
+                                   rlock__member_find(&entry->holders, tenant, request->token));
+            }
+            rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+            return;
+        }
     }
-    if (!entry) {
-        answer->outcome = RLOCK_OUTCOME_FAULT;
-        answer->fault = RLOCK_FAULT_NOMEM;
-        return;
-    }
-    if (!held || entry->expires_us < now_us + request->lease_ms * 1000) {
-        entry->expires_us = now_us + request->lease_ms * 1000;
-    }
-    entry->tenant = tenant->number;
-    entry->token = request->token;
     if (request->fences) {
         answer->fence = memory->fence + 1 > (uint64_t)now_us ? memory->fence + 1 : (uint64_t)now_us;
         memory->fence = answer->fence + request->fences - 1;
+    }
+}
+
+/* Takes a key away from its holder, and gives what is free to who waits. */
+static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock__entry *entry, rlock__member *holder, int64_t now_us) {
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    if (waits) {
+        rlock__member_drop(tenant->memory, waits);
+    }
+    if (holder) {
+        rlock__member_drop(tenant->memory, holder);
+    }
+    if (rlock__in_line(request)) {
+        rlock__entry_offer(tenant, entry, permits, NULL, now_us);
+    } else if (holder) {
+        rlock__entry_changed(entry);
+    }
+}
+
+/* A renewal, of all keys or none, or a release. */
+static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
+                                 rlock_answer *answer, int64_t now_us) {
+    uint64_t weight = rlock__in_line(request) ? request->terms->weight : 1;
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    bool release = request->op == RLOCK_OP_RELEASE;
+    const char *key;
+    size_t len;
+    uint32_t i;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+        rlock__member *holder =
+            entry ? rlock__entry_holder(entry, tenant, request->token, now_us) : NULL;
+        if (!holder && answer->outcome == RLOCK_OUTCOME_DONE) {
+            bool full = entry && rlock__entry_used(tenant->memory, entry, now_us) + weight >
+                                     rlock__entry_permits(entry, request, now_us);
+            answer->outcome = full ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
+        }
+        if (entry && release) {
+            rlock__memory_release(tenant, request, entry, holder, now_us);
+        }
+    }
+    if (release || answer->outcome != RLOCK_OUTCOME_DONE) {
+        return;
+    }
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+        rlock__member *holder = rlock__entry_holder(entry, tenant, request->token, now_us);
+        if (holder->expires_us < expires_us) {
+            holder->expires_us = expires_us;
+        }
+    }
+}
+
+/* --- questions --- */
+
+static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock__entry *entry, int64_t now_us) {
+    rlock__memory *memory = tenant->memory;
+    rlock_info *info = &memory->info;
+    uint64_t used = entry ? rlock__entry_used(memory, entry, now_us) : 0;
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock_link *at;
+    info->waiters = rlock__in_line(request) ? 0 : -1;
+    info->permits = used < permits ? (int64_t)(permits - used) : 0;
+    for (at = entry ? entry->holders.next : NULL; entry && at != &entry->holders; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        int64_t left_ms = (member->expires_us - now_us + 999) / 1000;
+        if (member->expires_us <= now_us) {
+            continue;
+        }
+        info->holders++;
+        info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
+        if (!info->token && member->tenant) {
+            info->token_len = rlock__token(member->tenant->client, memory->token, member->token);
+            info->token = memory->token;
+        }
+    }
+    for (at = entry ? entry->line.next : NULL; entry && at != &entry->line; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->tenant == tenant && member->token == request->token) {
+            info->position = info->waiters;
+        }
+        info->waiters++;
+    }
+}
+
+static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry, int64_t now_us) {
+    rlock_link *at;
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->expires_us > now_us) {
+            memory->info.holders++;
+            member->expires_us = 0;
+            rlock__member_call(member);
+        }
+    }
+    if (!entry->queued) {
+        rlock__entry_changed(entry);
     }
 }
 
@@ -1456,51 +1819,51 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
                                    rlock_answer *answer, int64_t now_us) {
     rlock__memory *memory = tenant->memory;
     rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
-    bool held = entry && entry->expires_us > now_us;
-    rlock_info *info = &memory->info;
-    memset(info, 0, sizeof *info);
-    info->holders = held;
-    info->left_ms = held ? (entry->expires_us - now_us + 999) / 1000 : 0;
-    info->waiters = info->position = -1;
-    info->permits = !held;
-    answer->info = info;
-    if (held && request->op == RLOCK_OP_FORCE) {
-        entry->expires_us = 0;
-        rlock__entry_changed(entry);
+    memset(&memory->info, 0, sizeof memory->info);
+    memory->info.position = -1;
+    answer->info = &memory->info;
+    if (!entry && request->op == RLOCK_OP_SET_PERMITS &&
+        (entry = rlock__entry_new(memory, request->key, request->key_len, now_us)) == NULL) {
+        rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+    } else if (entry && rlock__entry_differs(memory, entry, request, now_us)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
+    } else if (request->op == RLOCK_OP_INSPECT) {
+        rlock__memory_inspect(tenant, request, entry, now_us);
+    } else if (entry) {
+        if (request->op == RLOCK_OP_FORCE) {
+            rlock__memory_force(memory, entry, now_us);
+        } else {
+            entry->permits = (uint32_t)request->token;
+            entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
+            entry->queued = true;
+        }
+        if (rlock__in_line(request)) {
+            rlock__entry_offer(tenant, entry, rlock__entry_permits(entry, request, now_us), NULL,
+                               now_us);
+        }
     }
 }
 
 static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
-    rlock__entry *entry;
     if (request->op == RLOCK_OP_ACQUIRE) {
         rlock__memory_acquire(tenant, request, answer, now_us);
-        return;
-    }
-    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
+    } else if (request->op < RLOCK_OP_INSPECT) {
+        rlock__memory_change(tenant, request, answer, now_us);
+    } else if (RLOCK__HAS_KINDS) {
         rlock__memory_question(tenant, request, answer, now_us);
-        return;
-    }
-    entry = rlock__entry_find(tenant->memory, request->key, request->key_len);
-    if (!entry || entry->expires_us <= now_us) {
-        answer->outcome = RLOCK_OUTCOME_GONE;
-    } else if (entry->tenant != tenant->number || entry->token != request->token) {
-        answer->outcome = RLOCK_OUTCOME_STOLEN;
-    } else if (request->op == RLOCK_OP_RELEASE) {
-        entry->expires_us = 0;
-        rlock__entry_changed(entry);
-    } else if (entry->expires_us < now_us + request->lease_ms * 1000) {
-        entry->expires_us = now_us + request->lease_ms * 1000;
     }
 }
 
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
     int64_t now_us = rlock_client_now_us(tenant->client);
-    rlock_link woken, requests;
+    rlock_link woken, called, requests;
     rlock__list_init(&woken);
+    rlock__list_init(&called);
     rlock__list_init(&requests);
     rlock__list_move(&woken, &tenant->woken);
+    rlock__list_move(&called, &tenant->called);
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
@@ -1522,6 +1885,12 @@ static void rlock__memory_fire(rlock_timer *timer) {
         rlock__list_remove(&watch->woken);
         tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
     }
+    while (!rlock__list_empty(&called)) {
+        rlock__member *member = RLOCK__OF(called.next, rlock__member, called);
+        const rlock__node *node = &member->entry->node;
+        rlock__list_remove(&member->called);
+        tenant->events->called(tenant->owner, node->key, node->key_len, member->token);
+    }
 }
 
 static int rlock__memory_open(const rlock_store *store, rlock_client *client,
@@ -1537,9 +1906,9 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
     tenant->client = client;
     tenant->events = events;
     tenant->owner = owner;
-    tenant->number = ++tenant->memory->tenants;
     rlock__list_init(&tenant->requests);
     rlock__list_init(&tenant->woken);
+    rlock__list_init(&tenant->called);
     *state = tenant;
     return RLOCK_OK;
 }
@@ -1594,11 +1963,34 @@ static void rlock__memory_flush(void *state) {
     (void)state;
 }
 
+/* A client goes: it watches nothing, stands in no line, and what it holds runs out. */
+static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant) {
+    rlock_link *at, *next;
+    for (at = entry->watches.next; at != &entry->watches; at = next) {
+        next = at->next;
+        if (RLOCK__OF(at, rlock__watch, link)->tenant == tenant) {
+            rlock__watch_free(RLOCK__OF(at, rlock__watch, link));
+        }
+    }
+    for (at = entry->line.next; at != &entry->line; at = next) {
+        next = at->next;
+        if (RLOCK__OF(at, rlock__member, link)->tenant == tenant) {
+            rlock__member_drop(tenant->memory, RLOCK__OF(at, rlock__member, link));
+        }
+    }
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->tenant == tenant) {
+            member->tenant = NULL;
+            rlock__list_remove(&member->called);
+        }
+    }
+}
+
 static void rlock__memory_close(void *state) {
     rlock__tenant *tenant = (rlock__tenant *)state;
     int64_t now_us = rlock_client_now_us(tenant->client);
-    rlock__memory *memory = tenant->memory;
-    rlock__node *node, *next;
+    rlock_link *at;
     while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
         rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
         rlock_answer answer;
@@ -1607,29 +1999,11 @@ static void rlock__memory_close(void *state) {
         request->place = 0;
         rlock__memory_execute(tenant, request, &answer, now_us);
     }
-    for (node = rlock__map_next(&memory->map, NULL); node; node = next) {
-        rlock__entry *entry = RLOCK__OF(node, rlock__entry, node);
-        rlock_link *at = entry->watches.next;
-        next = rlock__map_next(&memory->map, node);
-        while (at != &entry->watches) {
-            rlock__watch *watch = RLOCK__OF(at, rlock__watch, link);
-            at = at->next;
-            if (watch->tenant == tenant) {
-                rlock__watch_free(watch);
-            }
-        }
+    for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
+        rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), tenant);
     }
     rlock_timer_drop(tenant->client, &tenant->timer);
     rlock__dealloc(tenant);
-}
-
-static const char *rlock__memory_refuses(void *state, const char *key, size_t len,
-                                         const rlock_terms *terms, bool fencing) {
-    (void)state;
-    (void)key;
-    (void)len;
-    (void)fencing;
-    return terms ? "the store inside the process has only the mutex with one key" : NULL;
 }
 
 int rlock_memory_new(rlock_store **out) {
@@ -1644,6 +2018,7 @@ int rlock_memory_new(rlock_store **out) {
         return RLOCK_ERR_NOMEM;
     }
     rlock__list_init(&memory->entries);
+    rlock__list_init(&memory->spare);
     memory->store.ctx = memory;
     memory->store.open = rlock__memory_open;
     memory->store.close = rlock__memory_close;
@@ -1651,7 +2026,6 @@ int rlock_memory_new(rlock_store **out) {
     memory->store.forget = rlock__memory_forget;
     memory->store.watch = rlock__memory_watch;
     memory->store.flush = rlock__memory_flush;
-    memory->store.refuses = rlock__memory_refuses;
     *out = &memory->store;
     return RLOCK_OK;
 }
@@ -1662,7 +2036,12 @@ void rlock_memory_free(rlock_store *store) {
         return;
     }
     while (!rlock__list_empty(&memory->entries)) {
-        rlock__entry_free(RLOCK__OF(memory->entries.next, rlock__entry, link));
+        rlock__entry_free(memory, RLOCK__OF(memory->entries.next, rlock__entry, link));
+    }
+    while (!rlock__list_empty(&memory->spare)) {
+        rlock_link *spare = memory->spare.next;
+        rlock__list_remove(spare);
+        rlock__dealloc(RLOCK__OF(spare, rlock__member, link));
     }
     rlock__dealloc(memory->map.buckets);
     rlock__dealloc(memory);
@@ -2108,20 +2487,6 @@ static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
     }
 }
 
-/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
-static size_t rlock__digits(char *out, uint64_t number) {
-    char reversed[20];
-    size_t n = 0, i;
-    do {
-        reversed[n++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    for (i = 0; i < n; i++) {
-        out[i] = reversed[n - 1 - i];
-    }
-    return n;
-}
-
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
     char line[24];
     size_t n = 1 + rlock__digits(line + 1, count);
@@ -2198,33 +2563,18 @@ static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
     rlock__put(redis, "\r\n", 2);
 }
 
-#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon */
-
-static void rlock__token_head(const rlock__redis *redis, char *text) {
-    memcpy(text, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1);
-    text[RLOCK__TOKEN_HEAD - 1] = ':';
-}
-
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
-    char text[RLOCK__TOKEN_HEAD + 20];
-    rlock__token_head(redis, text);
-    rlock__put_bytes(redis, text,
-                     RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, token));
+    char text[RLOCK__TOKEN_MAX];
+    rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
 }
 
 /* Of a queued kind: the token and what it weighs. */
 static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight) {
-    char text[RLOCK__TOKEN_HEAD + 20 + 1 + 20];
-    size_t n = RLOCK__TOKEN_HEAD;
-    rlock__token_head(redis, text);
-    n += rlock__digits(text + n, token);
+    char text[RLOCK__TOKEN_MAX + 1 + 20];
+    size_t n = rlock__token(redis->client, text, token);
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
     rlock__put_bytes(redis, text, n);
-}
-
-static bool rlock__in_line(const rlock_request *request) {
-    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
@@ -2371,7 +2721,7 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
 static void rlock__put_batch(rlock__redis *redis, const rlock__command *command) {
     const rlock__script *script = &rlock__renew_many;
     bool eval = command->how == RLOCK__HOW_EVAL;
-    char head[RLOCK__TOKEN_HEAD];
+    char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     rlock__put_command(redis, 5u + 2u * command->count);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
@@ -2380,7 +2730,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
-    rlock__token_head(redis, head);
+    rlock__token(redis->client, head, 0);
     rlock__put_bytes(redis, head, sizeof head);
     rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
     for (i = 0; i < command->count; i++) {
@@ -5530,6 +5880,13 @@ static void rlock__holding_up(rlock__claim *claim) {
     }
 }
 
+/* Who shares is not registered, but called; whether that was so from the beginning of a hold. */
+static bool rlock__heard(const rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    return rlock__shared(claim->gate) && (client->pushing & RLOCK_PUSH_CALLS) &&
+           client->calls_since_us <= claim->since_us;
+}
+
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     if (claim->until_us <= client->now_us) {
@@ -5537,12 +5894,12 @@ static void rlock__holding_fire(rlock__claim *claim) {
         return;
     }
     if (claim->look_us <= client->now_us) {
-        bool known = claim->registered;
+        bool known = claim->registered, heard = rlock__heard(claim);
         claim->look_us = RLOCK__NEVER;
         claim->registered = true;
         rlock__gate_watch(claim->gate);
-        if ((client->pushing || known) && !(rlock__shared(claim->gate) && !known)) {
-            rlock__holding_look(claim); /* which registers it; of who shares nobody is told */
+        if ((client->pushing || known) && (known || !heard)) {
+            rlock__holding_look(claim); /* which registers it */
         }
     }
     if (claim->next_us <= client->now_us) {
@@ -6086,6 +6443,9 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
+        if (claim->again) {
+            rlock__holding_look(claim); /* called meanwhile: it may have been taken away */
+        }
     }
 }
 
@@ -6292,9 +6652,24 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock__ready_add(question->gate->client, &question->ready);
 }
 
+/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+static void rlock__gate_forced(rlock__gate *gate, const void *with) {
+    rlock_link *at = gate->holding.next;
+    (void)with;
+    for (; at != &gate->holding; at = at->next) {
+        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    }
+    rlock__gate_wake(gate);
+}
+
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
+    const rlock__gate *gate = question->gate;
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
+        if (question->request.op == RLOCK_OP_FORCE) {
+            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+                            NULL);
+        }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
                             answer->text);
@@ -6501,6 +6876,9 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
+    if (!(client->pushing & RLOCK_PUSH_CALLS)) {
+        client->calls_since_us = client->now_us;
+    }
     client->pushing = what;
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }

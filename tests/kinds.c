@@ -692,6 +692,46 @@ static void force_release_serves_the_line_and_is_told_as_deleted(void **state) {
     assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 500), RLOCK_OK);
 }
 
+static void force_release_is_told_to_holders_and_waiters_of_the_same_client(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
+                                       RLOCK_KIND_SEMAPHORE};
+    rlock_client *client = client_new();
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        rlock_options options = of_kind(kinds[i], kinds[i] == RLOCK_KIND_SEMAPHORE ? 1 : 0, 0);
+        struct owner *holder = owner_with(client, &options), *waiter = owner_with(client, &options);
+
+        assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
+        assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, 0, owner_told, waiter),
+                         RLOCK_OK);
+        assert_true(kit_until(kit_is_pushing, client, 5000));
+        kit_run(200);
+        assert_int_equal(rlock_force_release(client, &options, NULL, NULL), RLOCK_OK);
+        assert_int_equal(owner_wait(holder, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+        assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 1500), RLOCK_OK);
+        assert_int_equal(owner_release(waiter), RLOCK_OK);
+    }
+}
+
+static void force_release_of_a_hold_that_is_too_young_to_be_called_is_found(void **state) {
+    rlock_client *client = client_new(), *operator_ = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 2, 0);
+    struct owner *o = owner_of(client, RLOCK_KIND_SEMAPHORE), *other = owner_new(operator_, "x"),
+                 *waiter = owner_new(client, "x");
+    struct told told;
+
+    (void)state;
+    assert_int_equal(owner_acquire(other, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    memset(&told, 0, sizeof told);
+    assert_int_equal(rlock_force_release(operator_, &options, told_info, &told), RLOCK_OK);
+    assert_true(kit_until(was_told, &told, 5000));
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, 0, owner_told, waiter), RLOCK_OK);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
+}
+
 static void queue_position_counts_who_is_before(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *holder = owner_of(other, RLOCK_KIND_FAIR), *line[3];
@@ -743,6 +783,27 @@ static void questions_that_cannot_be_asked_are_refused_or_end(void **state) {
     rlock_client_free(lost); /* under a question */
     kit_client_count--;
     assert_int_equal(told.count, 1);
+}
+
+static void free_of_a_client_lets_each_kind_go_where_no_script_is_known(void **state) {
+    rlock_client *client = client_new();
+    struct owner *one = owner_new(client, "one"), *set = owner_of_keys(client, "a", "b", false),
+                 *fair = owner_of(client, RLOCK_KIND_FAIR),
+                 *next = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_OK);
+    stands_in_line(next, 1);
+    tell(ask(&server, "SCRIPT FLUSH"));
+    rlock_client_free(client);
+    kit_client_count--;
+    assert_true(key_goes(&server, "one", 2000));
+    assert_true(key_goes(&server, "a", 2000));
+    assert_true(key_goes(&server, "third", 2000));
+    assert_true(key_goes(&server, "k", 2000));
+    assert_true(key_goes(&server, "rlock:{k}:queue", 2000));
 }
 
 static void a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
@@ -897,8 +958,11 @@ int main(void) {
         TEST(inspect_says_who_holds_and_for_how_long),
         TEST(force_release_is_told_to_the_holders_as_deleted),
         TEST(force_release_serves_the_line_and_is_told_as_deleted),
+        TEST(force_release_is_told_to_holders_and_waiters_of_the_same_client),
+        TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
         TEST(queue_position_counts_who_is_before),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
+        TEST(free_of_a_client_lets_each_kind_go_where_no_script_is_known),
         TEST(a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
         TEST(what_the_store_cannot_do_is_refused),
         TEST(every_kind_costs_a_command_to_take_and_one_to_let_go),

@@ -4107,7 +4107,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_many_keys_of_many_sets_are_found_when_the_table_grows),
     CASE(test_each_key_of_a_set_wakes_who_waits_for_it),
     CASE(test_each_key_of_a_set_makes_its_holder_look),
-    CASE(test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_vice_versa),
+    CASE(test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back),
     CASE(test_key_is_watched_until_no_gate_of_it_wants_to_know),
     CASE(test_question_is_answered_once_with_what_the_server_said),
     CASE(test_question_ends_by_each_fault_as_a_single_try_does),

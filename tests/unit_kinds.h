@@ -1003,8 +1003,8 @@ static void test_each_key_of_a_set_makes_its_holder_look(void **state) {
     SAME(asked(RLOCK_OP_RELEASE), 1); /* the others are at the server still */
 }
 
-/* Nobody tells us of our own releases: they wake our own waiters, whatever they want the key as. */
-static void test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_vice_versa(void **state) {
+/* Nobody tells us of our own releases: they wake our own waiters, whatever these want it as. */
+static void test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(void **state) {
     int way;
     (void)state;
     for (way = 0; way < 3; way++) {

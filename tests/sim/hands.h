@@ -2,10 +2,10 @@
  *
  * Every public call goes through a function of this file and every callback comes back to it, so
  * that the rules of the contract are checked wherever a program leads: one callback for each
- * operation, none inside a call, none after a free, LOST in time and once. Beside that the oracle
- * reads the servers, which no client can: whose token stands at a key, until when, and who changed
- * it. Where a rule of the world is broken on purpose (data lost, a clock stepped), the tokens that
- * were there are void: their holds may overlap with later ones, but their fences may not be higher.
+ * operation, none inside a call, none after a free, LOST in time and once. What the handles say
+ * is compared with what the servers have (keys.h). Where a rule of the world is broken on purpose
+ * (data lost, a clock stepped), the tokens that were there are void: their holds may overlap with
+ * later ones, but their fences may not be higher.
  *
  * A token is found by what the library says of a handle that was granted, and it must have been at
  * the server. The handle has it until it calls release. From then on another one of the same client
@@ -15,254 +15,10 @@
 #ifndef SIM_HANDS_H
 #define SIM_HANDS_H
 
-#include "world.h"
+#include "keys.h"
 
-#define SIM_ACTORS 12
-#define SIM_HANDS 400
-#define SIM_SLOTS 8
-#define SIM_TOKENS 20000
-#define SIM_PASSED 20
-#define SIM_LATE_US 2000 /* how late a loop with nothing else to do may tell a loss */
-
-struct token { /* a value that was seen at a key */
-    char text[64];
-    bool theirs;         /* a stranger's */
-    bool is_void;        /* a rule was broken while it was there */
-    int64_t order;       /* of its coming to the key, among the tokens of that */
-    int64_t hold_order;  /* the same of its youngest hold */
-    uint64_t fence;      /* of that */
-    struct hand *holder; /* who was granted it and did not release; NULL = nobody */
-    int grants;          /* how many holds it made, one after the other */
-    int64_t longest_ms;  /* of the leases asked for in these holds */
-    int64_t away_us;     /* since when the server has not had it; -1 = has it */
-};
-
-struct slot { /* one key of one server */
-    struct sim_server *server;
-    const char *key;     /* the caller's */
-    struct token *there; /* NULL = nothing */
-    int64_t since_us;    /* since when */
-    int64_t expires_us;  /* by the server's clock; -1 = never */
-    int64_t orders, changes;
-    struct token *last;     /* that made the youngest hold */
-    char keeper[37];        /* the client that holds it to the end */
-    int64_t free_since_us;  /* nobody's, and somebody waits; -1 = not so */
-    int passed[SIM_ACTORS]; /* how often it went to others while this client waited */
-};
-
-struct actor { /* a client */
-    rlock_client *client;
-    struct sim_process *process;
-    struct sim_server *server;
-    char id[37];
-    int64_t command_timeout_ms;
-    int64_t calls;
-    rlock_wire wire;
-    int handovers;            /* how often a hold may be handed on */
-    bool closing, done, gone; /* shutdown was called, has called back; it was freed */
-    int shutdown_status;
-};
-
-struct hand { /* a handle, and what it was told */
-    rlock *lock;
-    struct actor *actor;
-    struct slot *slot;
-    int number;
-    bool fencing, reentrant, watched;
-    bool gone; /* freed */
-    bool holds;
-    bool releasing;
-    int pending[RLOCK_LOST + 1];
-    struct token *token;
-    int64_t longest_ms;            /* of the leases asked for in this hold */
-    int64_t max_hold_ms, since_us; /* how long a hold may be; since when it is */
-    int64_t overdue_us; /* since when its deadline has passed and it was not told; -1 = not so */
-    int64_t waiting_us; /* since when it waits */
-    void (*react)(struct hand *hand, const rlock_event *event);
-};
-
-static struct {
-    struct actor actors[SIM_ACTORS];
-    struct hand hands[SIM_HANDS];
-    struct slot slots[SIM_SLOTS];
-    struct token tokens[SIM_TOKENS];
-    int actor_count, hand_count, slot_count, token_count;
-    int calls;           /* public calls on the stack */
-    bool stranger;       /* a command under way is a stranger's */
-    bool settled;        /* nothing goes wrong any more */
-    bool quiet;          /* nothing goes wrong at all: nothing is late or lost, or asked twice */
-    bool keeping;        /* holds are kept until their clients go */
-    bool blind;          /* the locks are in a store that cannot be read from outside */
-    bool deceived;       /* servers lie: holds may overlap, and fences fall */
-    int64_t trouble_us;  /* when something last went wrong on purpose */
-    struct actor *frees; /* is being freed by the program as if it had crashed */
-    uint64_t operations; /* accepted, and callbacks */
-    uint64_t voids;
-} oracle;
-
-static struct {                         /* of all worlds */
-    uint64_t ended[RLOCK_LOST + 1][16]; /* by kind and -status */
-    uint64_t lost[8];                   /* by reason */
-    uint64_t overlaps;                  /* of void tokens, told apart by their fences */
-    uint64_t handed_on;                 /* holds, to another handle */
-    uint64_t given, kept;               /* a key that was handed on: to, or from, who waits */
-    uint64_t refused[16];               /* calls, by -status */
-    uint64_t from_callback;             /* calls made from inside a callback */
-    uint64_t flavours[MODEL_FLAVOURS];  /* servers of worlds */
-    uint64_t delifeqs;                  /* releases without a script */
-    uint64_t mgets;                     /* batches of renewals */
-} seen;
-
-/* ------------------------------------------------------------------------------------------------
- * What the servers have.
- */
-
-static inline void oracle_void(struct sim_server *server) {
-    int i;
-    for (i = 0; i < oracle.slot_count; i++) {
-        if (oracle.slots[i].server == server && oracle.slots[i].there != NULL) {
-            oracle.slots[i].there->is_void = true;
-        }
-    }
-    oracle.voids++;
-}
-
-static inline struct slot *oracle_slot(struct sim_server *server, const char *key, size_t len) {
-    int i;
-    for (i = 0; i < oracle.slot_count; i++) {
-        struct slot *slot = &oracle.slots[i];
-        if (slot->server == server && strlen(slot->key) == len &&
-            memcmp(slot->key, key, len) == 0) {
-            return slot;
-        }
-    }
-    return NULL;
-}
-
-static inline bool oracle_expired(const struct slot *slot) {
-    return slot->expires_us >= 0 && slot->expires_us <= slot->server->model->wall_us;
-}
-
-/* The token that stands there, or "" */
-static inline int64_t oracle_read(const struct slot *slot, char text[64]) {
-    struct model_value value;
-    const char *bytes = NULL;
-    size_t size = 0;
-    text[0] = 0;
-    if (!model_get(slot->server->model, slot->server->database, slot->key, strlen(slot->key),
-                   &value)) {
-        return -1;
-    }
-    if (value.type == MODEL_STRING) {
-        bytes = value.bytes;
-        size = value.size;
-    } else if (value.type == MODEL_HASH && value.count > 0) {
-        bytes = value.fields[0].name.at;
-        size = value.fields[0].name.size;
-    } else {
-        bytes = "?";
-        size = 1;
-    }
-    snprintf(text, 64, "%.*s", (int)size, bytes);
-    return value.expires_us;
-}
-
-static inline struct token *oracle_token(const char *text) {
-    int i;
-    for (i = oracle.token_count - 1; i >= 0; i--) {
-        if (strcmp(oracle.tokens[i].text, text) == 0) {
-            break;
-        }
-    }
-    if (i < 0) {
-        if (oracle.token_count == SIM_TOKENS) {
-            sim_failed("more than %d tokens", SIM_TOKENS);
-        }
-        i = oracle.token_count++;
-        memset(&oracle.tokens[i], 0, sizeof oracle.tokens[i]);
-        snprintf(oracle.tokens[i].text, sizeof oracle.tokens[i].text, "%s", text);
-        oracle.tokens[i].away_us = -1;
-    }
-    return &oracle.tokens[i];
-}
-
-static inline bool oracle_owns(const struct sim_line *line, const struct token *token) {
-    return strncmp(token->text, line->client_id, 36) == 0;
-}
-
-/* A key was changed: who may do that, and to what? */
-static inline void oracle_touched(struct sim_server *server, struct sim_line *by, const char *key,
-                                  size_t len) {
-    struct slot *slot = oracle_slot(server, key, len);
-    struct token *before = slot != NULL ? slot->there : NULL;
-    char text[64];
-    int64_t expires_us;
-    bool same;
-    if (slot == NULL) {
-        return;
-    }
-    slot->changes++;
-    expires_us = oracle_read(slot, text);
-    same = before != NULL && strcmp(before->text, text) == 0;
-    if (before != NULL && oracle_expired(slot)) {
-        before = NULL;
-    }
-    if (by != NULL && before != NULL && !oracle_owns(by, before)) {
-        sim_failed("%s changes key %s, which is %s's", by->client_id, slot->key, before->text);
-    }
-    if (by != NULL && same && before != NULL && slot->expires_us >= 0 &&
-        expires_us < slot->expires_us) {
-        sim_failed("the time of %s is shortened by %lld us", slot->key,
-                   (long long)(slot->expires_us - expires_us));
-    }
-    if (before != NULL && by == NULL && oracle.stranger) {
-        before->is_void = true;
-    }
-    sim_trace("  server %d: %s is %s until %lld", server->number, slot->key,
-              text[0] ? text : "free", (long long)expires_us);
-    slot->expires_us = expires_us;
-    if (!same || before == NULL) {
-        slot->there = text[0] ? oracle_token(text) : NULL;
-        slot->since_us = sim.now_us;
-        if (slot->there != NULL) {
-            slot->there->order = ++slot->orders;
-            slot->free_since_us = -1;
-            slot->there->theirs = by == NULL;
-            if (by != NULL && !oracle_owns(by, slot->there)) {
-                sim_failed("%s puts the token of %s", by->client_id, slot->there->text);
-            }
-        }
-    }
-}
-
-/* A stranger's command, whose effects void what was there. */
-static inline void oracle_stranger(struct sim_server *server, int count, const char *const w[]) {
-    oracle.stranger = true;
-    sim_trace("a stranger: %s %s", w[0], count > 1 ? w[1] : "");
-    sim_stranger(server, count, w);
-    oracle.stranger = false;
-}
-
-/* After the server's data was lost or changed as a whole. */
-static inline void oracle_reread(struct sim_server *server) {
-    int i;
-    for (i = 0; i < oracle.slot_count; i++) {
-        struct slot *slot = &oracle.slots[i];
-        char text[64];
-        if (slot->server == server) {
-            slot->expires_us = oracle_read(slot, text);
-            slot->there = text[0] ? oracle_token(text) : NULL; /* from earlier: no new order */
-            if (slot->there != NULL) {
-                slot->there->is_void = true;
-            }
-        }
-    }
-}
-
-/* The true time at which the server forgets the slot's token. */
-static inline int64_t oracle_end_us(const struct slot *slot) {
-    return slot->expires_us < 0 ? INT64_MAX : sim_true_us(&slot->server->clock, slot->expires_us);
-}
+#define SIM_FORCED_US 500000 /* how long it may take until force is told */
+#define SIM_TURN_US 1000000  /* the longest turn */
 
 /* ------------------------------------------------------------------------------------------------
  * Calls.
@@ -338,6 +94,7 @@ static inline int hand_acquire(struct hand *hand, int64_t wait_ms, int64_t lease
     if (status == RLOCK_OK) {
         int64_t lease = lease_ms != 0 ? lease_ms : hand->actor->client->watchdog_lease_ms;
         hand->waiting_us = sim.now_us;
+        hand->once = wait_ms == 0;
         hand->longest_ms = hand->holds && hand->longest_ms > lease ? hand->longest_ms : lease;
     }
     return status;
@@ -432,6 +189,37 @@ static inline void hand_react(struct hand *hand, const rlock_event *event) {
     }
 }
 
+static inline bool hand_wants(const struct hand *hand, const struct slot *slot) {
+    int i;
+    for (i = 0; i < hand->slot_count; i++) {
+        if (hand->slots[i] == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A reader beside its own writer, who came first. */
+static inline bool hands_beside(const struct hand *reader, const struct hand *writer) {
+    return reader->kind == RLOCK_KIND_READ && writer->kind == RLOCK_KIND_WRITE &&
+           reader->actor == writer->actor && reader->owner == writer->owner && reader->owner != 0 &&
+           reader->token->hold_order > writer->token->hold_order;
+}
+
+/* Whether these two may not hold at one time. */
+static inline bool hands_exclude(const struct hand *one, const struct hand *other) {
+    bool common = false;
+    int i;
+    for (i = 0; i < one->slot_count; i++) {
+        common = common || hand_wants(other, one->slots[i]);
+    }
+    if (!common || one->kind == RLOCK_KIND_SEMAPHORE || hands_beside(one, other) ||
+        hands_beside(other, one)) {
+        return false;
+    }
+    return one->kind != RLOCK_KIND_READ || other->kind != RLOCK_KIND_READ;
+}
+
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
 static inline void oracle_overlap(struct hand *one, struct hand *other) {
     if (one->token == other->token || (!one->token->is_void && !other->token->is_void)) {
@@ -460,7 +248,7 @@ static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
         sim_failed("hand %d holds with the token of hand %d, who did not release it", hand->number,
                    token->holder->number);
     }
-    if (token->grants - 1 > hand->actor->handovers) {
+    if (token->grants - 1 > (slot_queued(hand->slot) ? 0 : hand->actor->handovers)) {
         sim_failed("a hold of %s is handed on %d times, %d are allowed", hand->slot->key,
                    token->grants - 1, hand->actor->handovers);
     }
@@ -477,7 +265,7 @@ static inline bool oracle_waits(const struct slot *slot, const struct actor *act
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
         const struct hand *hand = &oracle.hands[i];
-        if (hand->slot == slot && hand->actor == actor && !hand->gone && !actor->gone &&
+        if (hand_wants(hand, slot) && hand->actor == actor && !hand->gone && !actor->gone &&
             !actor->closing && hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds) {
             return true;
         }
@@ -492,33 +280,99 @@ static inline bool oracle_hears(const struct actor *actor) {
 
 /* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
  * woken and asks, and may come too late, but not often where nothing goes wrong. */
-static inline void oracle_passed(const struct hand *hand) {
-    const struct token *last = hand->slot->last, *token = hand->token;
+static inline void oracle_passed(const struct hand *hand, struct slot *slot) {
+    const struct token *last = slot->last, *token = hand->token;
     bool follows = last != NULL && last != token && last->grants > 1 && token->grants == 1;
     bool kept = follows && strncmp(last->text, token->text, 36) == 0;
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
         struct actor *actor = &oracle.actors[i];
-        if (actor == hand->actor || !oracle_waits(hand->slot, actor)) {
+        if (actor == hand->actor || !oracle_waits(slot, actor)) {
             seen.given += actor == hand->actor && follows && !kept && oracle.quiet;
-            hand->slot->passed[i] = 0;
+            slot->passed[i] = 0;
             continue;
         }
         seen.kept += kept && oracle.quiet && oracle_hears(actor);
-        hand->slot->passed[i] += kept;
-        if (oracle.quiet && oracle_hears(actor) && hand->slot->passed[i] > SIM_PASSED) {
-            sim_failed("%s is kept from client %.8s, who waits, by one who hands it on",
-                       hand->slot->key, actor->id);
+        slot->passed[i] += kept;
+        if (oracle.quiet && oracle_hears(actor) && slot->passed[i] > SIM_PASSED) {
+            sim_failed("%s is kept from client %.8s, who waits, by one who hands it on", slot->key,
+                       actor->id);
         }
     }
 }
 
-/* Fences tell in which order the keys' holds were granted. */
-static inline void oracle_fenced(const struct hand *hand) {
-    const struct token *last = hand->slot->last, *token = hand->token;
+/* Fences tell in which order the keys' holds were granted; of those that may be at one time, only
+ * that none has another's. */
+static inline void oracle_fenced(const struct hand *hand, const struct token *last) {
+    const struct token *token = hand->token;
     if (last != NULL && last != token && last->fence != 0 && token->fence != 0 &&
         (last->fence < token->fence) != (last->hold_order < token->hold_order)) {
         sim_failed("hand %d: its fence is not above the one before", hand->number);
+    }
+}
+
+/* A fence of a queued kind was the counter's value, at the word of this client, and for this hold
+ * alone. */
+static inline void oracle_fence_known(const struct hand *hand) {
+    struct slot *slot = hand->slot;
+    struct fence *fence = slot->fences;
+    unsigned i = 0;
+    while (i < SIM_FENCES && slot->fences[i].value != hand->token->fence) {
+        i++;
+    }
+    fence += i;
+    if (i == SIM_FENCES ? slot->fence_count < SIM_FENCES
+                        : fence->used || strcmp(fence->client_id, hand->actor->id) != 0) {
+        sim_failed("hand %d: its fence is another's", hand->number);
+    }
+    if (i < SIM_FENCES) {
+        fence->used = true;
+    }
+}
+
+/* What is held of a semaphore together, as far as no rule was broken for it. */
+static inline void oracle_weighed(const struct hand *hand) {
+    int64_t weight = 0, permits = hand->token->permits;
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *other = &oracle.hands[i];
+        if (other->slot == hand->slot && other->holds && !other->token->is_void &&
+            rlock_is_held(other->lock)) {
+            weight += other->weight;
+            permits = other->token->permits > permits ? other->token->permits : permits;
+        }
+    }
+    if (weight > permits) {
+        sim_failed("%lld of %lld of %s are held", (long long)weight, (long long)permits,
+                   hand->slot->key);
+    }
+}
+
+/* What the youngest holds of a handle's keys tell. */
+static inline void oracle_follows(struct hand *hand) {
+    int i;
+    for (i = 0; i < hand->slot_count; i++) {
+        struct slot *slot = hand->slots[i];
+        if (!slot_queued(slot)) {
+            oracle_passed(hand, slot);
+        }
+        if (slot->kind != SLOT_SEMAPHORE) {
+            oracle_fenced(hand, slot->last);
+        }
+        if (slot->kind == SLOT_SHARED && hand->kind == RLOCK_KIND_WRITE) {
+            oracle_fenced(hand, slot->last_read);
+        }
+        if (hand->kind == RLOCK_KIND_READ) {
+            slot->last_read = hand->token;
+        } else {
+            slot->last = hand->token;
+        }
+    }
+    if (slot_queued(hand->slot) && hand->fencing) {
+        oracle_fence_known(hand);
+    }
+    if (hand->slot->kind == SLOT_SEMAPHORE) {
+        oracle_weighed(hand);
     }
 }
 
@@ -528,7 +382,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     snprintf(text, sizeof text, "%.36s:%llu", hand->actor->id,
              (unsigned long long)hand->lock->claim->request.token);
     if (oracle.blind) {
-        oracle_token(text)->order = ++hand->slot->orders;
+        oracle_token(text)->order = ++oracle.orders;
     }
     for (i = oracle.token_count - 1; i >= 0 && strcmp(oracle.tokens[i].text, text) != 0; i--) {
     }
@@ -550,14 +404,14 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     }
     for (i = 0; i < oracle.hand_count; i++) {
         struct hand *other = &oracle.hands[i];
-        if (other != hand && other->holds && other->slot == hand->slot &&
+        if (other != hand && other->holds && hands_exclude(hand, other) &&
             rlock_is_held(other->lock)) {
             oracle_overlap(hand, other);
         }
     }
-    oracle_passed(hand);
-    oracle_fenced(hand);
-    hand->slot->last = hand->token;
+    oracle_follows(hand);
+    seen.granted[hand->kind]++;
+    seen.sets += hand->slot_count > 1;
 }
 
 /* Expiry is settled before replies are delivered: nobody hears of a success while a hold of the
@@ -617,7 +471,8 @@ static inline void on_lost(rlock *lock, const rlock_event *event, void *user) {
     if (rlock_is_held(lock) || event->status != RLOCK_ERR_LOST) {
         sim_failed("hand %d is told LOST and says it holds", hand->number);
     }
-    if (oracle.quiet && hand->watched && event->reason != RLOCK_REASON_CLOSED) {
+    if (oracle.quiet && hand->watched && event->reason != RLOCK_REASON_CLOSED &&
+        hand->token->forced_us == 0) {
         sim_failed("hand %d loses its hold, although nothing goes wrong", hand->number);
     }
     hand->holds = false;
@@ -662,21 +517,25 @@ static inline void oracle_deadline(struct hand *hand) {
     }
 }
 
+/* Until when, in true time, the server has a key for a token; 0 = it has not. */
+static inline int64_t oracle_has_until_us(const struct slot *slot, const struct token *token) {
+    if (slot_queued(slot)) {
+        return token->ends_ms > 0 ? sim_true_us(&slot->server->clock, token->ends_ms * 1000) : 0;
+    }
+    return slot->there == token ? oracle_end_us(slot) : 0;
+}
+
 /* What a handle claims, the server has, and for at least as long. */
-static inline void oracle_backed(struct hand *hand) {
-    const struct slot *slot = hand->slot;
+static inline void oracle_backed(struct hand *hand, const struct slot *slot) {
     struct token *token = hand->token;
     int64_t left_us = rlock_remaining_ms(hand->lock) * 1000;
     int64_t longest_ms =
         hand->longest_ms > token->longest_ms ? hand->longest_ms : token->longest_ms;
-    if (oracle.blind) {
-        return;
-    }
-    if (slot->there == token && sim.now_us < oracle_end_us(slot)) {
-        token->away_us = -1;
-        if (!token->is_void && sim.now_us + left_us * 995 / 1000 - 1000 > oracle_end_us(slot)) {
+    int64_t until_us = oracle_has_until_us(slot, token);
+    if (sim.now_us < until_us) {
+        if (!token->is_void && sim.now_us + left_us * 995 / 1000 - 1000 > until_us) {
             sim_failed("hand %d claims %s for %lld us longer than the server", hand->number,
-                       slot->key, (long long)(sim.now_us + left_us - oracle_end_us(slot)));
+                       slot->key, (long long)(sim.now_us + left_us - until_us));
         }
         return;
     }
@@ -693,6 +552,29 @@ static inline void oracle_backed(struct hand *hand) {
     }
 }
 
+/* ... each of its keys. */
+static inline void oracle_backed_by_all(struct hand *hand) {
+    bool all = true;
+    int i;
+    for (i = 0; i < hand->slot_count && !oracle.blind; i++) {
+        oracle_backed(hand, hand->slots[i]);
+        all = all && sim.now_us < oracle_has_until_us(hand->slots[i], hand->token);
+    }
+    if (all) {
+        hand->token->away_us = -1;
+    }
+}
+
+/* Who is told of changes hears of force at once, or when its hold is registered. */
+static inline void oracle_told_of_force(const struct hand *hand) {
+    int64_t forced_us = hand->token->forced_us;
+    if (oracle.quiet && forced_us != 0 && oracle_hears(hand->actor) &&
+        sim.now_us > forced_us + SIM_FORCED_US) {
+        sim_failed("hand %d is not told that %s was taken away by force", hand->number,
+                   hand->slot->key);
+    }
+}
+
 static inline void oracle_round(void) {
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
@@ -700,7 +582,8 @@ static inline void oracle_round(void) {
         if (hand->holds && !hand->gone && !hand->actor->gone) {
             oracle_deadline(hand);
             if (rlock_is_held(hand->lock)) {
-                oracle_backed(hand);
+                oracle_backed_by_all(hand);
+                oracle_told_of_force(hand);
             }
         }
     }
@@ -716,26 +599,66 @@ static inline bool oracle_patient(const struct actor *actor) {
     return actor->command_timeout_ms * 1000 > 4 * sim.weather.slow_us + 8 * sim.weather.split_us;
 }
 
+static inline bool hand_waits(const struct hand *hand) {
+    return !hand->gone && !hand->actor->gone && !hand->actor->closing &&
+           hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds;
+}
+
+/* Nobody has a mutex. */
+static inline bool slot_free(const struct slot *slot) {
+    return slot->there == NULL || oracle_end_us(slot) <= sim.now_us;
+}
+
+/* Whether somebody could have this key, with all others that it wants. */
+static inline bool slot_wanted(const struct slot *slot) {
+    int i, k;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *hand = &oracle.hands[i];
+        bool could = hand_waits(hand) && hand_wants(hand, slot) && oracle_patient(hand->actor);
+        for (k = 0; k < hand->slot_count && could; k++) {
+            could = slot_free(hand->slots[k]);
+        }
+        if (could) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether there is room for who is first in line, or, without one, for somebody who waits. */
+static inline bool line_wanted(const struct slot *slot) {
+    const struct token *head = line_head(slot);
+    int64_t room = slot->in_force - line_used(slot);
+    bool wanted = false;
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *hand = &oracle.hands[i];
+        wanted = wanted || (hand->slot == slot && hand_waits(hand) && oracle_patient(hand->actor) &&
+                            (head != NULL || hand->weight <= room));
+    }
+    return wanted && !slot->foreign && (head == NULL || head->weight <= room);
+}
+
 /* A key that is free is taken soon, if somebody waits for it and nothing went wrong lately. */
 static inline void oracle_liveness(void) {
-    int s, i;
+    int s;
     for (s = 0; s < oracle.slot_count; s++) {
         struct slot *slot = &oracle.slots[s];
-        bool is_free = slot->there == NULL || oracle_end_us(slot) <= sim.now_us, wanted = false;
-        int64_t since_us = oracle.trouble_us;
-        for (i = 0; i < oracle.hand_count && is_free; i++) {
-            const struct hand *hand = &oracle.hands[i];
-            wanted = wanted || (hand->slot == slot && oracle_patient(hand->actor) && !hand->gone &&
-                                !hand->actor->gone && !hand->actor->closing &&
-                                hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds);
-        }
-        if (!is_free || !wanted) {
+        bool queued = slot_queued(slot);
+        bool is_wanted = queued ? line_wanted(slot) : slot_free(slot) && slot_wanted(slot);
+        int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
+        line_served(slot);
+        if (!is_wanted) {
             slot->free_since_us = -1;
         } else if (slot->free_since_us < 0) {
             slot->free_since_us = sim.now_us;
         }
+        if (queued) { /* a turn may pass, and it may take half a turn to see it */
+            since_us = since_us > slot->changed_us ? since_us : slot->changed_us;
+            patience_us += SIM_TURN_US * 3 / 2;
+        }
         since_us = since_us > slot->free_since_us ? since_us : slot->free_since_us;
-        if (slot->free_since_us >= 0 && sim.now_us > since_us + oracle_patience_us(slot->server)) {
+        if (slot->free_since_us >= 0 && sim.now_us > since_us + patience_us) {
             sim_failed("%s is free, somebody waits, and nobody takes it", slot->key);
         }
     }
@@ -753,10 +676,13 @@ static inline int64_t oracle_changes(const struct sim_server *server) {
 
 /* Where nothing goes wrong a client asks a few times for each call, and renews and polls. */
 static inline void oracle_commands(int64_t elapsed_us) {
-    int i;
+    int i, k;
     for (i = 0; i < oracle.actor_count; i++) {
         struct actor *actor = &oracle.actors[i];
         int64_t rate = actor->server->model->flavour == MODEL_REDIS_5 ? 300 : 60, most;
+        for (k = 0; k < oracle.hand_count; k++) { /* the first in line asks twice a turn */
+            rate += oracle.hands[k].actor == actor && slot_queued(oracle.hands[k].slot) ? 41 : 0;
+        }
         rlock_stats stats;
         if (!actor->gone) {
             rlock_client_stats(actor->client, &stats);
@@ -782,13 +708,22 @@ static inline void oracle_after_entry(struct sim_seat *seat) {
 static inline void oracle_begin(void) {
     memset(&oracle, 0, offsetof(__typeof__(oracle), tokens)); /* not the tokens: they are many */
     oracle.actor_count = oracle.hand_count = oracle.slot_count = oracle.token_count = 0;
+    oracle.question_count = 0;
     oracle.calls = 0;
     oracle.stranger = oracle.settled = oracle.quiet = oracle.keeping = oracle.blind = false;
-    oracle.deceived = false;
+    oracle.deceived = oracle.refusing = false;
+    oracle.orders = 0;
     oracle.trouble_us = 0;
     oracle.operations = oracle.voids = 0;
     sim.after_entry = oracle_after_entry;
     sim.touched = oracle_touched;
+}
+
+/* The key that stands beside another. */
+static inline void slot_beside(char text[40], const char *key, const char *what) {
+    const char *open = strchr(key, '{');
+    bool tagged = open != NULL && strchr(open, '}') != NULL && open[1] != '}';
+    snprintf(text, 40, tagged ? "%s:%s" : "rlock:{%s}:%s", key, what);
 }
 
 static inline struct slot *slot_new(struct sim_server *server, const char *key) {
@@ -796,6 +731,8 @@ static inline struct slot *slot_new(struct sim_server *server, const char *key) 
     slot->server = server;
     slot->free_since_us = -1;
     slot->key = key;
+    slot_beside(slot->fence_key, key, "fence");
+    slot_beside(slot->line_key, key, "queue");
     return slot;
 }
 
@@ -854,15 +791,197 @@ static inline void actor_shutdown(struct actor *actor, int64_t timeout_ms) {
     actor->closing = true;
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * Questions.
+ */
+
+static inline void question_judge(const struct question *question, const rlock_info *info) {
+    bool queued = slot_queued(question->slot);
+    const struct token *token;
+    int i, before = 0;
+    if (info->status != RLOCK_OK) {
+        return;
+    }
+    if (info->holders < 0 || (question->op == RLOCK_OP_SET_PERMITS && info->holders != 0) ||
+        (info->position >= 0 && (question->hand == NULL || info->position >= info->waiters))) {
+        sim_failed("question %d: the answer makes no sense", question->number);
+    }
+    if (question->op != RLOCK_OP_INSPECT) {
+        return;
+    }
+    if ((info->waiters < 0) != !queued || (info->token != NULL) != (info->holders > 0) ||
+        (!queued && info->permits != (info->holders == 0))) {
+        sim_failed("question %d: what is held, and by whom, does not fit", question->number);
+    }
+    if (question->hand == NULL || question->hand->gone || info->position < 0) {
+        return;
+    }
+    token = question->hand->lock->claim != NULL &&
+                    question->hand->lock->claim->request.token == question->token
+                ? line_token_of(question->slot, question->actor->id, question->token)
+                : NULL;
+    for (i = 0; i < question->slot->member_count && token != NULL; i++) {
+        const struct token *other = question->slot->members[i];
+        before += other->place > 0 && other->place < token->place;
+    }
+    if (token != NULL && token->place > 0 && !token->is_void && before > info->position) {
+        sim_failed("question %d: %d are before it, not %d", question->number, before,
+                   (int)info->position);
+    }
+}
+
+static inline void on_info(rlock_client *client, const rlock_info *info, void *user) {
+    struct question *question = (struct question *)user;
+    struct actor *actor = question->actor;
+    sim_trace("question %d: %s, %lld hold, %lld wait, place %lld", question->number,
+              rlock_strerror(info->status), (long long)info->holders, (long long)info->waiters,
+              (long long)info->position);
+    sim_note(-5, info->status);
+    sim_note(info->holders, info->waiters * 1000 + info->position);
+    oracle.operations++;
+    if (actor->gone || actor->client != client) {
+        sim_failed("question %d is answered after its client was freed", question->number);
+    }
+    if (question->answered) {
+        sim_failed("question %d is answered twice", question->number);
+    }
+    if (oracle.calls > 0 || sim.entered == NULL || sim.entered->client != client) {
+        sim_failed("question %d is answered inside a call, or outside of its client's turn",
+                   question->number);
+    }
+    question->answered = true;
+    if (question->op == RLOCK_OP_FORCE && info->status == RLOCK_OK) {
+        actor->forces[question->slot - oracle.slots]--;
+    }
+    seen.asked[question->op][info->status <= 0 && info->status > -16 ? -info->status : 15]++;
+    seen.unanswered += info->status != RLOCK_OK;
+    question_judge(question, info);
+    if (question->react != NULL) {
+        question->react(question);
+    }
+}
+
+/* NULL: there are too many. */
+static inline struct question *question_new(struct actor *actor, struct slot *slot, rlock_op op) {
+    struct question *question = &oracle.questions[oracle.question_count];
+    if (oracle.question_count == SIM_QUESTIONS) {
+        return NULL;
+    }
+    memset(question, 0, sizeof *question);
+    question->number = oracle.question_count++;
+    question->actor = actor;
+    question->slot = slot;
+    question->op = op;
+    question->asked_us = sim.now_us;
+    return question;
+}
+
+/* A call that was not accepted has no callback. */
+static inline int question_asked(struct question *question, int status) {
+    if (status != RLOCK_OK) {
+        question->answered = true;
+    } else {
+        question->actor->calls++;
+    }
+    if (status == RLOCK_OK && question->op == RLOCK_OP_FORCE) {
+        question->actor->forces[question->slot - oracle.slots]++;
+    }
+    if (status != RLOCK_OK && status != RLOCK_ERR_NOMEM &&
+        !(status == RLOCK_ERR_CLOSED && (question->actor->closing || question->actor->gone)) &&
+        !(status == RLOCK_ERR_STATE && question->hand != NULL)) {
+        sim_failed("question %d is refused: %s", question->number, rlock_strerror(status));
+    }
+    return status;
+}
+
+/* Asks about a key as what it is; `permits` is for SET_PERMITS. */
+static inline int actor_asks(struct actor *actor, struct slot *slot, rlock_op op, uint32_t permits,
+                             void (*react)(struct question *question)) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_READ,
+                                       RLOCK_KIND_SEMAPHORE};
+    struct question *question = question_new(actor, slot, op);
+    rlock_options options;
+    int status;
+    if (question == NULL) {
+        return RLOCK_ERR_NOMEM;
+    }
+    memset(&options, 0, sizeof options);
+    options.key = slot->key;
+    options.kind = kinds[slot->kind];
+    options.permits = slot->kind == SLOT_SEMAPHORE ? (uint32_t)slot->permits : 0;
+    question->react = react;
+    sim_trace("client %.8s: question %d about %s, op %d", actor->id, question->number, slot->key,
+              (int)op);
+    call_begin();
+    status = op == RLOCK_OP_INSPECT ? rlock_inspect(actor->client, &options, on_info, question)
+             : op == RLOCK_OP_FORCE
+                 ? rlock_force_release(actor->client, &options, on_info, question)
+                 : rlock_set_permits(actor->client, &options, permits, on_info, question);
+    return question_asked(question, call_end(status));
+}
+
+/* Asks for the place of a handle that waits. */
+static inline int hand_asks(struct hand *hand, void (*react)(struct question *question)) {
+    struct question *question = question_new(hand->actor, hand->slot, RLOCK_OP_INSPECT);
+    rlock__state state = hand_state(hand);
+    int status;
+    if (question == NULL) {
+        return RLOCK_ERR_NOMEM;
+    }
+    question->hand = hand;
+    question->react = react;
+    question->token = hand->lock->claim != NULL ? hand->lock->claim->request.token : 0;
+    sim_trace("hand %d: question %d, for its place", hand->number, question->number);
+    status = CALL(rlock_queue_position(hand->lock, on_info, question));
+    if ((status == RLOCK_OK || status == RLOCK_ERR_NOMEM) &&
+        (state != RLOCK__WAITING_STATE || !slot_queued(hand->slot))) {
+        sim_failed("hand %d does not wait, and has a place", hand->number);
+    }
+    return question_asked(question, status);
+}
+
+/* Each is answered in time, if its client is not stopped or freed. */
+static inline void oracle_answers(void) {
+    int i;
+    for (i = 0; i < oracle.question_count; i++) {
+        const struct question *question = &oracle.questions[i];
+        int64_t since_us =
+            oracle.trouble_us > question->asked_us ? oracle.trouble_us : question->asked_us;
+        if (!question->answered && !question->actor->gone &&
+            sim.now_us > since_us + question->actor->command_timeout_ms * 1010 + 100000) {
+            sim_failed("question %d is not answered", question->number);
+        }
+    }
+}
+
+/* The key, or the keys, of a handle into its options. */
+static inline void hand_keys(struct hand *hand, rlock_options *options, const char *keys[SIM_SET]) {
+    int i;
+    for (i = 0; i < hand->slot_count; i++) {
+        keys[i] = hand->slots[i]->key;
+    }
+    if (hand->slot_count > 1) {
+        options->keys = keys;
+        options->key_count = (size_t)hand->slot_count;
+    } else {
+        options->key = keys[0];
+    }
+}
+
 /* NULL if there was no memory, or the client is closing. */
-static inline struct hand *hand_new(struct actor *actor, struct slot *slot, rlock_options options) {
+static inline struct hand *hand_of(struct actor *actor, struct slot *const slots[], int count,
+                                   rlock_options options) {
     struct hand *hand = &oracle.hands[oracle.hand_count];
+    const char *keys[SIM_SET];
     int status;
     if (oracle.hand_count == SIM_HANDS) {
         return NULL;
     }
     memset(hand, 0, sizeof *hand);
-    options.key = slot->key;
+    memcpy(hand->slots, slots, (size_t)count * sizeof *slots);
+    hand->slot = slots[0];
+    hand->slot_count = count;
+    hand_keys(hand, &options, keys);
     options.on_lost = on_lost;
     options.user = hand;
     status = CALL(rlock_new(&hand->lock, actor->client, &options));
@@ -874,13 +993,22 @@ static inline struct hand *hand_new(struct actor *actor, struct slot *slot, rloc
     }
     hand->number = oracle.hand_count++;
     hand->actor = actor;
-    hand->slot = slot;
+    hand->kind = options.kind;
+    hand->weight = options.weight != 0 ? options.weight : 1;
+    hand->owner = options.owner;
     hand->fencing = options.fencing;
     hand->reentrant = options.reentrant;
     hand->max_hold_ms = options.max_hold_ms;
     hand->overdue_us = -1;
-    sim_trace("hand %d of client %.8s on %s", hand->number, actor->id, slot->key);
+    sim_trace("hand %d of client %.8s on %s, kind %d, %d keys, weight %lld, owner %llu",
+              hand->number, actor->id, hand->slot->key, (int)hand->kind, hand->slot_count,
+              (long long)hand->weight, (unsigned long long)hand->owner);
     return hand;
+}
+
+static inline struct hand *hand_new(struct actor *actor, struct slot *slot, rlock_options options) {
+    struct slot *const slots[] = {slot};
+    return hand_of(actor, slots, 1, options);
 }
 
 #endif /* SIM_HANDS_H */

@@ -12,6 +12,7 @@
 
 #define PROGRAM_STEPS 256
 #define PROGRAM_CLEAN_US 4000000 /* for a reconnect, and for a release that is tried again */
+#define PROGRAM_LINE_US 30000000 /* the longest that a line is remembered */
 
 /* Families of faults; a seed has some of them. */
 enum {
@@ -24,7 +25,8 @@ enum {
     ABOUT_CALLBACKS = 64, /* calls from inside callbacks, and stops there */
     ABOUT_LIFETIMES = 128,
     ABOUT_CLOCKS = 256,
-    FAMILIES = 9
+    FAMILIES = 9,
+    ABOUT_KINDS = 512 /* no faults: what can only be done where keys are of several kinds */
 };
 
 struct step {
@@ -53,6 +55,7 @@ static struct {
     uint64_t quiet_commands;
     int rounds; /* of a busy seed, whose handles ask again when they have released */
     bool many;  /* each client has many keys, and takes them at one time */
+    bool kinds; /* keys are of several kinds, and are asked about */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -153,12 +156,43 @@ static inline bool do_cancel(struct sim_dice *dice) {
     return callable(hand) && hand_cancel(hand) == RLOCK_OK;
 }
 
+/* What only some kinds of keys know. */
+static inline void program_kind(struct slot *slot, rlock_options *options, struct sim_dice *dice) {
+    if (slot->kind == SLOT_FAIR) {
+        options->kind = RLOCK_KIND_FAIR;
+    } else if (slot->kind == SLOT_SHARED) {
+        options->kind = sim_one_in(dice, 2) ? RLOCK_KIND_WRITE : RLOCK_KIND_READ;
+        options->owner = (uint64_t)sim_roll(dice, 3);
+    } else if (slot->kind == SLOT_SEMAPHORE) {
+        options->kind = RLOCK_KIND_SEMAPHORE;
+        options->permits = (uint32_t)slot->permits;
+        options->weight = (uint32_t)sim_roll(dice, sim_one_in(dice, 2) ? slot->permits + 1 : 2);
+    }
+}
+
+/* Others of the same server that a handle of several keys has beside this one. */
+static inline int program_set(struct slot *slots[SIM_SET], struct sim_dice *dice) {
+    int count = 1, wanted = sim_one_in(dice, 2) ? 1 + (int)sim_roll(dice, SIM_SET) : 1;
+    int first = (int)sim_roll(dice, oracle.slot_count), i, k;
+    for (i = 0; i < oracle.slot_count && count < wanted; i++) {
+        struct slot *slot = &oracle.slots[(first + i) % oracle.slot_count];
+        bool fits = slot->server == slots[0]->server && !slot_queued(slot);
+        for (k = 0; k < count; k++) {
+            fits = fits && slots[k] != slot;
+        }
+        if (fits) {
+            slots[count++] = slot;
+        }
+    }
+    return count;
+}
+
 static inline struct hand *program_hand(struct actor *actor, struct sim_dice *dice) {
     static const int watchdogs[] = {RLOCK_WATCHDOG_AUTO, RLOCK_WATCHDOG_ON, RLOCK_WATCHDOG_OFF};
-    struct slot *slot = NULL;
+    struct slot *slot = NULL, *slots[SIM_SET];
     struct hand *hand;
     rlock_options options;
-    int s, fitting = 0;
+    int s, fitting = 0, count = 1;
     for (s = 0; s < oracle.slot_count; s++) {
         if (oracle.slots[s].server == actor->server && sim_one_in(dice, ++fitting)) {
             slot = &oracle.slots[s];
@@ -169,7 +203,13 @@ static inline struct hand *program_hand(struct actor *actor, struct sim_dice *di
     options.reentrant = sim_one_in(dice, 8);
     options.watchdog = watchdogs[sim_roll(dice, 3)];
     options.max_hold_ms = sim_one_in(dice, 8) ? 20 + sim_roll(dice, 2000) : 0;
-    hand = slot != NULL ? hand_new(actor, slot, options) : NULL;
+    slots[0] = slot;
+    if (slot != NULL && program.kinds) {
+        program_kind(slot, &options, dice);
+        count =
+            slot_queued(slot) || actor->wire != RLOCK_WIRE_STRING ? 1 : program_set(slots, dice);
+    }
+    hand = slot != NULL ? hand_of(actor, slots, count, options) : NULL;
     if (hand != NULL) {
         hand->watched = options.watchdog == RLOCK_WATCHDOG_ON && options.max_hold_ms == 0;
         hand->react = program_react;
@@ -205,6 +245,40 @@ static inline bool do_shutdown(struct sim_dice *dice) {
     }
     actor_shutdown(hand->actor, sim_roll(dice, 3) * 500);
     return true;
+}
+
+static inline void program_told(struct question *question);
+
+static inline struct slot *slot_of(const struct hand *hand, struct sim_dice *dice) {
+    return hand->slots[sim_roll(dice, hand->slot_count)];
+}
+
+static inline bool do_inspect(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    return callable(hand) && !hand->actor->gone &&
+           actor_asks(hand->actor, slot_of(hand, dice), RLOCK_OP_INSPECT, 0, program_told) ==
+               RLOCK_OK;
+}
+
+static inline bool do_place(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    return callable(hand) && hand_asks(hand, program_told) == RLOCK_OK;
+}
+
+static inline bool do_force(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    return callable(hand) && !hand->actor->gone &&
+           actor_asks(hand->actor, slot_of(hand, dice), RLOCK_OP_FORCE, 0, program_told) ==
+               RLOCK_OK;
+}
+
+/* Fewer, more, or what the handles say. */
+static inline bool do_permits(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    int64_t permits = hand != NULL ? sim_roll(dice, 2 * hand->slot->permits + 1) : 0;
+    return callable(hand) && !hand->actor->gone && hand->slot->kind == SLOT_SEMAPHORE &&
+           actor_asks(hand->actor, hand->slot, RLOCK_OP_SET_PERMITS, (uint32_t)permits,
+                      program_told) == RLOCK_OK;
 }
 
 /* The process dies with all it had: nothing more leaves it. */
@@ -365,6 +439,11 @@ static inline struct slot *some_slot(struct sim_dice *dice) {
 
 static inline bool do_delete(struct sim_dice *dice) {
     struct slot *slot = some_slot(dice);
+    if (slot_queued(slot) && sim_one_in(dice, 3)) { /* or its line */
+        const char *words[] = {"DEL", slot->line_key};
+        oracle_stranger(slot->server, 2, words);
+        return true;
+    }
     stranger_on(slot, "DEL", NULL, NULL);
     return true;
 }
@@ -451,6 +530,10 @@ static const struct act acts[] = {
     {"renew", 0, 3, do_renew},
     {"cancel", 0, 2, do_cancel},
     {"free of a handle", 0, 1, do_free},
+    {"question about a key", ABOUT_KINDS, 2, do_inspect},
+    {"question about a place", ABOUT_KINDS, 2, do_place},
+    {"release by force", ABOUT_KINDS, 1, do_force},
+    {"permits changed", ABOUT_KINDS, 1, do_permits},
     {"free of a client", ABOUT_LIFETIMES, 2, do_free_client},
     {"shutdown", ABOUT_LIFETIMES, 2, do_shutdown},
     {"crash of a client", ABOUT_LIFETIMES, 2, do_crash},
@@ -489,7 +572,7 @@ static inline void step_happens(void *object) {
     sim_trace("step %d: %s", step->number, step->act->name);
     if (step->act->happen(&dice)) {
         happened[step->act - acts]++;
-        if (step->act->family != 0 && step->act->family != ABOUT_LIFETIMES) {
+        if ((step->act->family & ~(unsigned)(ABOUT_LIFETIMES | ABOUT_KINDS)) != 0) {
             oracle.trouble_us = sim.now_us + 6000000;
         }
     }
@@ -525,7 +608,7 @@ static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
         return;
     }
     happened_inside[1]++;
-    switch (sim_roll(dice, 9)) {
+    switch (sim_roll(dice, program.kinds ? 13 : 9)) {
     case 0:
     case 1: hand_acquire(other, wait_ms, lease_ms); break;
     case 2:
@@ -538,9 +621,29 @@ static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
             program_hand(other->actor, dice);
         }
         break;
+    case 9: hand_asks(other, program_told); break;
+    case 10:
+        if (!other->actor->gone) {
+            rlock_op op = sim_one_in(dice, 4) ? RLOCK_OP_FORCE : RLOCK_OP_INSPECT;
+            actor_asks(other->actor, other->slot, op, 0, program_told);
+        }
+        break;
+    case 11: hand_acquire(other, RLOCK_FOREVER, lease_ms); break;
     default:
         if (!other->actor->gone && (program.families & ABOUT_LIFETIMES) && sim_one_in(dice, 4)) {
             actor_free(other->actor);
+        }
+    }
+}
+
+/* A writer steps down: it takes its own read lock before it lets go. */
+static inline void program_step_down(const struct hand *writer, int64_t lease_ms) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        struct hand *hand = &oracle.hands[i];
+        if (hand->actor == writer->actor && hand->slot == writer->slot && !hand->gone &&
+            hand->kind == RLOCK_KIND_READ && hand->owner == writer->owner) {
+            hand_acquire(hand, 1000, lease_ms);
         }
     }
 }
@@ -551,6 +654,10 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
     if (hand->holds && event->kind == RLOCK_ACQUIRED && event->status == RLOCK_OK &&
         !oracle.keeping) {
         later(oracle.settled ? 0 : sim_roll(&dice, program.hold_us + 1), let_go, hand);
+    }
+    if (hand->holds && event->kind == RLOCK_ACQUIRED && hand->kind == RLOCK_KIND_WRITE &&
+        hand->owner != 0 && !oracle.settled) {
+        program_step_down(hand, some_lease_ms(&dice));
     }
     if (event->kind == RLOCK_RELEASED && program.rounds > 0 && !oracle.settled &&
         sim.now_us < program.end_us) {
@@ -567,6 +674,22 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
     }
     if (sim_one_in(&dice, 3)) {
         inside_callback(hand, &dice);
+    }
+}
+
+/* An answer to a question is a callback like any other. */
+static inline void program_told(struct question *question) {
+    struct sim_dice dice;
+    int i;
+    dice.state = sim_mix(program.seed ^ (oracle.operations * 991 + (uint64_t)question->number));
+    if (oracle.settled || !(program.families & ABOUT_CALLBACKS) || !sim_one_in(&dice, 3)) {
+        return;
+    }
+    for (i = 0; i < oracle.hand_count; i++) {
+        if (oracle.hands[i].actor == question->actor && !oracle.hands[i].gone) {
+            inside_callback(&oracle.hands[i], &dice);
+            return;
+        }
     }
 }
 
@@ -594,17 +717,20 @@ static inline void draw_weather(struct sim_weather *weather) {
     }
 }
 
+static inline int64_t act_weight(const struct act *act, bool fault) {
+    bool fits = act->family == 0 || (act->family == ABOUT_KINDS && program.kinds);
+    return (fault ? (act->family & program.families) != 0 : fits) ? act->weight : 0;
+}
+
 static inline const struct act *draw_act(bool fault) {
     int64_t sum = 0, at;
     size_t i;
     for (i = 0; i < ACTS; i++) {
-        bool fits = fault ? (acts[i].family & program.families) != 0 : acts[i].family == 0;
-        sum += fits ? acts[i].weight : 0;
+        sum += act_weight(&acts[i], fault);
     }
     at = draw(sum);
     for (i = 0; i < ACTS; i++) {
-        bool fits = fault ? (acts[i].family & program.families) != 0 : acts[i].family == 0;
-        at -= fits ? acts[i].weight : 0;
+        at -= act_weight(&acts[i], fault);
         if (at < 0) {
             break;
         }
@@ -659,6 +785,20 @@ static inline void draw_flavour(struct sim_server *server) {
     seen.flavours[server->model->flavour]++;
 }
 
+/* What kind a key is of; sets need some that are mutexes. */
+static inline void draw_kind(struct slot *slot) {
+    static const enum slot_kind kinds[] = {SLOT_MUTEX,  SLOT_MUTEX,     SLOT_FAIR,     SLOT_FAIR,
+                                           SLOT_SHARED, SLOT_SEMAPHORE, SLOT_SEMAPHORE};
+    if (program.kinds) {
+        slot->kind = kinds[draw(7)];
+        slot->permits = slot->kind == SLOT_FAIR        ? 1
+                        : slot->kind == SLOT_SEMAPHORE ? 1 + draw(5)
+                                                       : 1000000000;
+        slot->in_force = slot->permits;
+        seen.slots[slot->kind]++;
+    }
+}
+
 static inline void draw_actors(void) {
     static const char *const denied[] = {"client|kill", "info", "command", "delifeq"};
     int clients = (int)(1 + draw(2)), p, c, h, hands = (int)(1 + draw(4));
@@ -668,7 +808,7 @@ static inline void draw_actors(void) {
         int count = program.many         ? SIM_SLOTS / sim.server_count
                     : program.rounds > 0 ? 1
                                          : (int)(1 + draw(3));
-        wires[p] = draw_one_in(3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
+        wires[p] = draw_one_in(program.kinds ? 12 : 3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
         draw_flavour(&sim.servers[p]);
         sim.servers[p].database = draw_one_in(3) ? 2 : 0;
         sim.servers[p].password = draw_one_in(4) ? "secret" : NULL;
@@ -678,7 +818,10 @@ static inline void draw_actors(void) {
         }
         heal_server(&sim.servers[p]);
         while (count-- > 0) {
-            slot_new(&sim.servers[p], keys[count]);
+            struct slot *slot = slot_new(&sim.servers[p], keys[count]);
+            if (wires[p] == RLOCK_WIRE_STRING) {
+                draw_kind(slot);
+            }
         }
     }
     for (p = 0; p < sim.process_count; p++) {
@@ -709,6 +852,12 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     memset(&program, 0, sizeof program);
     program.seed = seed;
     program.dice.state = sim_mix(seed ^ 0x70726f67);
+    program.kinds = sim_mix(seed ^ 0x6b696e64) % 2 != 0;
+    if (tape != NULL) { /* a tape says it by its first letter */
+        program.kinds = size > 0 && tape[0] == 'K';
+        tape += program.kinds;
+        size -= program.kinds;
+    }
     program.tape = tape;
     program.tape_left = size;
     servers = draw_one_in(4) ? 2 : 1;
@@ -738,6 +887,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     sim_begin(seed, servers, processes);
     oracle_begin();
     oracle.quiet = program.quiet;
+    oracle.refusing = (program.families & ABOUT_ANSWERS) != 0;
     draw_weather(&sim.weather);
     program.weather = sim.weather;
     draw_clocks();
@@ -752,11 +902,26 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
 static inline void look_around(void *object) {
     (void)object;
     oracle_liveness();
+    oracle_answers();
     if (oracle.quiet) {
         oracle_commands(sim.now_us);
     }
     if (!oracle.settled) {
         later(50000, look_around, NULL);
+    }
+}
+
+/* As many permits as the handles say: with fewer there may never be enough for some. */
+static inline void program_permits(void) {
+    int i;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        char member[40];
+        const char *words[] = {"ZREM", slot->key, member};
+        snprintf(member, sizeof member, "permits:%lld", (long long)slot->in_force);
+        if (slot->in_force != slot->permits) {
+            oracle_stranger(slot->server, 3, words);
+        }
     }
 }
 
@@ -783,9 +948,10 @@ static inline void program_heal(void) {
         sim.weather.latency_us = 2000; /* a command timeout may be as short as 50 ms */
     }
     sim.weather.slow_us = sim.weather.latency_us;
+    program_permits();
     for (i = 0; i < oracle.slot_count; i++) {
         struct slot *slot = &oracle.slots[i];
-        if (slot->there != NULL && slot->there->theirs) {
+        if (slot->foreign || (slot->there != NULL && slot->there->theirs)) {
             stranger_on(slot, "DEL", NULL, NULL);
         }
     }
@@ -799,6 +965,11 @@ static inline bool program_pending(void) {
             if (hand->pending[kind] > 0) {
                 return true;
             }
+        }
+    }
+    for (i = 0; i < oracle.question_count; i++) {
+        if (!oracle.questions[i].answered && !oracle.questions[i].actor->gone) {
+            return true;
         }
     }
     return false;
@@ -816,6 +987,7 @@ static inline void program_settle(void) {
             sim_failed("an operation does not end, although nothing is wrong any more");
         }
         sim_run_until(sim.now_us + 100000);
+        program_permits(); /* a change may come late */
         for (i = 0; i < oracle.hand_count; i++) {
             let_go(&oracle.hands[i]);
         }
@@ -834,6 +1006,37 @@ static inline bool program_owned(const struct token *token) {
     return false;
 }
 
+/* How long something of this token may be at a server when nobody holds any more. */
+static inline int64_t program_clean_us(const struct token *token) {
+    return program_owned(token) && !token->is_void
+               ? PROGRAM_CLEAN_US
+               : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
+}
+
+/* Who holds, or stands in the line, though it does not want to. A place in the line that nobody
+ * gives back stays for as long as the line. */
+static inline bool program_line_left(const struct slot *slot, int64_t begin_us) {
+    int64_t now_ms = slot_now_ms(slot);
+    bool left = false;
+    int i;
+    for (i = 0; i < slot->member_count; i++) {
+        const struct token *token = slot->members[i];
+        int64_t since_us = token->came_us > begin_us ? token->came_us : begin_us;
+        int64_t for_us = program_clean_us(token);
+        bool late = token->late && (program.families & ABOUT_NETWORK) != 0;
+        if (token->place > 0 && (!program_owned(token) || token->is_void || late)) {
+            for_us = PROGRAM_LINE_US + PROGRAM_CLEAN_US;
+        } else if (token->place == 0 && token->ends_ms <= now_ms) {
+            continue;
+        }
+        left = true;
+        if (sim.now_us > since_us + for_us) {
+            sim_failed("%s still has %s, which it does not want", token->text, slot->key);
+        }
+    }
+    return left;
+}
+
 /* With nobody holding, nothing may be left at a server for longer than it takes to tell it. What
  * was under way may come late, and makes a key that lasts as long as that. */
 static inline void program_cleaned(void) {
@@ -844,14 +1047,13 @@ static inline void program_cleaned(void) {
         left = false;
         for (i = 0; i < oracle.slot_count; i++) {
             const struct slot *slot = &oracle.slots[i];
+            left = (slot_queued(slot) && program_line_left(slot, begin_us)) || left;
             if (slot->there == NULL || oracle_end_us(slot) <= sim.now_us) {
                 continue;
             }
             left = true;
             last_us = slot->since_us > begin_us ? slot->since_us : begin_us;
-            last_us += program_owned(slot->there) && !slot->there->is_void
-                           ? PROGRAM_CLEAN_US
-                           : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
+            last_us += program_clean_us(slot->there);
             if (sim.now_us > last_us) {
                 sim_failed("%s is still %s's, who does not hold it", slot->key, slot->there->text);
             }
@@ -876,8 +1078,54 @@ static inline void program_last_holds(void) {
     sim_run_until(sim.now_us + 4000000);
     for (k = 0; k < oracle.hand_count; k++) {
         struct hand *hand = &oracle.hands[k];
-        if (hand->holds && !hand->gone) {
-            snprintf(hand->slot->keeper, sizeof hand->slot->keeper, "%s", hand->actor->id);
+        for (i = 0; i < hand->slot_count && hand->holds && !hand->gone; i++) {
+            snprintf(hand->slots[i]->keeper, sizeof hand->slots[i]->keeper, "%s", hand->actor->id);
+        }
+    }
+}
+
+/* Of clients that could say goodbye nothing is left; nor is anything of ours when time has passed,
+ * but what is to be remembered for a day. */
+static inline void program_left(void) {
+    int i, k;
+    for (i = 0; i < oracle.slot_count; i++) {
+        const struct slot *slot = &oracle.slots[i];
+        for (k = 0; k < slot->member_count; k++) {
+            const struct token *token = slot->members[k];
+            if ((token->place > 0 || token->ends_ms > slot_now_ms(slot)) && token->kept) {
+                sim_failed("%s still has %s, whose client is gone", token->text, slot->key);
+            }
+        }
+    }
+}
+
+static inline void program_forgotten(void) {
+    struct model_arg names[64];
+    int i, k;
+    sim_run_until(sim.now_us + program.most_lease_ms * 1000 + PROGRAM_LINE_US + 1000000);
+    for (i = 0; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        int count = (int)model_keys(server->model, server->database, names, 64);
+        for (k = 0; k < count && k < 64; k++) {
+            struct slot *slot = oracle_slot(server, names[k].at, names[k].size);
+            bool fence = slot != NULL && oracle_is(slot->fence_key, names[k].at, names[k].size);
+            bool permits = slot != NULL && slot->kind == SLOT_SEMAPHORE &&
+                           oracle_is(slot->key, names[k].at, names[k].size) &&
+                           line_used(slot) == 0; /* who expired there goes with its next use */
+            if (!fence && !permits) {
+                sim_failed("%.*s is left for ever", (int)names[k].size, names[k].at);
+            }
+        }
+    }
+}
+
+/* What this client has at a server when it goes. */
+static inline void program_keep(const struct actor *actor) {
+    int i, k;
+    for (i = 0; i < oracle.slot_count; i++) {
+        for (k = 0; k < oracle.slots[i].member_count; k++) {
+            struct token *token = oracle.slots[i].members[k];
+            token->kept = token->kept || strncmp(token->text, actor->id, 36) == 0;
         }
     }
 }
@@ -887,6 +1135,7 @@ static inline void program_close(void) {
     program_last_holds();
     for (i = 0; i < oracle.actor_count; i++) {
         if (!oracle.actors[i].gone && !oracle.actors[i].closing) {
+            program_keep(&oracle.actors[i]);
             if (i % 2 == 0) {
                 actor_shutdown(&oracle.actors[i], 5000);
             } else {
@@ -908,6 +1157,7 @@ static inline void program_close(void) {
             sim_failed("%s is still %s's, whose client is gone", slot->key, slot->there->text);
         }
     }
+    program_left();
     for (i = 0; i < oracle.hand_count; i++) {
         if (!oracle.hands[i].gone) {
             hand_free(&oracle.hands[i]);
@@ -917,6 +1167,9 @@ static inline void program_close(void) {
         if (!oracle.actors[i].gone) {
             actor_free(&oracle.actors[i]);
         }
+    }
+    if (program.kinds) {
+        program_forgotten();
     }
 }
 

@@ -288,6 +288,44 @@ static void print_row(const char *name, uint64_t count) {
     printf("    %-44s %12llu\n", name, (unsigned long long)count);
 }
 
+/* What there is of the kinds beside the mutex: all of it must have happened, or the run proves less
+ * than it says. */
+static const struct {
+    const char *name;
+    uint64_t *count;
+} of_kinds[] = {
+    {"key of a mutex, where there are other kinds", &seen.slots[SLOT_MUTEX]},
+    {"key of a fair lock", &seen.slots[SLOT_FAIR]},
+    {"key of readers and writers", &seen.slots[SLOT_SHARED]},
+    {"key of a semaphore", &seen.slots[SLOT_SEMAPHORE]},
+    {"grant: mutex", &seen.granted[RLOCK_KIND_MUTEX]},
+    {"grant: several keys", &seen.sets},
+    {"grant: fair", &seen.granted[RLOCK_KIND_FAIR]},
+    {"grant: read", &seen.granted[RLOCK_KIND_READ]},
+    {"grant: write", &seen.granted[RLOCK_KIND_WRITE]},
+    {"grant: semaphore", &seen.granted[RLOCK_KIND_SEMAPHORE]},
+    {"reader beside its own writer", &seen.beside},
+    {"place in a line taken", &seen.lined},
+    {"turn offered, and its client called", &seen.offered},
+    {"turn taken", &seen.claimed},
+    {"turn passed", &seen.turns},
+    {"skipped in line: nobody heard the call", &seen.skipped},
+    {"put out of the line: weighs too much now", &seen.dropped},
+    {"place forgotten with its line", &seen.forgotten},
+    {"hold taken away by force", &seen.forced},
+    {"number of permits changed", &seen.permits},
+    {"question answered: how a key stands", &seen.asked[RLOCK_OP_INSPECT][0]},
+    {"question answered: force", &seen.asked[RLOCK_OP_FORCE][0]},
+    {"question answered: permits", &seen.asked[RLOCK_OP_SET_PERMITS][0]},
+    {"question without an answer", &seen.unanswered},
+};
+#define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
+
+static uint64_t of_kind(size_t i) { /* of all workers */
+    return *(uint64_t *)(void *)((char *)&jobs[0].seen +
+                                 ((char *)of_kinds[i].count - (char *)&seen));
+}
+
 static void print_tables(void) {
     static const char *const kinds[] = {"", "ACQUIRED", "RENEWED", "RELEASED"};
     static const char *const flavours[MODEL_FLAVOURS] = {"Redis 7.0", "Redis 5", "Redis 6",
@@ -311,6 +349,9 @@ static void print_tables(void) {
     }
     print_row("key deleted by DELIFEQ, or not", jobs[0].seen.delifeqs);
     print_row("renewals in a batch", jobs[0].seen.mgets);
+    for (i = 0; i < OF_KINDS; i++) {
+        print_row(of_kinds[i].name, of_kind(i));
+    }
     printf("how it ended:\n");
     for (kind = RLOCK_ACQUIRED; kind <= RLOCK_RELEASED; kind++) {
         for (i = 0; i < 15; i++) {
@@ -332,6 +373,11 @@ static const char *missing(void) {
     for (i = 0; i < ACTS; i++) {
         if (jobs[0].happened[i] == 0) {
             return acts[i].name;
+        }
+    }
+    for (i = 0; i < OF_KINDS; i++) {
+        if (of_kind(i) == 0) {
+            return of_kinds[i].name;
         }
     }
     for (i = RLOCK_REASON_EXPIRED; i <= RLOCK_REASON_CLOSED; i++) {

@@ -34,11 +34,15 @@ enum {
     MEMORY = 4,   /* the store inside the process */
     GREETED = 8,  /* a password, a database and a name */
     FENCED = 16,
-    NARROW = 32, /* little goes through the network at a time */
-    UNIX = 64,   /* clients connect to a Unix socket */
-    LONG = 128,  /* keys that a window holds four of */
-    LARGE = 256, /* so many places that one errno must do for each */
-    VALKEY = 512 /* a server that knows DELIFEQ */
+    NARROW = 32,  /* little goes through the network at a time */
+    UNIX = 64,    /* clients connect to a Unix socket */
+    LONG = 128,   /* keys that a window holds four of */
+    LARGE = 256,  /* so many places that one errno must do for each */
+    VALKEY = 512, /* a server that knows DELIFEQ */
+    FAIR = 1024,  /* the first two keys are of this kind ... */
+    SHARED = 2048,
+    SEMAPHORE = 4096,
+    SETS = 8192 /* ... or are always wanted together */
 };
 
 struct scenario {
@@ -129,11 +133,18 @@ static struct actor *client(void) {
 }
 
 static struct hand *handle_with(struct actor *actor, int slot, rlock_options options) {
+    struct slot *const slots[] = {&oracle.slots[slot], &oracle.slots[1]};
     struct hand *hand = NULL;
     int tries;
     options.fencing = is(FENCED);
+    if (slots[0]->kind == SLOT_FAIR) {
+        options.kind = RLOCK_KIND_FAIR;
+    } else if (slots[0]->kind == SLOT_SEMAPHORE) {
+        options.kind = RLOCK_KIND_SEMAPHORE;
+        options.permits = (uint32_t)slots[0]->permits;
+    }
     for (tries = 0; tries < 2 && actor != NULL && hand == NULL; tries++) {
-        hand = hand_new(actor, &oracle.slots[slot], options);
+        hand = hand_of(actor, slots, is(SETS) && slot == 0 ? 2 : 1, options);
     }
     if (hand != NULL) {
         hand->react = remember;
@@ -147,6 +158,21 @@ static struct hand *handle(struct actor *actor, int slot) {
     rlock_options options;
     memset(&options, 0, sizeof options);
     return handle_with(actor, slot, options);
+}
+
+static struct hand *reader_or_writer(struct actor *actor, rlock_kind kind) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.kind = kind;
+    options.owner = 1;
+    return handle_with(actor, 0, options);
+}
+
+static struct hand *permits(struct actor *actor, uint32_t weight) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.weight = weight;
+    return handle_with(actor, 0, options);
 }
 
 static bool usable(const struct hand *hand) {
@@ -295,6 +321,93 @@ static void inside_one(void) {
     struct actor *actor = client();
     struct hand *one = handle(actor, 0), *other = handle(actor, 0);
     exchange(one, other);
+}
+
+/* Two readers share, a writer waits for both; it steps down to a reader, and another comes in. */
+static void read_and_write(void) {
+    struct actor *actor = client(), *another = client();
+    struct hand *writer = reader_or_writer(actor, RLOCK_KIND_WRITE);
+    struct hand *reader = reader_or_writer(actor, RLOCK_KIND_READ);
+    struct hand *other = reader_or_writer(another, RLOCK_KIND_READ);
+    take(reader, 2000);
+    take(other, 2000);
+    ask(writer, RLOCK_FOREVER, 2000);
+    run_ms(120);
+    EXPECT(reader->holds && other->holds && !writer->holds);
+    drop(reader);
+    drop(other);
+    until(writer, RLOCK_ACQUIRED);
+    EXPECT(writer->holds);
+    ask(other, RLOCK_FOREVER, 2000);
+    run_ms(10);
+    take(reader, 2000);
+    EXPECT(reader->holds && writer->holds && !other->holds);
+    drop(writer);
+    until(other, RLOCK_ACQUIRED);
+    EXPECT(other->holds && reader->holds);
+    drop(reader);
+    drop(other);
+}
+
+/* Of three permits: two holds, and one that waits for two at once, longer for the number. */
+static void shared_out(void) {
+    struct actor *actor = client(), *another = client();
+    struct hand *one = permits(actor, 1), *other = permits(another, 2), *both = permits(actor, 2);
+    int tries;
+    take(one, 2000);
+    take(other, 2000);
+    ask(both, RLOCK_FOREVER, 2000);
+    run_ms(120);
+    EXPECT(!both->holds);
+    for (tries = 0; tries < 2 && another != NULL; tries++) {
+        actor_asks(another, &oracle.slots[0], RLOCK_OP_SET_PERMITS, 2, NULL);
+        run_ms(20);
+    }
+    drop(one);
+    run_ms(20);
+    EXPECT(!both->holds && other->holds);
+    drop(other);
+    until(both, RLOCK_ACQUIRED);
+    EXPECT(both->holds);
+    drop(both);
+}
+
+static uint64_t answers(void) {
+    uint64_t count = 0;
+    int i;
+    for (i = 0; i < oracle.question_count; i++) {
+        count += oracle.questions[i].answered;
+    }
+    return count;
+}
+
+/* Everything is asked about a key that one has and another waits for, and it is taken by force. */
+static void asked_about(void) {
+    struct actor *actor = client(), *another = client();
+    struct hand *hand = handle(actor, 0), *other = handle(another, 0);
+    int i;
+    take(hand, 2000);
+    ask(other, RLOCK_FOREVER, 2000);
+    run_ms(150);
+    for (i = 0; i < 2 && another != NULL; i++) {
+        actor_asks(another, &oracle.slots[i], RLOCK_OP_INSPECT, 0, NULL);
+        if (usable(other)) {
+            hand_asks(other, NULL);
+        }
+    }
+    run_ms(120);
+    EXPECT(answers() == (uint64_t)oracle.question_count);
+    if (actor != NULL) {
+        actor_asks(actor, &oracle.slots[0], RLOCK_OP_FORCE, 0, NULL);
+    }
+    until(other, RLOCK_ACQUIRED);
+    run_ms(120);
+    EXPECT(told(hand, RLOCK_LOST) == RLOCK_ERR_LOST && other->holds);
+    if (actor != NULL) {
+        actor_asks(actor, &oracle.slots[0], RLOCK_OP_INSPECT, 0, NULL);
+        actor_free(actor); /* under a question */
+    }
+    drop(other);
 }
 
 static uint64_t handed_on(const struct hand *hand) {
@@ -955,7 +1068,37 @@ static const struct scenario scenarios[] = {
     {"free of a client, memory", client_freed, MEMORY},
     {"free in flight", freed_in_flight, 0},
     {"free in flight, memory", freed_in_flight, MEMORY},
+    {"hand-over, fair", between_two, FAIR | FENCED},
+    {"hand-over, fair, polling", between_two, FAIR | OLD},
+    {"hand-over, fair, in pieces", between_two, FAIR | NARROW},
+    {"hand-over inside one client, fair", inside_one, FAIR},
+    {"waits run out, fair", waits_run_out, FAIR},
+    {"cancel of a waiter, fair", cancel_waiting, FAIR},
+    {"cancel in flight, fair", cancel_in_flight, FAIR},
+    {"watchdog over three leases, fair", watchdog, FAIR},
+    {"scripts forgotten, fair", no_script, FAIR | FENCED},
+    {"server restarts, fair", restart, FAIR},
+    {"connections reset, fair", was_reset, FAIR},
+    {"shutdown, fair", shut_down, FAIR},
+    {"free of a client, fair", client_freed, FAIR},
+    {"free in flight, fair", freed_in_flight, FAIR},
+    {"readers and writers", read_and_write, SHARED},
+    {"readers and writers, fenced", read_and_write, SHARED | FENCED},
+    {"readers and writers, polling", read_and_write, SHARED | OLD},
+    {"semaphore", shared_out, SEMAPHORE},
+    {"semaphore, fenced", shared_out, SEMAPHORE | FENCED},
+    {"semaphore, polling", shared_out, SEMAPHORE | OLD},
+    {"hand-over, several keys", between_two, SETS | FENCED},
+    {"hand-over inside one client, several keys", inside_one, SETS},
+    {"watchdog over three leases, several keys", watchdog, SETS},
+    {"loss by DEL, several keys", deleted, SETS},
+    {"scripts forgotten, several keys", no_script, SETS | FENCED},
+    {"free of a client, several keys", client_freed, SETS},
+    {"questions", asked_about, 0},
+    {"questions, fair", asked_about, FAIR},
+    {"questions, semaphore", asked_about, SEMAPHORE},
     {"calls in callbacks", in_callbacks, 0},
+    {"calls in callbacks, fair", in_callbacks, FAIR},
     {"long keys, window full", one_a_key, LONG},
     {"long keys, window full, Redisson", one_a_key, LONG | REDISSON},
     {"200 handles", two_hundred, LARGE},
@@ -1103,6 +1246,15 @@ static void make_world(void) {
     for (i = 0; i < SIM_SLOTS; i++) {
         memset(long_keys[i], 'a' + i, LONG_KEY);
         slot_new(server, is(LONG) ? long_keys[i] : keys[i]);
+    }
+    for (i = 0; i < 2; i++) {
+        struct slot *slot = &oracle.slots[i];
+        slot->kind = is(FAIR)        ? SLOT_FAIR
+                     : is(SHARED)    ? SLOT_SHARED
+                     : is(SEMAPHORE) ? SLOT_SEMAPHORE
+                                     : SLOT_MUTEX;
+        slot->permits = is(FAIR) ? 1 : is(SEMAPHORE) ? 3 : 1000000000;
+        slot->in_force = slot->permits;
     }
     server->model->flavour = is(OLD) ? MODEL_REDIS_5 : is(VALKEY) ? MODEL_VALKEY_9 : MODEL_REDIS_7;
     if (is(GREETED)) {

@@ -1,0 +1,771 @@
+/* keys.h - the keys of a simulated world, and who may change them
+ *
+ * The oracle reads the servers, which no client can: whose token stands at a key, until when, who
+ * holds and who waits in its line, and by whom that was changed. A mutex is changed by its owner
+ * alone. Of a queued kind a script may give a hold to who is first in the line, for one turn, and
+ * may take it back in the same script if nobody hears; there are never more out than there are
+ * permits at the time, and nobody passes who is before it. All of that is checked at each write,
+ * also of a script that goes on.
+ */
+
+#ifndef SIM_KEYS_H
+#define SIM_KEYS_H
+
+#include "world.h"
+
+#define SIM_ACTORS 12
+#define SIM_HANDS 400
+#define SIM_SLOTS 8
+#define SIM_TOKENS 20000
+#define SIM_PASSED 20
+#define SIM_SET 3       /* keys of one handle */
+#define SIM_MEMBERS 400 /* in the line of a key and among its holders */
+#define SIM_FENCES 64
+#define SIM_QUESTIONS 512
+#define SIM_LATE_US 2000 /* how late a loop with nothing else to do may tell a loss */
+
+struct token { /* a value that was seen at a key */
+    char text[64];
+    bool theirs;         /* a stranger's */
+    bool is_void;        /* a rule was broken while it was there */
+    int64_t order;       /* of its coming to the key, among the tokens of that */
+    int64_t hold_order;  /* the same of its youngest hold */
+    uint64_t fence;      /* of that */
+    struct hand *holder; /* who was granted it and did not release; NULL = nobody */
+    int grants;          /* how many holds it made, one after the other */
+    int64_t longest_ms;  /* of the leases asked for in these holds */
+    int64_t away_us;     /* since when the server has not had it; -1 = has it */
+    int64_t forced_us;   /* when it was taken away by force; 0 = never */
+
+    /* Of a queued kind; next_...: as the server has it now, while the two are compared. */
+    int64_t weight;
+    int64_t ends_ms, next_ms; /* until when it holds, by the server's clock; 0 = it does not */
+    double place, next_place; /* in the line; 0 = it does not stand there */
+    int64_t came_us;          /* when it came to one of the two */
+    int64_t permits;          /* that there were when it came to hold */
+    uint64_t script, skipped; /* in which it came to hold; in which nobody heard its call */
+    bool offered;             /* it holds for a turn, and has not asked since */
+    bool kept;                /* it was there when its client went */
+    bool late;                /* it came when its client did not want it any more */
+};
+
+enum slot_kind { SLOT_MUTEX, SLOT_FAIR, SLOT_SHARED, SLOT_SEMAPHORE, SLOT_KINDS };
+
+struct slot { /* one key of one server */
+    struct sim_server *server;
+    const char *key;     /* the caller's */
+    struct token *there; /* NULL = nothing */
+    int64_t since_us;    /* since when */
+    int64_t expires_us;  /* by the server's clock; -1 = never */
+    int64_t changes;
+    struct token *last;     /* that made the youngest hold */
+    char keeper[37];        /* the client that holds it to the end */
+    int64_t free_since_us;  /* nobody's, and somebody waits; -1 = not so */
+    int passed[SIM_ACTORS]; /* how often it went to others while this client waited */
+    char fence_key[40];
+    uint64_t fence; /* the counter's value; 0 = not known */
+
+    /* Of a queued kind. */
+    enum slot_kind kind;
+    char line_key[40];
+    int64_t permits; /* in the options */
+    int64_t in_force, next_in_force;
+    int64_t line_until_us; /* of the whole line, by the server's clock; -1 = it is not there */
+    bool foreign;          /* something that is no lock stands there */
+    struct token *members[SIM_MEMBERS];
+    int member_count;
+    struct token *last_read; /* of the youngest hold beside which others may be */
+    int64_t changed_us;      /* when somebody last came or went */
+    uint64_t script;         /* that touched it last ... */
+    bool left, unoffered; /* ... and took somebody away; and there is room for the first in line */
+    struct fence {
+        uint64_t value;
+        char client_id[37];
+        bool used;
+    } fences[SIM_FENCES]; /* given out last */
+    unsigned fence_count;
+};
+
+struct actor { /* a client */
+    rlock_client *client;
+    struct sim_process *process;
+    struct sim_server *server;
+    char id[37];
+    int64_t command_timeout_ms;
+    int64_t calls;
+    rlock_wire wire;
+    int handovers;            /* how often a hold may be handed on */
+    bool closing, done, gone; /* shutdown was called, has called back; it was freed */
+    int shutdown_status;
+    int forces[SIM_SLOTS]; /* asked for, and perhaps to be done yet */
+};
+
+struct hand { /* a handle, and what it was told */
+    rlock *lock;
+    struct actor *actor;
+    struct slot *slot;
+    int number;
+    rlock_kind kind;
+    int64_t weight;
+    uint64_t owner;
+    struct slot *slots[SIM_SET]; /* all of its keys; the first is `slot` */
+    int slot_count;
+    bool fencing, reentrant, watched;
+    bool once; /* its acquire does not wait */
+    bool gone; /* freed */
+    bool holds;
+    bool releasing;
+    int pending[RLOCK_LOST + 1];
+    struct token *token;
+    int64_t longest_ms;            /* of the leases asked for in this hold */
+    int64_t max_hold_ms, since_us; /* how long a hold may be; since when it is */
+    int64_t overdue_us; /* since when its deadline has passed and it was not told; -1 = not so */
+    int64_t waiting_us; /* since when it waits */
+    void (*react)(struct hand *hand, const rlock_event *event);
+};
+
+struct question { /* about a key */
+    struct actor *actor;
+    struct slot *slot;
+    struct hand *hand; /* whose place was asked for, or NULL */
+    rlock_op op;
+    int number;
+    uint64_t token; /* of that hand */
+    int64_t asked_us;
+    bool answered;
+    void (*react)(struct question *question);
+};
+
+static struct {
+    struct actor actors[SIM_ACTORS];
+    struct hand hands[SIM_HANDS];
+    struct slot slots[SIM_SLOTS];
+    struct question questions[SIM_QUESTIONS];
+    struct token tokens[SIM_TOKENS];
+    int actor_count, hand_count, slot_count, question_count, token_count;
+    int64_t orders;      /* of tokens coming to keys */
+    bool refusing;       /* servers may refuse commands */
+    int calls;           /* public calls on the stack */
+    bool stranger;       /* a command under way is a stranger's */
+    bool settled;        /* nothing goes wrong any more */
+    bool quiet;          /* nothing goes wrong at all: nothing is late or lost, or asked twice */
+    bool keeping;        /* holds are kept until their clients go */
+    bool blind;          /* the locks are in a store that cannot be read from outside */
+    bool deceived;       /* servers lie: holds may overlap, and fences fall */
+    int64_t trouble_us;  /* when something last went wrong on purpose */
+    struct actor *frees; /* is being freed by the program as if it had crashed */
+    uint64_t operations; /* accepted, and callbacks */
+    uint64_t voids;
+} oracle;
+
+static struct {                         /* of all worlds */
+    uint64_t ended[RLOCK_LOST + 1][16]; /* by kind and -status */
+    uint64_t lost[8];                   /* by reason */
+    uint64_t overlaps;                  /* of void tokens, told apart by their fences */
+    uint64_t handed_on;                 /* holds, to another handle */
+    uint64_t given, kept;               /* a key that was handed on: to, or from, who waits */
+    uint64_t refused[16];               /* calls, by -status */
+    uint64_t from_callback;             /* calls made from inside a callback */
+    uint64_t flavours[MODEL_FLAVOURS];  /* servers of worlds */
+    uint64_t delifeqs;                  /* releases without a script */
+    uint64_t mgets;                     /* batches of renewals */
+    uint64_t slots[SLOT_KINDS];         /* keys of worlds */
+    uint64_t granted[5], sets;          /* holds, by kind; and of several keys */
+    uint64_t beside;                    /* readers beside their own writer */
+    uint64_t lined, offered, claimed;   /* who came into the line, was given a turn, and took it */
+    uint64_t skipped, turns, dropped;   /* nobody heard; a turn passed; it weighs too much now */
+    uint64_t forgotten;                 /* places, with their line */
+    uint64_t forced, permits;           /* holds taken away by force; numbers of permits changed */
+    uint64_t asked[6][16], unanswered;  /* questions, by rlock_op and -status; all that failed */
+} seen;
+
+/* ------------------------------------------------------------------------------------------------
+ * What the servers have.
+ */
+
+static inline bool slot_queued(const struct slot *slot) {
+    return slot->kind != SLOT_MUTEX;
+}
+
+/* The milliseconds of the server's clock. */
+static inline int64_t slot_now_ms(const struct slot *slot) {
+    return sim_local_us(&slot->server->clock) / 1000;
+}
+
+static inline void oracle_void(struct sim_server *server) {
+    int i, k;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        if (slot->server == server && slot->there != NULL) {
+            slot->there->is_void = true;
+        }
+        for (k = 0; k < slot->member_count && slot->server == server; k++) {
+            slot->members[k]->is_void = true;
+        }
+    }
+    oracle.voids++;
+}
+
+static inline bool oracle_is(const char *name, const char *key, size_t len) {
+    return strlen(name) == len && memcmp(name, key, len) == 0;
+}
+
+/* Whose key, or one beside it, this is. */
+static inline struct slot *oracle_slot(struct sim_server *server, const char *key, size_t len) {
+    int i;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        if (slot->server == server &&
+            (oracle_is(slot->key, key, len) || oracle_is(slot->fence_key, key, len) ||
+             (slot_queued(slot) && oracle_is(slot->line_key, key, len)))) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+static inline bool oracle_expired(const struct slot *slot) {
+    return slot->expires_us >= 0 && slot->expires_us <= slot->server->model->wall_us;
+}
+
+/* The token that stands there, or "" */
+static inline int64_t oracle_read(const struct slot *slot, char text[64]) {
+    struct model_value value;
+    const char *bytes = NULL;
+    size_t size = 0;
+    text[0] = 0;
+    if (!model_get(slot->server->model, slot->server->database, slot->key, strlen(slot->key),
+                   &value)) {
+        return -1;
+    }
+    if (value.type == MODEL_STRING) {
+        bytes = value.bytes;
+        size = value.size;
+    } else if (value.type == MODEL_HASH && value.count > 0) {
+        bytes = value.fields[0].name.at;
+        size = value.fields[0].name.size;
+    } else {
+        bytes = "?";
+        size = 1;
+    }
+    snprintf(text, 64, "%.*s", (int)size, bytes);
+    return value.expires_us;
+}
+
+static inline struct token *oracle_token(const char *text) {
+    int i;
+    for (i = oracle.token_count - 1; i >= 0; i--) {
+        if (strcmp(oracle.tokens[i].text, text) == 0) {
+            break;
+        }
+    }
+    if (i < 0) {
+        if (oracle.token_count == SIM_TOKENS) {
+            sim_failed("more than %d tokens", SIM_TOKENS);
+        }
+        i = oracle.token_count++;
+        memset(&oracle.tokens[i], 0, sizeof oracle.tokens[i]);
+        snprintf(oracle.tokens[i].text, sizeof oracle.tokens[i].text, "%s", text);
+        oracle.tokens[i].away_us = -1;
+    }
+    return &oracle.tokens[i];
+}
+
+static inline bool oracle_owns(const struct sim_line *line, const struct token *token) {
+    return strncmp(token->text, line->client_id, 36) == 0;
+}
+
+/* Whether this client may be taking a hold of the key away by force. */
+static inline bool oracle_forces(const struct slot *slot, const struct sim_line *by) {
+    int i;
+    for (i = 0; i < oracle.actor_count; i++) {
+        if (strcmp(oracle.actors[i].id, by->client_id) == 0) {
+            return oracle.actors[i].forces[slot - oracle.slots] > 0;
+        }
+    }
+    return false;
+}
+
+static inline void oracle_force(struct token *token) {
+    token->is_void = true;
+    token->forced_us = sim.now_us;
+    seen.forced++;
+}
+
+/* The counter of a key's fences: it only rises, if it is not lost. */
+static inline void oracle_fence_touched(struct slot *slot, const struct sim_line *by) {
+    struct model_value value;
+    struct fence *fence;
+    uint64_t now = 0;
+    if (model_get(slot->server->model, slot->server->database, slot->fence_key,
+                  strlen(slot->fence_key), &value) &&
+        value.type == MODEL_STRING && value.size < 20) {
+        char digits[24];
+        snprintf(digits, sizeof digits, "%.*s", (int)value.size, value.bytes);
+        now = strtoull(digits, NULL, 10);
+    }
+    if (by != NULL && now <= slot->fence) {
+        sim_failed("the fence of %s goes from %llu to %llu", slot->key,
+                   (unsigned long long)slot->fence, (unsigned long long)now);
+    }
+    slot->fence = now;
+    if (by != NULL && slot_queued(slot)) {
+        fence = &slot->fences[slot->fence_count++ % SIM_FENCES];
+        fence->value = now;
+        fence->used = false;
+        memcpy(fence->client_id, by->client_id, sizeof fence->client_id);
+    }
+}
+
+/* A mutex was changed: who may do that, and to what? */
+static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) {
+    struct token *before = slot->there;
+    char text[64];
+    int64_t expires_us;
+    bool same, force;
+    slot->changes++;
+    expires_us = oracle_read(slot, text);
+    same = before != NULL && strcmp(before->text, text) == 0;
+    if (before != NULL && oracle_expired(slot)) {
+        before = NULL;
+    }
+    force = by != NULL && before != NULL && text[0] == 0 && oracle_forces(slot, by);
+    if (by != NULL && before != NULL && !oracle_owns(by, before) && !force) {
+        sim_failed("%s changes key %s, which is %s's", by->client_id, slot->key, before->text);
+    }
+    if (by != NULL && same && before != NULL && slot->expires_us >= 0 &&
+        expires_us < slot->expires_us) {
+        sim_failed("the time of %s is shortened by %lld us", slot->key,
+                   (long long)(slot->expires_us - expires_us));
+    }
+    if (before != NULL && by == NULL && oracle.stranger) {
+        before->is_void = true;
+    }
+    if (force) {
+        oracle_force(before);
+    }
+    sim_trace("  server %d: %s is %s until %lld", slot->server->number, slot->key,
+              text[0] ? text : "free", (long long)expires_us);
+    slot->expires_us = expires_us;
+    if (!same || before == NULL) {
+        slot->there = text[0] ? oracle_token(text) : NULL;
+        slot->since_us = sim.now_us;
+        if (slot->there != NULL) {
+            slot->there->order = ++oracle.orders;
+            slot->free_since_us = -1;
+            slot->there->theirs = by == NULL;
+            if (by != NULL && !oracle_owns(by, slot->there)) {
+                sim_failed("%s puts the token of %s", by->client_id, slot->there->text);
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What the servers have of a queued kind: holders and a line, both sorted sets.
+ */
+
+/* The token of a member, <client>:<number>:<weight>. */
+static inline struct token *line_token(struct slot *slot, const char *member, size_t size) {
+    struct token *token = NULL;
+    char text[64];
+    int i;
+    while (size > 0 && member[size - 1] != ':') {
+        size--;
+    }
+    if (size < 2 || size > sizeof text) {
+        sim_failed("%s has a member that nobody made", slot->key);
+    }
+    snprintf(text, sizeof text, "%.*s", (int)size - 1, member);
+    for (i = 0; i < slot->member_count && token == NULL; i++) {
+        token = strcmp(slot->members[i]->text, text) == 0 ? slot->members[i] : NULL;
+    }
+    if (token == NULL) {
+        token = oracle_token(text);
+        if (slot->member_count == SIM_MEMBERS) {
+            sim_failed("more than %d wait for %s", SIM_MEMBERS, slot->key);
+        }
+        slot->members[slot->member_count++] = token;
+        token->next_ms = 0;
+        token->next_place = 0;
+    }
+    token->weight = atoll(member + size);
+    return token;
+}
+
+static inline void line_read_holders(struct slot *slot) {
+    struct model_value value;
+    size_t i;
+    slot->next_in_force = slot->permits;
+    slot->foreign = false;
+    if (!model_get(slot->server->model, slot->server->database, slot->key, strlen(slot->key),
+                   &value)) {
+        return;
+    }
+    slot->foreign = value.type != MODEL_ZSET;
+    for (i = 0; i < value.count && !slot->foreign; i++) {
+        const struct model_field *field = &value.fields[i];
+        if (field->name.size > 8 && memcmp(field->name.at, "permits:", 8) == 0) {
+            char digits[24];
+            snprintf(digits, sizeof digits, "%.*s", (int)field->name.size - 8, field->name.at + 8);
+            slot->next_in_force = atoll(digits);
+        } else {
+            struct token *token = line_token(slot, field->name.at, field->name.size);
+            token->next_ms = (int64_t)(field->score < 0 ? -field->score : field->score);
+            if ((field->score < 0) != (token->weight > 1)) {
+                sim_failed("%s holds with a score of the wrong sign", token->text);
+            }
+        }
+    }
+}
+
+static inline void line_read(struct slot *slot) {
+    struct model_value value;
+    size_t i;
+    int k;
+    slot->line_until_us = -1;
+    for (k = 0; k < slot->member_count; k++) {
+        slot->members[k]->next_ms = 0;
+        slot->members[k]->next_place = 0;
+    }
+    line_read_holders(slot);
+    if (model_get(slot->server->model, slot->server->database, slot->line_key,
+                  strlen(slot->line_key), &value) &&
+        value.type == MODEL_ZSET) {
+        slot->line_until_us = value.expires_us;
+        for (i = 0; i < value.count; i++) {
+            const struct model_field *field = &value.fields[i];
+            line_token(slot, field->name.at, field->name.size)->next_place = field->score;
+        }
+    }
+}
+
+/* The first in line of those for whom there are enough permits at all. */
+static inline struct token *line_head(const struct slot *slot) {
+    struct token *head = NULL;
+    int i;
+    for (i = 0; i < slot->member_count; i++) {
+        struct token *token = slot->members[i];
+        if (token->place > 0 && token->weight <= slot->in_force &&
+            (head == NULL || token->place < head->place)) {
+            head = token;
+        }
+    }
+    return head;
+}
+
+/* What those weigh together who hold. */
+static inline int64_t line_used(const struct slot *slot) {
+    int64_t used = 0, now_ms = slot_now_ms(slot);
+    int i;
+    for (i = 0; i < slot->member_count; i++) {
+        used += slot->members[i]->ends_ms > now_ms ? slot->members[i]->weight : 0;
+    }
+    return used;
+}
+
+/* A token that holds or stands in line, or NULL. */
+static inline struct token *line_token_of(const struct slot *slot, const char *client_id,
+                                          uint64_t number) {
+    char text[64];
+    int i;
+    snprintf(text, sizeof text, "%.36s:%llu", client_id, (unsigned long long)number);
+    for (i = 0; i < slot->member_count; i++) {
+        if (strcmp(slot->members[i]->text, text) == 0) {
+            return slot->members[i];
+        }
+    }
+    return NULL;
+}
+
+/* The handle whose acquire has this token, or NULL. */
+static inline struct hand *line_hand(const struct token *token) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        struct hand *hand = &oracle.hands[i];
+        if (!hand->gone && !hand->actor->gone && hand->lock->claim != NULL &&
+            strncmp(hand->actor->id, token->text, 36) == 0 &&
+            hand->lock->claim->request.token == strtoull(token->text + 37, NULL, 10)) {
+            return hand;
+        }
+    }
+    return NULL;
+}
+
+/* A writer of the same client holds, beside which this reader may. */
+static inline bool line_beside(const struct slot *slot, const struct token *token) {
+    int64_t now_ms = slot_now_ms(slot);
+    int i;
+    for (i = 0; i < slot->member_count && slot->kind == SLOT_SHARED && token->weight == 1; i++) {
+        const struct token *other = slot->members[i];
+        if (other->weight > 1 && other->ends_ms > now_ms &&
+            strncmp(other->text, token->text, 36) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Somebody comes to hold: itself, if nobody is before it, or who is first, for one turn. */
+static inline void line_check_new(struct slot *slot, struct sim_line *by, struct token *token) {
+    const struct token *head = line_head(slot);
+    int64_t used = line_used(slot) + token->weight, turn_ms = 0;
+    bool beside = line_beside(slot, token);
+    int i;
+    for (i = 0; i < oracle.actor_count; i++) {
+        bool this_one = strcmp(oracle.actors[i].id, by->client_id) == 0;
+        turn_ms = this_one ? oracle.actors[i].command_timeout_ms : turn_ms;
+    }
+    if (!oracle_owns(by, token) &&
+        (token != head || token->next_ms > slot_now_ms(slot) + turn_ms)) {
+        sim_failed("%s gives %s to %s, who is not next, or for too long", by->client_id, slot->key,
+                   token->text);
+    }
+    if (oracle_owns(by, token) && head != NULL && head != token && !beside) {
+        sim_failed("%s takes %s before %s, who is first", token->text, slot->key, head->text);
+    }
+    if (used > slot->next_in_force && !beside) {
+        sim_failed("%s takes %lld of %s, of which %lld of %lld are out", token->text,
+                   (long long)token->weight, slot->key, (long long)(used - token->weight),
+                   (long long)slot->next_in_force);
+    }
+    seen.beside += used > slot->next_in_force;
+}
+
+static inline void line_check_holder(struct slot *slot, struct sim_line *by, struct token *token) {
+    int64_t now_ms = slot_now_ms(slot);
+    bool was = token->ends_ms > now_ms, is = token->next_ms > now_ms;
+    bool own = oracle_owns(by, token);
+    if (was && !is && oracle_forces(slot, by) &&
+        !(token->offered && token->script == slot->script)) {
+        oracle_force(token);
+    } else if (was && !is && !own) {
+        if (!token->offered || token->script != slot->script) {
+            sim_failed("%s takes %s away from %s", by->client_id, slot->key, token->text);
+        }
+        token->skipped = slot->script;
+        seen.skipped++;
+        if (oracle.quiet) {
+            sim_failed("%s is skipped, who would hear a call", token->text);
+        }
+    } else if (was && is && token->next_ms != token->ends_ms) {
+        if (!own || (token->next_ms < token->ends_ms && token->script != slot->script)) {
+            sim_failed("%s makes %s's hold of %s shorter or longer, by %lld ms", by->client_id,
+                       token->text, slot->key, (long long)(token->next_ms - token->ends_ms));
+        }
+    } else if (!was && is) {
+        line_check_new(slot, by, token);
+    }
+}
+
+static inline void line_check_waiter(struct slot *slot, struct sim_line *by, struct token *token) {
+    const struct hand *hand;
+    bool was = token->place > 0, is = token->next_place > 0, own = oracle_owns(by, token);
+    int i;
+    if (was && !is && !own && token->ends_ms <= slot_now_ms(slot) &&
+        token->skipped != slot->script) {
+        if (token->weight <= slot->in_force) {
+            sim_failed("%s puts %s out of the line of %s", by->client_id, token->text, slot->key);
+        }
+        seen.dropped++;
+    }
+    if (was && is && (int64_t)token->place != (int64_t)token->next_place) {
+        sim_failed("%s gives %s another place", by->client_id, token->text);
+    }
+    if (was || !is) {
+        return;
+    }
+    hand = line_hand(token);
+    if (!own || (hand != NULL && hand->once)) {
+        sim_failed("%s puts %s in line, who did not ask for that", by->client_id, token->text);
+    }
+    for (i = 0; i < slot->member_count; i++) {
+        if (slot->members[i]->next_place >= token->next_place && slot->members[i] != token) {
+            sim_failed("%s does not go to the end of the line", token->text);
+        }
+    }
+    seen.lined++;
+}
+
+/* The line is forgotten when nobody has asked for long. */
+static inline void line_forgotten(const struct slot *slot, struct token *token) {
+    const struct hand *hand = line_hand(token);
+    if (oracle.quiet && hand != NULL && hand->pending[RLOCK_ACQUIRED] > 0 && token->place > 0) {
+        sim_failed("the line of %s is forgotten, where %s stands", slot->key, token->text);
+    }
+    seen.forgotten += token->place > 0;
+    token->place = 0;
+}
+
+/* What nobody's script did: time passed, or a stranger was there. */
+static inline void line_check_gone(struct slot *slot, struct token *token) {
+    bool was = token->ends_ms > slot_now_ms(slot);
+    if (oracle.stranger) { /* who makes it something else leaves its line */
+        token->is_void = token->is_void || (was && token->next_ms == 0) || slot->foreign;
+    } else if (was && token->next_ms == 0 && !oracle.refusing) { /* PEXPIRE was refused */
+        sim_failed("%s is forgotten before %s's lease is over", slot->key, token->text);
+    } else if (token->place > 0 && token->next_place == 0) {
+        line_forgotten(slot, token);
+    }
+}
+
+/* What was compared is so from now on. */
+static inline void line_commit(struct slot *slot, const struct sim_line *by) {
+    int64_t now_ms = slot_now_ms(slot);
+    int i, kept = 0;
+    for (i = 0; i < slot->member_count; i++) {
+        struct token *token = slot->members[i];
+        bool was = token->ends_ms > now_ms, is = token->next_ms > now_ms;
+        bool own = by != NULL && oracle_owns(by, token);
+        if (is && (!was || (own && token->next_ms != token->ends_ms))) {
+            token->order = ++oracle.orders;
+            seen.offered += !own;
+            seen.claimed += own && token->offered;
+            token->offered = !own;
+        }
+        seen.turns += !was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered;
+        if (was != is || (token->place > 0) != (token->next_place > 0)) {
+            const struct hand *hand = line_hand(token);
+            token->late = hand == NULL || hand->pending[RLOCK_ACQUIRED] == 0;
+            slot->changed_us = token->came_us = sim.now_us;
+        }
+        slot->left = slot->left || (was && !is && by != NULL);
+        if (!was && is) {
+            token->script = slot->script;
+            token->permits = slot->next_in_force;
+            token->forced_us = 0; /* it asked once more, as if nothing had been */
+        }
+        token->ends_ms = token->next_ms;
+        token->place = token->next_place;
+        if (token->ends_ms != 0 || token->place > 0) {
+            slot->members[kept++] = token;
+        }
+    }
+    slot->member_count = kept;
+    seen.permits += slot->in_force != slot->next_in_force;
+    slot->in_force = slot->next_in_force;
+}
+
+/* Where somebody is taken away, who is first is served in the same script, if there is room. */
+static inline void line_served(struct slot *slot) {
+    if (slot->unoffered && !oracle.refusing) {
+        sim_failed("there is room for who is first in line for %s, and it is not called",
+                   slot->key);
+    }
+    slot->unoffered = false;
+}
+
+static inline void line_trace(const struct slot *slot) {
+    int i;
+    sim_trace("  server %d: %s, %lld of %lld out", slot->server->number, slot->key,
+              (long long)line_used(slot), (long long)slot->in_force);
+    for (i = 0; i < slot->member_count && sim.tracing; i++) {
+        const struct token *token = slot->members[i];
+        sim_trace("      %s, weight %lld, place %g, holds for %lld ms more%s", token->text,
+                  (long long)token->weight, token->place,
+                  token->ends_ms != 0 ? (long long)(token->ends_ms - slot_now_ms(slot)) : 0,
+                  token->offered ? ", offered" : "");
+    }
+}
+
+static inline void line_touched(struct slot *slot, struct sim_line *by) {
+    const struct token *head;
+    uint64_t script = slot->server->model->scripts_run;
+    int64_t line_until_us = slot->line_until_us;
+    int i, count;
+    bool over = line_until_us >= 0 && line_until_us <= slot->server->model->wall_us;
+    slot->changes++;
+    if (slot->script != script || by == NULL) {
+        line_served(slot);
+        slot->script = script;
+        slot->left = false;
+    }
+    line_read(slot);
+    count = slot->member_count;
+    for (i = 0; i < count; i++) {
+        if (by != NULL) {
+            if (over) { /* time passed, and this is the first to see it */
+                line_forgotten(slot, slot->members[i]);
+            }
+            line_check_holder(slot, by, slot->members[i]);
+            line_check_waiter(slot, by, slot->members[i]);
+        } else {
+            line_check_gone(slot, slot->members[i]);
+        }
+    }
+    line_commit(slot, by);
+    line_trace(slot);
+    head = line_head(slot);
+    slot->unoffered = by != NULL && slot->left && head != NULL &&
+                      line_used(slot) + head->weight <= slot->in_force;
+}
+
+/* A key was changed, or one beside it. */
+static inline void oracle_touched(struct sim_server *server, struct sim_line *by, const char *key,
+                                  size_t len) {
+    struct slot *slot = oracle_slot(server, key, len);
+    if (slot == NULL) {
+        return;
+    }
+    if (oracle_is(slot->fence_key, key, len)) {
+        oracle_fence_touched(slot, by);
+    } else if (slot_queued(slot)) {
+        line_touched(slot, by);
+    } else {
+        oracle_mutex_touched(slot, by);
+    }
+}
+
+/* A stranger's command, whose effects void what was there. */
+static inline void oracle_stranger(struct sim_server *server, int count, const char *const w[]) {
+    oracle.stranger = true;
+    sim_trace("a stranger: %s %s", w[0], count > 1 ? w[1] : "");
+    sim_stranger(server, count, w);
+    oracle.stranger = false;
+}
+
+/* After the server's data was lost or changed as a whole. */
+static inline void line_reread(struct slot *slot) {
+    int i, kept = 0;
+    line_read(slot);
+    for (i = 0; i < slot->member_count; i++) {
+        struct token *token = slot->members[i];
+        token->ends_ms = token->next_ms;
+        token->place = token->next_place;
+        token->is_void = true;
+        token->came_us = sim.now_us;
+        if (token->ends_ms != 0 || token->place > 0) {
+            slot->members[kept++] = token;
+        }
+    }
+    slot->member_count = kept;
+    slot->in_force = slot->next_in_force;
+    slot->unoffered = false;
+}
+
+static inline void oracle_reread(struct sim_server *server) {
+    int i;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        char text[64];
+        if (slot->server == server) {
+            slot->fence = 0;
+        }
+        if (slot->server == server && slot_queued(slot)) {
+            line_reread(slot);
+        } else if (slot->server == server) {
+            slot->expires_us = oracle_read(slot, text);
+            slot->there = text[0] ? oracle_token(text) : NULL; /* from earlier: no new order */
+            if (slot->there != NULL) {
+                slot->there->is_void = true;
+            }
+        }
+    }
+}
+
+/* The true time at which the server forgets the slot's token. */
+static inline int64_t oracle_end_us(const struct slot *slot) {
+    return slot->expires_us < 0 ? INT64_MAX : sim_true_us(&slot->server->clock, slot->expires_us);
+}
+
+#endif /* SIM_KEYS_H */
