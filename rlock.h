@@ -6443,9 +6443,6 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
-        if (claim->again) {
-            rlock__holding_look(claim); /* called meanwhile: it may have been taken away */
-        }
     }
 }
 
