@@ -41,7 +41,7 @@ help:
 	@echo 'make test               set up what is missing, then run every suite'
 	@echo 'make examples           build the examples into build/examples/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
-	@echo 'make matrix             the Redis and loop suites on other hiredis, Redis and Valkey versions'
+	@echo 'make matrix             the Redis, kinds and loop suites on other hiredis, Redis and Valkey versions'
 	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
 	@echo 'make mutants            plant bugs, one at a time: each must be caught'
 	@echo 'make torture            fail every allocation, read, write and connect in turn'

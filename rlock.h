@@ -36,6 +36,7 @@
  *     >>client     one clock sample an entry, one loop timer, the ready list, deferred frees
  *     >>memory     the store inside the process
  *     >>redis      the store on hiredis
+ *     >>quorum     a store made of several servers: the majority counts
  *     >>lock       one hold's state machine, local validity, delivery
  *     >>watchdog   when a hold is renewed, and what an answer means for it
  *     >>queue      one gate a key: the waiters of this process, only their head asks the server
@@ -143,6 +144,7 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -478,6 +480,16 @@ RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigne
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
+/* A store made of 1 to 15 Redis servers that know nothing of each other: a key is held if a
+ * majority of them says so, and goes on so while fewer than half of them fail (docs/guarantees.md).
+ * Of each config only host, port, unix_path, username, password, database, connect with its user,
+ * and store (NULL = Redis) are read, and copied; all else comes from the client's config, whose own
+ * address is not used. Every client that locks the same keys must name the same servers. It gives
+ * no fencing numbers. Any number of clients, on any threads; free it after them. NULL is allowed.
+ * Not there with RLOCK_NO_REDIS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
+RLOCK_API void rlock_quorum_free(rlock_store *store);
+
 /* ------------------------------------------------------------------------------------------------
  * >>client-api - one connection to one server, shared by any number of locks
  */
@@ -585,7 +597,7 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone */
+    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
     RLOCK_REASON_CLOSED   /* the client was shut down under it */
 } rlock_reason;
 
@@ -751,6 +763,12 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #ifndef RLOCK_MALLOC
 #define RLOCK_MALLOC(n) malloc(n)
 #define RLOCK_FREE(p) free(p)
+#endif
+
+#ifdef RLOCK_NO_KINDS
+#define RLOCK__HAS_KINDS 0
+#else
+#define RLOCK__HAS_KINDS 1
 #endif
 
 #define RLOCK__NEVER INT64_MAX
@@ -1306,6 +1324,35 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
     return result;
 }
 
+/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
+static size_t rlock__digits(char *out, uint64_t number) {
+    char reversed[20];
+    size_t n = 0, i;
+    do {
+        reversed[n++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    for (i = 0; i < n; i++) {
+        out[i] = reversed[n - 1 - i];
+    }
+    return n;
+}
+
+#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon; ... */
+#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* ... behind it the number */
+
+/* A token as others see it, without a NUL; returns its length. */
+static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
+    memcpy(text, client->id, RLOCK__TOKEN_HEAD - 1);
+    text[RLOCK__TOKEN_HEAD - 1] = ':';
+    return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
+}
+
+/* Whether it is of a queued kind. */
+static bool rlock__in_line(const rlock_request *request) {
+    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>memory - the store inside the process: what a server does, done at the next turn of the loop
  */
@@ -1314,18 +1361,30 @@ typedef struct rlock__memory {
     rlock_store store; /* first: it is what the user sees */
     rlock__map map;
     rlock_link entries; /* all of them, the one looked at longest ago first */
+    rlock_link spare;   /* members that are not in use */
     uint64_t fence;
-    uint64_t tenants; /* clients ever opened: an owner is one of them and its token */
-    rlock_info info;  /* of the question being answered */
+    rlock_info info; /* of the question being answered, with its token */
+    char token[RLOCK__TOKEN_MAX];
 } rlock__memory;
 
-typedef struct rlock__entry { /* one key; kept while it is held or watched */
+typedef struct rlock__entry { /* one key; kept while it is held, waited for or watched */
     rlock__node node;
     rlock_link link, watches;
-    uint32_t watching;      /* how many of the watches are on */
-    uint64_t tenant, token; /* who holds it, until expires_us */
-    int64_t expires_us;
+    rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
+    int64_t permits_us;       /* until when the number of permits is ... */
+    uint32_t permits;         /* ... what was set; 0 = what the terms say */
+    uint32_t watching;        /* how many of the watches are on */
+    bool queued;              /* what the holders hold it as */
 } rlock__entry;
+
+typedef struct rlock__member { /* a token that holds a key, or stands in its line */
+    rlock_link link, called;
+    rlock__entry *entry;
+    struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
+    uint64_t token;
+    int64_t expires_us; /* of a holder; with a call to come it stays for a while */
+    uint32_t weight;
+} rlock__member;
 
 typedef struct rlock__tenant { /* one client of the store */
     rlock__memory *memory;
@@ -1333,8 +1392,7 @@ typedef struct rlock__tenant { /* one client of the store */
     const rlock_store_events *events;
     void *owner;
     rlock_timer timer;
-    rlock_link requests, woken;
-    uint64_t number;
+    rlock_link requests, woken, called;
     bool up;
 } rlock__tenant;
 
@@ -1345,9 +1403,123 @@ typedef struct rlock__watch { /* one key that one client watches */
     bool on;
 } rlock__watch;
 
+#define RLOCK__DAY_US \
+    86400000000 /* for so long behind its last use a set number of permits lives */
+
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&memory->map, key, len);
     return node ? RLOCK__OF(node, rlock__entry, node) : NULL;
+}
+
+/* --- members --- */
+
+static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
+    rlock__list_remove(&member->called);
+    rlock__list_remove(&member->link);
+    rlock__list_append(&memory->spare, &member->link);
+}
+
+/* What a request wants comes to the end of a list of the entry; NULL: no memory. */
+static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *entry,
+                                        rlock_link *list, const rlock_request *request) {
+    rlock_link *spare = &tenant->memory->spare;
+    rlock__member *member = RLOCK__OF(spare->next, rlock__member, link);
+    if (!rlock__list_empty(spare)) {
+        rlock__list_remove(&member->link);
+    } else if ((member = (rlock__member *)RLOCK_MALLOC(sizeof *member)) == NULL) {
+        return NULL;
+    }
+    memset(member, 0, sizeof *member);
+    rlock__list_init(&member->called);
+    rlock__list_append(list, &member->link);
+    member->entry = entry;
+    member->tenant = tenant;
+    member->token = request->token;
+    member->weight = rlock__in_line(request) ? request->terms->weight : 1;
+    return member;
+}
+
+static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *tenant,
+                                         uint64_t token) {
+    rlock_link *at = list->next;
+    while (at != list && (RLOCK__OF(at, rlock__member, link)->tenant != tenant ||
+                          RLOCK__OF(at, rlock__member, link)->token != token)) {
+        at = at->next;
+    }
+    return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
+}
+
+/* Its client is told in a turn of its own loop. */
+static void rlock__member_call(rlock__member *member) {
+    if (member->tenant && rlock__list_empty(&member->called)) {
+        rlock__list_append(&member->tenant->called, &member->called);
+        rlock_timer_set(member->tenant->client, &member->tenant->timer, 0);
+    }
+}
+
+/* --- keys --- */
+
+/* What the holders weigh; those whose lease is over go. */
+static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, int64_t now_us) {
+    rlock_link *at = entry->holders.next;
+    uint64_t used = 0;
+    while (at != &entry->holders) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        at = at->next;
+        if (member->expires_us > now_us) {
+            used += member->weight;
+        } else if (rlock__list_empty(&member->called)) {
+            rlock__member_drop(memory, member);
+        }
+    }
+    return used;
+}
+
+static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tenant *tenant,
+                                          uint64_t token, int64_t now_us) {
+    rlock__member *member = rlock__member_find(&entry->holders, tenant, token);
+    return member && member->expires_us > now_us ? member : NULL;
+}
+
+static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_request *request,
+                                     int64_t now_us) {
+    bool queued = rlock__in_line(request);
+    bool set = queued && entry && entry->permits && entry->permits_us > now_us;
+    return set ? entry->permits : queued ? request->terms->permits : 1;
+}
+
+/* Whether it is in use as another sort of thing than the request takes it for. */
+static bool rlock__entry_differs(rlock__memory *memory, rlock__entry *entry,
+                                 const rlock_request *request, int64_t now_us) {
+    bool used =
+        rlock__entry_used(memory, entry, now_us) || (entry->permits && entry->permits_us > now_us);
+    return used && entry->queued != rlock__in_line(request);
+}
+
+/* Serves the line while there is room: who is at its head holds for one turn, and is called unless
+ * it is just asking. False: somebody waits still. */
+static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
+                               const rlock__member *asking, int64_t now_us) {
+    uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
+    while (!rlock__list_empty(&entry->line)) {
+        rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
+        if (member->weight > permits) {
+            rlock__member_drop(tenant->memory, member);
+            continue;
+        }
+        if (used + member->weight > permits || (used && !entry->queued)) {
+            return false;
+        }
+        used += member->weight;
+        entry->queued = true;
+        member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
+        rlock__list_remove(&member->link);
+        rlock__list_append(&entry->holders, &member->link);
+        if (member != asking) {
+            rlock__member_call(member);
+        }
+    }
+    return true;
 }
 
 static void rlock__watch_free(rlock__watch *watch) {
@@ -1357,9 +1529,15 @@ static void rlock__watch_free(rlock__watch *watch) {
     rlock__dealloc(watch);
 }
 
-static void rlock__entry_free(rlock__entry *entry) {
+static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     while (!rlock__list_empty(&entry->watches)) {
         rlock__watch_free(RLOCK__OF(entry->watches.next, rlock__watch, link));
+    }
+    while (!rlock__list_empty(&entry->holders)) {
+        rlock__member_drop(memory, RLOCK__OF(entry->holders.next, rlock__member, link));
+    }
+    while (!rlock__list_empty(&entry->line)) {
+        rlock__member_drop(memory, RLOCK__OF(entry->line.next, rlock__member, link));
     }
     rlock__list_remove(&entry->link);
     rlock__dealloc(entry);
@@ -1368,9 +1546,11 @@ static void rlock__entry_free(rlock__entry *entry) {
 /* Looks at the entry that was looked at longest ago: unused ones go bit by bit. */
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
-    if (entry->expires_us <= now_us && !entry->watching) {
+    bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
+    if (!held && rlock__list_empty(&entry->line) && !entry->watching &&
+        entry->permits_us <= now_us) {
         rlock__map_remove(&memory->map, &entry->node);
-        rlock__entry_free(entry);
+        rlock__entry_free(memory, entry);
     } else {
         rlock__list_remove(&entry->link);
         rlock__list_append(&memory->entries, &entry->link);
@@ -1388,6 +1568,8 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     if (entry) {
         memcpy((char *)(entry + 1), key, len);
         rlock__list_init(&entry->watches);
+        rlock__list_init(&entry->holders);
+        rlock__list_init(&entry->line);
         rlock__list_append(&memory->entries, &entry->link);
         rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
     }
@@ -1406,32 +1588,230 @@ static void rlock__entry_changed(rlock__entry *entry) {
     }
 }
 
+/* --- requests --- */
+
+/* The i-th key of a request, where *key is the one before it; false: there is none. */
+static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
+                               size_t *len) {
+    const rlock_terms *terms = request->terms;
+    *key = i ? *key + *len + 1 : request->key;
+    if (i >= (terms ? terms->count : 1)) {
+        return false;
+    }
+    *len = terms ? terms->lens[i] : request->key_len;
+    return true;
+}
+
+static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = fault;
+}
+
+/* Whether a queued kind has room; else the request stands in line, if it may. */
+static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
+                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    uint64_t beside = request->terms->beside;
+    if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
+        if (waits) {
+            rlock__member_drop(tenant->memory, waits);
+        }
+        return true;
+    }
+    if (rlock__entry_offer(tenant, entry, permits, waits, now_us) &&
+        rlock__entry_used(tenant->memory, entry, now_us) + request->terms->weight <= permits) {
+        return true;
+    }
+    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+        return true;
+    }
+    if (!(request->flags & RLOCK_REQUEST_ONCE) &&
+        !rlock__member_find(&entry->line, tenant, request->token) &&
+        !rlock__member_add(tenant, entry, &entry->line, request)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+    }
+    return false;
+}
+
+/* Whether one of the keys is to be had; else the answer says why not. */
+static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *request,
+                              rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    int64_t end_us = RLOCK__NEVER;
+    rlock_link *at;
+    if (rlock__entry_differs(tenant->memory, entry, request, now_us)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
+        return false;
+    }
+    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+        return true;
+    }
+    answer->outcome = RLOCK_OUTCOME_HELD;
+    if (rlock__in_line(request) ? rlock__memory_line(tenant, request, entry, answer, now_us)
+                                : !rlock__entry_used(tenant->memory, entry, now_us)) {
+        answer->outcome = RLOCK_OUTCOME_DONE;
+        return true;
+    }
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        int64_t expires_us = RLOCK__OF(at, rlock__member, link)->expires_us;
+        end_us = expires_us > now_us && expires_us < end_us ? expires_us : end_us;
+    }
+    answer->left_ms = end_us == RLOCK__NEVER ? -1 : (end_us - now_us + 999) / 1000;
+    return false;
+}
+
+/* Holds a key that is to be had; false: no memory. */
+static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *request, const char *key,
+                               size_t len, int64_t now_us) {
+    rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    rlock__member *member;
+    if (!entry) {
+        entry = rlock__entry_new(tenant->memory, key, len, now_us);
+    }
+    member = entry ? rlock__member_find(&entry->holders, tenant, request->token) : NULL;
+    if (entry && !member) {
+        member = rlock__member_add(tenant, entry, &entry->holders, request);
+    }
+    if (!member) {
+        return false;
+    }
+    if (member->expires_us < expires_us) {
+        member->expires_us = expires_us;
+    }
+    entry->queued = rlock__in_line(request);
+    if (entry->permits) {
+        entry->permits_us = now_us + RLOCK__DAY_US;
+    }
+    return true;
+}
+
 static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
     rlock__memory *memory = tenant->memory;
-    rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
-    bool held = entry && entry->expires_us > now_us;
-    if (held && !(entry->tenant == tenant->number && entry->token == request->token)) {
-        answer->outcome = RLOCK_OUTCOME_HELD;
-        answer->left_ms = (entry->expires_us - now_us + 999) / 1000;
-        return;
+    const char *key;
+    uint32_t i, k;
+    size_t len;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(memory, key, len);
+        if (entry && !rlock__memory_may(tenant, request, entry, answer, now_us)) {
+            return;
+        }
     }
-    if (!entry) {
-        entry = rlock__entry_new(memory, request->key, request->key_len, now_us);
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        if (!rlock__memory_hold(tenant, request, key, len, now_us)) {
+            for (k = 0; k < i && rlock__request_key(request, k, &key, &len); k++) {
+                rlock__entry *entry = rlock__entry_find(memory, key, len);
+                rlock__member_drop(memory,
+                                   rlock__member_find(&entry->holders, tenant, request->token));
+            }
+            rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+            return;
+        }
     }
-    if (!entry) {
-        answer->outcome = RLOCK_OUTCOME_FAULT;
-        answer->fault = RLOCK_FAULT_NOMEM;
-        return;
-    }
-    if (!held || entry->expires_us < now_us + request->lease_ms * 1000) {
-        entry->expires_us = now_us + request->lease_ms * 1000;
-    }
-    entry->tenant = tenant->number;
-    entry->token = request->token;
     if (request->fences) {
         answer->fence = memory->fence + 1 > (uint64_t)now_us ? memory->fence + 1 : (uint64_t)now_us;
         memory->fence = answer->fence + request->fences - 1;
+    }
+}
+
+/* Takes a key away from its holder, and gives what is free to who waits. */
+static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock__entry *entry, rlock__member *holder, int64_t now_us) {
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    if (waits) {
+        rlock__member_drop(tenant->memory, waits);
+    }
+    if (holder) {
+        rlock__member_drop(tenant->memory, holder);
+    }
+    if (rlock__in_line(request)) {
+        rlock__entry_offer(tenant, entry, permits, NULL, now_us);
+    } else if (holder) {
+        rlock__entry_changed(entry);
+    }
+}
+
+/* A renewal, of all keys or none, or a release. */
+static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
+                                 rlock_answer *answer, int64_t now_us) {
+    uint64_t weight = rlock__in_line(request) ? request->terms->weight : 1;
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    bool release = request->op == RLOCK_OP_RELEASE;
+    const char *key;
+    size_t len;
+    uint32_t i;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+        rlock__member *holder =
+            entry ? rlock__entry_holder(entry, tenant, request->token, now_us) : NULL;
+        if (!holder && answer->outcome == RLOCK_OUTCOME_DONE) {
+            bool full = entry && rlock__entry_used(tenant->memory, entry, now_us) + weight >
+                                     rlock__entry_permits(entry, request, now_us);
+            answer->outcome = full ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
+        }
+        if (entry && release) {
+            rlock__memory_release(tenant, request, entry, holder, now_us);
+        }
+    }
+    if (release || answer->outcome != RLOCK_OUTCOME_DONE) {
+        return;
+    }
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+        rlock__member *holder = rlock__entry_holder(entry, tenant, request->token, now_us);
+        if (holder->expires_us < expires_us) {
+            holder->expires_us = expires_us;
+        }
+    }
+}
+
+/* --- questions --- */
+
+static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock__entry *entry, int64_t now_us) {
+    rlock__memory *memory = tenant->memory;
+    rlock_info *info = &memory->info;
+    uint64_t used = entry ? rlock__entry_used(memory, entry, now_us) : 0;
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock_link *at;
+    info->waiters = rlock__in_line(request) ? 0 : -1;
+    info->permits = used < permits ? (int64_t)(permits - used) : 0;
+    for (at = entry ? entry->holders.next : NULL; entry && at != &entry->holders; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        int64_t left_ms = (member->expires_us - now_us + 999) / 1000;
+        if (member->expires_us <= now_us) {
+            continue;
+        }
+        info->holders++;
+        info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
+        if (!info->token && member->tenant) {
+            info->token_len = rlock__token(member->tenant->client, memory->token, member->token);
+            info->token = memory->token;
+        }
+    }
+    for (at = entry ? entry->line.next : NULL; entry && at != &entry->line; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->tenant == tenant && member->token == request->token) {
+            info->position = info->waiters;
+        }
+        info->waiters++;
+    }
+}
+
+static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry, int64_t now_us) {
+    rlock_link *at;
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->expires_us > now_us) {
+            memory->info.holders++;
+            member->expires_us = 0;
+            rlock__member_call(member);
+        }
+    }
+    if (!entry->queued) {
+        rlock__entry_changed(entry);
     }
 }
 
@@ -1439,51 +1819,51 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
                                    rlock_answer *answer, int64_t now_us) {
     rlock__memory *memory = tenant->memory;
     rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
-    bool held = entry && entry->expires_us > now_us;
-    rlock_info *info = &memory->info;
-    memset(info, 0, sizeof *info);
-    info->holders = held;
-    info->left_ms = held ? (entry->expires_us - now_us + 999) / 1000 : 0;
-    info->waiters = info->position = -1;
-    info->permits = !held;
-    answer->info = info;
-    if (held && request->op == RLOCK_OP_FORCE) {
-        entry->expires_us = 0;
-        rlock__entry_changed(entry);
+    memset(&memory->info, 0, sizeof memory->info);
+    memory->info.position = -1;
+    answer->info = &memory->info;
+    if (!entry && request->op == RLOCK_OP_SET_PERMITS &&
+        (entry = rlock__entry_new(memory, request->key, request->key_len, now_us)) == NULL) {
+        rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+    } else if (entry && rlock__entry_differs(memory, entry, request, now_us)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
+    } else if (request->op == RLOCK_OP_INSPECT) {
+        rlock__memory_inspect(tenant, request, entry, now_us);
+    } else if (entry) {
+        if (request->op == RLOCK_OP_FORCE) {
+            rlock__memory_force(memory, entry, now_us);
+        } else {
+            entry->permits = (uint32_t)request->token;
+            entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
+            entry->queued = true;
+        }
+        if (rlock__in_line(request)) {
+            rlock__entry_offer(tenant, entry, rlock__entry_permits(entry, request, now_us), NULL,
+                               now_us);
+        }
     }
 }
 
 static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
-    rlock__entry *entry;
     if (request->op == RLOCK_OP_ACQUIRE) {
         rlock__memory_acquire(tenant, request, answer, now_us);
-        return;
-    }
-    if (request->op >= RLOCK_OP_INSPECT) {
+    } else if (request->op < RLOCK_OP_INSPECT) {
+        rlock__memory_change(tenant, request, answer, now_us);
+    } else if (RLOCK__HAS_KINDS) {
         rlock__memory_question(tenant, request, answer, now_us);
-        return;
-    }
-    entry = rlock__entry_find(tenant->memory, request->key, request->key_len);
-    if (!entry || entry->expires_us <= now_us) {
-        answer->outcome = RLOCK_OUTCOME_GONE;
-    } else if (entry->tenant != tenant->number || entry->token != request->token) {
-        answer->outcome = RLOCK_OUTCOME_STOLEN;
-    } else if (request->op == RLOCK_OP_RELEASE) {
-        entry->expires_us = 0;
-        rlock__entry_changed(entry);
-    } else if (entry->expires_us < now_us + request->lease_ms * 1000) {
-        entry->expires_us = now_us + request->lease_ms * 1000;
     }
 }
 
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
     int64_t now_us = rlock_client_now_us(tenant->client);
-    rlock_link woken, requests;
+    rlock_link woken, called, requests;
     rlock__list_init(&woken);
+    rlock__list_init(&called);
     rlock__list_init(&requests);
     rlock__list_move(&woken, &tenant->woken);
+    rlock__list_move(&called, &tenant->called);
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
@@ -1505,6 +1885,12 @@ static void rlock__memory_fire(rlock_timer *timer) {
         rlock__list_remove(&watch->woken);
         tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
     }
+    while (!rlock__list_empty(&called)) {
+        rlock__member *member = RLOCK__OF(called.next, rlock__member, called);
+        const rlock__node *node = &member->entry->node;
+        rlock__list_remove(&member->called);
+        tenant->events->called(tenant->owner, node->key, node->key_len, member->token);
+    }
 }
 
 static int rlock__memory_open(const rlock_store *store, rlock_client *client,
@@ -1520,9 +1906,9 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
     tenant->client = client;
     tenant->events = events;
     tenant->owner = owner;
-    tenant->number = ++tenant->memory->tenants;
     rlock__list_init(&tenant->requests);
     rlock__list_init(&tenant->woken);
+    rlock__list_init(&tenant->called);
     *state = tenant;
     return RLOCK_OK;
 }
@@ -1577,11 +1963,34 @@ static void rlock__memory_flush(void *state) {
     (void)state;
 }
 
+/* A client goes: it watches nothing, stands in no line, and what it holds runs out. */
+static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant) {
+    rlock_link *at, *next;
+    for (at = entry->watches.next; at != &entry->watches; at = next) {
+        next = at->next;
+        if (RLOCK__OF(at, rlock__watch, link)->tenant == tenant) {
+            rlock__watch_free(RLOCK__OF(at, rlock__watch, link));
+        }
+    }
+    for (at = entry->line.next; at != &entry->line; at = next) {
+        next = at->next;
+        if (RLOCK__OF(at, rlock__member, link)->tenant == tenant) {
+            rlock__member_drop(tenant->memory, RLOCK__OF(at, rlock__member, link));
+        }
+    }
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->tenant == tenant) {
+            member->tenant = NULL;
+            rlock__list_remove(&member->called);
+        }
+    }
+}
+
 static void rlock__memory_close(void *state) {
     rlock__tenant *tenant = (rlock__tenant *)state;
     int64_t now_us = rlock_client_now_us(tenant->client);
-    rlock__memory *memory = tenant->memory;
-    rlock__node *node, *next;
+    rlock_link *at;
     while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
         rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
         rlock_answer answer;
@@ -1590,29 +1999,11 @@ static void rlock__memory_close(void *state) {
         request->place = 0;
         rlock__memory_execute(tenant, request, &answer, now_us);
     }
-    for (node = rlock__map_next(&memory->map, NULL); node; node = next) {
-        rlock__entry *entry = RLOCK__OF(node, rlock__entry, node);
-        rlock_link *at = entry->watches.next;
-        next = rlock__map_next(&memory->map, node);
-        while (at != &entry->watches) {
-            rlock__watch *watch = RLOCK__OF(at, rlock__watch, link);
-            at = at->next;
-            if (watch->tenant == tenant) {
-                rlock__watch_free(watch);
-            }
-        }
+    for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
+        rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), tenant);
     }
     rlock_timer_drop(tenant->client, &tenant->timer);
     rlock__dealloc(tenant);
-}
-
-static const char *rlock__memory_refuses(void *state, const char *key, size_t len,
-                                         const rlock_terms *terms, bool fencing) {
-    (void)state;
-    (void)key;
-    (void)len;
-    (void)fencing;
-    return terms ? "the store inside the process has only the mutex with one key" : NULL;
 }
 
 int rlock_memory_new(rlock_store **out) {
@@ -1627,6 +2018,7 @@ int rlock_memory_new(rlock_store **out) {
         return RLOCK_ERR_NOMEM;
     }
     rlock__list_init(&memory->entries);
+    rlock__list_init(&memory->spare);
     memory->store.ctx = memory;
     memory->store.open = rlock__memory_open;
     memory->store.close = rlock__memory_close;
@@ -1634,7 +2026,6 @@ int rlock_memory_new(rlock_store **out) {
     memory->store.forget = rlock__memory_forget;
     memory->store.watch = rlock__memory_watch;
     memory->store.flush = rlock__memory_flush;
-    memory->store.refuses = rlock__memory_refuses;
     *out = &memory->store;
     return RLOCK_OK;
 }
@@ -1645,7 +2036,12 @@ void rlock_memory_free(rlock_store *store) {
         return;
     }
     while (!rlock__list_empty(&memory->entries)) {
-        rlock__entry_free(RLOCK__OF(memory->entries.next, rlock__entry, link));
+        rlock__entry_free(memory, RLOCK__OF(memory->entries.next, rlock__entry, link));
+    }
+    while (!rlock__list_empty(&memory->spare)) {
+        rlock_link *spare = memory->spare.next;
+        rlock__list_remove(spare);
+        rlock__dealloc(RLOCK__OF(spare, rlock__member, link));
     }
     rlock__dealloc(memory->map.buckets);
     rlock__dealloc(memory);
@@ -1811,61 +2207,64 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * given out in one place only, and one that lets its turn pass is a hold that expired. */
 #define RLOCK__PIECE_LINE                                                                \
     "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
-    "local now,e=t[1]*1000+math.floor(t[2]/1000),math.abs(c('ZSCORE',K,me) or 0) "       \
-    "local used,permits,set,first,mine "                                                 \
+    "local now,old=t[1]*1000+math.floor(t[2]/1000),op~='0' or ARGV[10]=='1' "            \
+    "local e=old and math.abs(c('ZSCORE',K,me) or 0) or 0 "                              \
+    "local used,permits,set,first,mine,none "                                            \
     "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
-    "local function hold(m,e,ms) local p=c('PTTL',K) "                                   \
+    "local function hold(m,e,ms,left) left=left or c('PTTL',K) "                         \
     "local n=redis.pcall('ZADD',K,(weight(m)>1 and -e or e)..'',m) "                     \
-    "if type(n)=='table' then return n end if p>=tonumber(ms) then return end "          \
+    "if type(n)=='table' then return n end if left>=tonumber(ms) then return end "       \
     "local r=redis.pcall('PEXPIRE',K,ms) if type(r)=='number' then return end "          \
     "if n==1 then c('ZREM',K,m) end return r end "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
- * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first. */
-#define RLOCK__PIECE_LINE_SHORT                                                                    \
-    "local function grant() " RLOCK__PIECE_FENCE(                                                  \
-        "KEYS[3]", "ARGV[6]",                                                                      \
-        "ARGV[9]") "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS          \
-                   "' or ARGV[6]) or f end "                                                       \
-                   "if op=='0' and (e>now or c('EXISTS',K,Q)==0) then return grant() end "         \
-                   "if op=='1' and e>now then "                                                    \
-                   "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) if r then return r "    \
-                   "end "                                                                          \
-                   "c('ZSCORE',K,me) return 1 end "                                                \
-                   "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end "      \
-                   "head=c('ZRANGE',Q,'0','0','WITHSCORES') if e>now and not head[1] then return " \
-                   "1 end end "
+ * [8] the writer that is no obstacle, or empty; [9] how many fences; [10] 1: it may be there
+ * already. The short ways come first. */
+#define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
+#define RLOCK__PIECE_LINE_SHORT                                                \
+    "local function grant(left) " RLOCK__PIECE_LINE_FENCE                      \
+    "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS     \
+    "' or ARGV[6],left) or f end "                                             \
+    "if op=='0' and e>now then return grant() end "                            \
+    "if op=='0' and c('EXISTS',K,Q)==0 then return grant(-2) end "             \
+    "if op=='1' then if e<=now then return -1 end "                            \
+    "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) "                  \
+    "if r then return r end c('ZSCORE',K,me) return 1 end "                    \
+    "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end " \
+    "head=c('ZRANGE',Q,'0','0','WITHSCORES') "                                 \
+    "if e>now and not head[1] then return 1 end end "
 
-#define RLOCK__PIECE_LINE_OFFER                                                            \
-    "local low,high='('..-now,'('..now "                                                   \
-    "local function count() used,permits=c('ZCOUNT',K,high,'+inf'),tonumber(ARGV[3]) "     \
-    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                \
-    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                \
-    "else used,first=used+weight(h[i]),-h[i+1] end end end "                               \
-    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"     \
-    "string.match(m,':(%d+):')..':'..K)~=0 end "                                           \
-    "local function offer() while used<permits do "                                        \
-    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                         \
-    "local m=h[1] if not m then return true end local w=weight(m) "                        \
-    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4]) then return end " \
-    "used=used+w if m==me then mine=true "                                                 \
-    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "             \
+#define RLOCK__PIECE_LINE_OFFER                                                                 \
+    "local low,high='('..-now,'('..now "                                                        \
+    "local function count() used,permits=0,tonumber(ARGV[3]) "                                  \
+    "if c('EXISTS',K)==0 then none=-2 return end used=c('ZCOUNT',K,high,'+inf') "               \
+    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                     \
+    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                     \
+    "else used,first=used+weight(h[i]),-h[i+1] end end end "                                    \
+    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"          \
+    "string.match(m,':(%d+):')..':'..K)~=0 end "                                                \
+    "local function offer() while used<permits do "                                             \
+    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                              \
+    "local m=h[1] if not m then return true end local w=weight(m) "                             \
+    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4],none) then return end " \
+    "used,none=used+w if m==me then mine=true "                                                 \
+    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "                  \
     "c('ZREM',Q,m) end end "
 
-#define RLOCK__PIECE_LINE_ACQUIRE                                                         \
-    "if op=='0' then c('ZREMRANGEBYSCORE',K,-now..'',now..'') count() local s "           \
-    "if ARGV[8]~='' and c('ZSCORE',K,ARGV[8]) then s=true c('ZREM',Q,me) end "            \
-    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "       \
-    "if ARGV[7]~='0' then local q,l=c('ZSCORE',Q,me),ARGV[4]*30 ..'' c('PEXPIRE',Q,l) "   \
-    "q=q or (c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] or 0)+1 "                            \
-    "c('ZADD',Q,math.floor(q)+ARGV[7]-1 ..'',me) if q==1 then c('PEXPIRE',Q,l) end end "  \
-    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) " \
+#define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
+    "if op=='0' then count() local s "                                                            \
+    "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
+    "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
+    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
+    "if ARGV[7]~='0' then local q,l,last=old and c('ZSCORE',Q,me),ARGV[4]*30 ..'' "               \
+    "if not q then last=c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] end "                             \
+    "if not last then c('PEXPIRE',Q,l) end "                                                      \
+    "c('ZADD',Q,math.floor(q or (last or 0)+1)+ARGV[7]-1 ..'',me) "                               \
+    "if not (q or last) then c('PEXPIRE',Q,l) end end "                                           \
+    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) "         \
     "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
 
-/* Of a hold that is gone another has the place if there is no room for it. */
-#define RLOCK__PIECE_LINE_GONE                                            \
-    "if op<'3' then count() local r=used+weight(me)>permits and 0 or -1 " \
-    "if op=='2' then if e>now then r=1 end offer() end return r end "
+#define RLOCK__PIECE_LINE_RELEASE "if op=='2' then count() offer() return e>now and 1 or -1 end "
 
 #define RLOCK__PIECE_LINE_INSPECT                                                 \
     "local l=c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES') "                      \
@@ -1886,8 +2285,8 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 
 #define RLOCK__LUA_LINE                                                                         \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
-        RLOCK__PIECE_LINE_GONE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "2bd4197b3e1011dfa53b0ffd877a55dd9c9a0974"
+        RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
+#define RLOCK__SHA_LINE "333bf2ad0cdc28c8b748a760c52b3658cc30dad8"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -1910,24 +2309,27 @@ static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE, RLOCK__ROWS };
 
-#define RLOCK__SCRIPT(row, op) \
-    { RLOCK__SHA_##row##_##op, RLOCK__LUA_##row##_##op }
+#define RLOCK__SCRIPT(name) \
+    { RLOCK__SHA_##name, RLOCK__LUA_##name }
 #define RLOCK__NO_SCRIPT \
     { NULL, NULL }
-#define RLOCK__LINE_SCRIPT \
-    { RLOCK__SHA_LINE, RLOCK__LUA_LINE }
+#if RLOCK__HAS_KINDS
+#define RLOCK__MORE(name) RLOCK__SCRIPT(name)
+#else
+#define RLOCK__MORE(name) RLOCK__NO_SCRIPT
+#endif
 
 static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
     /* [row][rlock_op] */
-    {RLOCK__SCRIPT(STRING, ACQUIRE), RLOCK__SCRIPT(STRING, RENEW), RLOCK__SCRIPT(STRING, RELEASE),
-     RLOCK__SCRIPT(STRING, INSPECT), RLOCK__SCRIPT(STRING, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(REDISSON, ACQUIRE), RLOCK__SCRIPT(REDISSON, RENEW),
-     RLOCK__SCRIPT(REDISSON, RELEASE), RLOCK__SCRIPT(REDISSON, INSPECT),
-     RLOCK__SCRIPT(REDISSON, FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(KEYS, ACQUIRE), RLOCK__SCRIPT(KEYS, RENEW), RLOCK__SCRIPT(KEYS, RELEASE),
+    {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
+     RLOCK__MORE(STRING_INSPECT), RLOCK__MORE(STRING_FORCE), RLOCK__NO_SCRIPT},
+    {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
+     RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__MORE(REDISSON_INSPECT), RLOCK__MORE(REDISSON_FORCE),
+     RLOCK__NO_SCRIPT},
+    {RLOCK__MORE(KEYS_ACQUIRE), RLOCK__MORE(KEYS_RENEW), RLOCK__MORE(KEYS_RELEASE),
      RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-    {RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT,
-     RLOCK__LINE_SCRIPT, RLOCK__LINE_SCRIPT}};
+    {RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE),
+     RLOCK__MORE(LINE)}};
 
 /* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
 static const struct {
@@ -2085,20 +2487,6 @@ static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
     }
 }
 
-/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
-static size_t rlock__digits(char *out, uint64_t number) {
-    char reversed[20];
-    size_t n = 0, i;
-    do {
-        reversed[n++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    for (i = 0; i < n; i++) {
-        out[i] = reversed[n - 1 - i];
-    }
-    return n;
-}
-
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
     char line[24];
     size_t n = 1 + rlock__digits(line + 1, count);
@@ -2175,33 +2563,18 @@ static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
     rlock__put(redis, "\r\n", 2);
 }
 
-#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon */
-
-static void rlock__token_head(const rlock__redis *redis, char *text) {
-    memcpy(text, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1);
-    text[RLOCK__TOKEN_HEAD - 1] = ':';
-}
-
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
-    char text[RLOCK__TOKEN_HEAD + 20];
-    rlock__token_head(redis, text);
-    rlock__put_bytes(redis, text,
-                     RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, token));
+    char text[RLOCK__TOKEN_MAX];
+    rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
 }
 
 /* Of a queued kind: the token and what it weighs. */
 static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight) {
-    char text[RLOCK__TOKEN_HEAD + 20 + 1 + 20];
-    size_t n = RLOCK__TOKEN_HEAD;
-    rlock__token_head(redis, text);
-    n += rlock__digits(text + n, token);
+    char text[RLOCK__TOKEN_MAX + 1 + 20];
+    size_t n = rlock__token(redis->client, text, token);
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
     rlock__put_bytes(redis, text, n);
-}
-
-static bool rlock__in_line(const rlock_request *request) {
-    return request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
@@ -2226,7 +2599,7 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
 }
 
 static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
-    if (!request->terms) {
+    if (!RLOCK__HAS_KINDS || !request->terms) {
         return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
     }
     return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
@@ -2290,7 +2663,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
 }
 
 static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {9, 6, 5, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {10, 6, 5, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -2319,6 +2692,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
             rlock__put_text(redis, "");
         }
         rlock__put_number(redis, request->fences);
+        rlock__put_number(redis, request->flags & RLOCK_REQUEST_RETRY ? 1 : 0);
     }
 }
 
@@ -2347,7 +2721,7 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
 static void rlock__put_batch(rlock__redis *redis, const rlock__command *command) {
     const rlock__script *script = &rlock__renew_many;
     bool eval = command->how == RLOCK__HOW_EVAL;
-    char head[RLOCK__TOKEN_HEAD];
+    char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     rlock__put_command(redis, 5u + 2u * command->count);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
@@ -2356,7 +2730,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
-    rlock__token_head(redis, head);
+    rlock__token(redis->client, head, 0);
     rlock__put_bytes(redis, head, sizeof head);
     rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
     for (i = 0; i < command->count; i++) {
@@ -3349,7 +3723,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     if (reply->type == REDIS_REPLY_ERROR) {
         answer->fault = rlock__classify(reply->str);
         answer->text = reply->str;
-    } else if (request->op >= RLOCK_OP_INSPECT) {
+    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
     } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
@@ -3680,12 +4054,12 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
     (void)data;
 }
 
-/* The last write: all releases, the first of each script with it: the server may not know it.
+/* The last write: all releases, of each script the first in full: a server may not know it yet.
  * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
-    bool told[RLOCK__ROWS] = {false};
+    unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue = rlock__redis_next(redis);
     if (usable && queue) {
         rlock__put_command(redis, 3);
@@ -3699,12 +4073,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__list_remove(&request->link);
         request->place = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
-            bool *known = &told[rlock__row(redis, request)];
-            /* DELIFEQ may be forbidden, and nobody would say so */
-            request->how = *known ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
-            *known = true;
-            rlock__put_request(redis, request);
+            unsigned row = 1u << rlock__row(redis, request);
+            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            rlock__put_request(redis,
+                               request); /* never DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
+            known |= row;
         }
     }
     if (usable) {
@@ -3801,6 +4175,962 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_watch,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
+
+/* ------------------------------------------------------------------------------------------------
+ * >>quorum - a store made of several servers that know nothing of each other: the majority counts
+ *
+ * Each token is a ballot with a vote of each server. An operation is a round: all servers are asked
+ * in one turn, it ends as soon as enough of them have spoken, and what comes later is noted. Four
+ * rules keep it safe:
+ * - A vote stands if its server has confirmed it, and that lease still runs. In a renewal only
+ *   votes that stood when it began may say yes. So from one renewal to the next there is a majority
+ *   that had the token all the time, and nobody else had one.
+ * - A vote that is missing is asked for again only while a majority stands.
+ * - What is wanted no more is given back until each server surely does not have it.
+ * - A release that was sent may be executed late. So a vote that was given back is asked for with a
+ *   new token, and not before the old one is surely gone there.
+ */
+
+#define RLOCK__SERVERS 15       /* at most */
+#define RLOCK__CONTESTED_MAX 10 /* how often the pause after a split vote doubles */
+
+typedef struct rlock__quorum {
+    rlock_store store; /* first: it is what the user sees */
+    rlock_config *servers;
+    int count;
+} rlock__quorum;
+
+enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
+
+struct rlock__council;
+
+typedef struct rlock__server { /* one of them, as one client sees it */
+    struct rlock__council *council;
+    const rlock_store *store;
+    void *state;
+    uint8_t where;
+    bool pushing;
+    rlock_fault fault; /* why it is down */
+    char text[128];    /* its last words */
+} rlock__server;
+
+typedef struct rlock__council { /* one client of the quorum */
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    rlock__server *servers;
+    int count, need, spare; /* of them; a majority; how many may fail */
+    rlock__map map;         /* ballots by their tokens */
+    rlock_link ballots, unused;
+    rlock_link refused; /* requests for which there is no ballot */
+    rlock_timer timer;  /* answers those */
+    uint64_t tokens;    /* given out: two addresses of one server are not two votes */
+    rlock_info info;    /* of the question being answered */
+    bool up, pushing;
+} rlock__council;
+
+enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has */
+enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
+
+typedef struct rlock__vote { /* what one server knows of a token */
+    rlock_request request;
+    struct rlock__ballot *ballot;
+    rlock__server *server;
+    int64_t sent_us, lease_ms; /* as it was confirmed last */
+    int64_t left_ms;           /* of another's lease */
+    int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
+    uint8_t has;               /* whether the token is there */
+    uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
+    uint8_t fault;
+    bool refused; /* it may not say yes in this round */
+    bool spent;   /* a release of this token was sent, and may come late: it is not used again */
+    bool stolen;  /* another's token is there */
+} rlock__vote;
+
+typedef struct rlock__ballot { /* one token, until no server has it */
+    rlock__node node;
+    rlock_link link;
+    rlock_timer timer;
+    rlock__council *council;
+    rlock_request *request; /* the round's, NULL = none */
+    rlock__vote *votes;
+    uint64_t token;
+    int64_t since_us, lease_ms; /* of the majority's lease */
+    int64_t longest_ms;         /* of all leases asked for */
+    uint32_t room;              /* for the key, behind the votes */
+    uint8_t goal;               /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
+    bool paused;                /* the round is over, its answer waits */
+    bool cleaning;              /* counted as such */
+} rlock__ballot;
+
+/* --- votes --- */
+
+static bool rlock__vote_stands(const rlock__vote *vote) {
+    return vote->has == RLOCK__THERE && rlock_client_now_us(vote->server->council->client) <
+                                            vote->sent_us + vote->lease_ms * 1000;
+}
+
+static int rlock__ballot_standing(const rlock__ballot *ballot) {
+    int i, standing = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        standing += rlock__vote_stands(&ballot->votes[i]);
+    }
+    return standing;
+}
+
+/* What is left of the lease that the majority gave. */
+static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
+    int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
+    int64_t left_ms = ballot->lease_ms - age_us / 1000;
+    return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
+}
+
+/* Takes back what is out; what may have been sent may have happened. */
+static void rlock__vote_recall(rlock__vote *vote) {
+    const rlock__server *server = vote->server;
+    if (vote->request.place && server->store->forget(server->state, &vote->request) &&
+        vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
+        vote->has = RLOCK__MAYBE_THERE;
+    }
+}
+
+static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
+    rlock__ballot *ballot = vote->ballot;
+    rlock_request *ask = &vote->request;
+    const rlock_request *round = ballot->request;
+    unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
+    flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
+    ask->op = op;
+    ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
+    ask->lease_ms = lease_ms;
+    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
+    if (lease_ms > ballot->longest_ms) {
+        ballot->longest_ms = lease_ms;
+    }
+    if (op == RLOCK_OP_ACQUIRE && vote->spent) {
+        vote->spent = false;
+        ask->epoch = 0;
+        ask->token = ++vote->server->council->tokens;
+    } else if (op == RLOCK_OP_RELEASE) {
+        vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
+        vote->spent = true;
+    }
+    vote->server->store->submit(vote->server->state, ask);
+}
+
+/* Asks for what the ballot wants of an open vote, once its server has answered what was before. */
+static void rlock__vote_next(rlock__vote *vote) {
+    rlock__ballot *ballot = vote->ballot;
+    const rlock_request *round = ballot->request;
+    uint8_t op = ballot->goal;
+    int64_t lease_ms = 0;
+    if (vote->request.place || vote->word != RLOCK__OPEN) {
+        return;
+    }
+    if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
+        vote->word = RLOCK__NO;
+        return;
+    }
+    if (vote->server->where == RLOCK__SERVER_DOWN) {
+        vote->word = RLOCK__FAILED;
+        vote->fault = (uint8_t)vote->server->fault;
+        return;
+    }
+    if (vote->spent && vote->has != RLOCK__NOT_THERE) {
+        op = RLOCK_OP_RELEASE; /* first this one has to go */
+    } else if (op != RLOCK_OP_RELEASE) {
+        lease_ms = round ? round->lease_ms : rlock__ballot_left_ms(ballot);
+    }
+    if (op == RLOCK_OP_RENEW && vote->has != RLOCK__THERE) { /* win it, or win it back */
+        op = RLOCK_OP_ACQUIRE;
+        lease_ms = lease_ms ? lease_ms : rlock__ballot_left_ms(ballot);
+        if (!lease_ms || rlock__ballot_standing(ballot) < ballot->council->need) {
+            vote->word = RLOCK__NO;
+            return;
+        }
+    }
+    rlock__vote_ask(vote, op, lease_ms);
+}
+
+/* --- ballots --- */
+
+static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
+    rlock__node *node = rlock__map_find(&council->map, (const char *)&token, sizeof token);
+    return node ? RLOCK__OF(node, rlock__ballot, node) : NULL;
+}
+
+static void rlock__ballot_free(rlock__ballot *ballot) {
+    rlock__list_remove(&ballot->link);
+    rlock_timer_drop(ballot->council->client, &ballot->timer);
+    rlock__dealloc(ballot);
+}
+
+static void rlock__ballot_fire(rlock_timer *timer);
+
+/* An unused one, or a new one. All that its release will need is there. */
+static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
+    size_t votes = (size_t)council->count * sizeof(rlock__vote);
+    rlock__ballot *ballot;
+    if (!rlock__list_empty(&council->unused)) {
+        ballot = RLOCK__OF(council->unused.next, rlock__ballot, link);
+        if (ballot->room >= key_len) {
+            rlock__list_remove(&ballot->link);
+            return ballot;
+        }
+        rlock__ballot_free(ballot);
+    }
+    key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
+    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
+    if (!ballot ||
+        rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
+        rlock__dealloc(ballot);
+        return NULL;
+    }
+    ballot->council = council;
+    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
+    ballot->room = key_len;
+    return ballot;
+}
+
+static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
+    rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
+    bool question = request->op >= RLOCK_OP_INSPECT;
+    char *key;
+    int i;
+    if (!ballot) {
+        return NULL;
+    }
+    key = (char *)(ballot->votes + council->count);
+    memcpy(key, request->key, request->key_len);
+    memset(ballot->votes, 0, (size_t)council->count * sizeof *ballot->votes);
+    for (i = 0; i < council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        vote->ballot = ballot;
+        vote->server = &council->servers[i];
+        vote->request = *request;
+        vote->request.key = key;
+        vote->request.place = 0;
+        vote->request.epoch = 0;
+        vote->request.token = ++council->tokens;
+    }
+    ballot->request = NULL;
+    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
+    ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
+    ballot->goal = RLOCK_OP_ACQUIRE;
+    ballot->paused = ballot->cleaning = false;
+    rlock__list_append(&council->ballots, &ballot->link);
+    rlock__map_add(&council->map, &ballot->node, (const char *)&ballot->token,
+                   sizeof ballot->token);
+    return ballot;
+}
+
+/* After each change: a ballot that nobody wants any more goes when no server has it; until then it
+ * is seen to that each is asked again. */
+static void rlock__ballot_tend(rlock__ballot *ballot) {
+    rlock__council *council = ballot->council;
+    rlock_client *client = council->client;
+    bool wanted = ballot->request || ballot->goal != RLOCK_OP_RELEASE;
+    bool left = false, idle = false;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        left = left || vote->has != RLOCK__NOT_THERE || vote->request.place;
+        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.place &&
+                        vote->server->where != RLOCK__SERVER_DOWN);
+    }
+    client->stats.cleaning -= ballot->cleaning;
+    ballot->cleaning = !wanted && left;
+    client->stats.cleaning += ballot->cleaning;
+    if (wanted) {
+        return;
+    }
+    if (!left) {
+        rlock_timer_set(client, &ballot->timer, -1);
+        rlock__map_remove(&council->map, &ballot->node);
+        rlock__list_remove(&ballot->link);
+        rlock__list_append(&council->unused, &ballot->link);
+    } else if (idle && !ballot->timer.index) {
+        int64_t delay_ms = ballot->longest_ms / 20;
+        delay_ms = delay_ms < 10 ? 10 : delay_ms > 500 ? 500 : delay_ms;
+        rlock_timer_set(client, &ballot->timer, rlock_client_now_us(client) + delay_ms * 1000);
+    }
+}
+
+static void rlock__ballot_give_back(rlock__ballot *ballot) {
+    int i;
+    ballot->goal = RLOCK_OP_RELEASE;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.op != RLOCK_OP_RELEASE && vote->request.op != RLOCK_OP_FORCE) {
+            rlock__vote_recall(vote); /* of those every server is to hear */
+        }
+        if (vote->has != RLOCK__NOT_THERE) {
+            vote->word = RLOCK__OPEN;
+            rlock__vote_next(vote);
+        }
+    }
+}
+
+/* --- rounds --- */
+
+/* The k-th largest, from 1; the values are put into order. */
+static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
+    int i, j;
+    for (i = 1; i < count; i++) {
+        int64_t value = values[i];
+        for (j = i; j > 0 && values[j - 1] < value; j--) {
+            values[j] = values[j - 1];
+        }
+        values[j] = value;
+    }
+    return values[k - 1];
+}
+
+/* When the lease of a majority began: the earliest of the best of those that said yes. */
+static int64_t rlock__ballot_since(const rlock__ballot *ballot) {
+    int64_t since_us[RLOCK__SERVERS];
+    int i, count = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        if (ballot->votes[i].word == RLOCK__YES) {
+            since_us[count++] = ballot->votes[i].sent_us;
+        }
+    }
+    RLOCK_ASSERT(count >= ballot->council->need);
+    return rlock__kth_largest(since_us, count, ballot->council->need);
+}
+
+/* When a majority can be free; -1 = nobody knows. */
+static int64_t rlock__ballot_free_ms(const rlock__ballot *ballot) {
+    int64_t free_ms[RLOCK__SERVERS], left_ms;
+    int i, count = ballot->council->count;
+    for (i = 0; i < count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        bool known = vote->word == RLOCK__NO && vote->left_ms >= 0;
+        free_ms[i] = known ? -vote->left_ms : -RLOCK__NEVER;
+    }
+    left_ms = -rlock__kth_largest(free_ms, count, ballot->council->need);
+    return left_ms == RLOCK__NEVER ? -1 : left_ms;
+}
+
+/* Of many faults the one to tell: one that time mends, unless too many want an operator. */
+static rlock_fault rlock__council_fault(const rlock__council *council, const int *faults) {
+    static const rlock_fault order[] = {RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_BUSY, RLOCK_FAULT_DOWN,
+                                        RLOCK_FAULT_TYPE,    RLOCK_FAULT_AUTH, RLOCK_FAULT_OTHER,
+                                        RLOCK_FAULT_NOMEM};
+    int lasting = faults[RLOCK_FAULT_TYPE] + faults[RLOCK_FAULT_AUTH] + faults[RLOCK_FAULT_OTHER] +
+                  faults[RLOCK_FAULT_NOMEM];
+    int i = lasting > council->spare ? 3 : 0;
+    while (i < 6 && !faults[order[i]]) {
+        i++;
+    }
+    return order[i];
+}
+
+static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
+                                rlock_answer *answer) {
+    int i;
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = rlock__council_fault(ballot->council, faults);
+    for (i = 0; i < ballot->council->count && !answer->text; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->word == RLOCK__FAILED && vote->fault == answer->fault && vote->server->text[0]) {
+            answer->text = vote->server->text;
+        }
+    }
+}
+
+/* The answer to a question: held, if a majority of servers is held, and as long as one is. */
+static void rlock__round_info(const rlock__ballot *ballot, bool held) {
+    rlock_info *info = &ballot->council->info;
+    int64_t left_ms[RLOCK__SERVERS];
+    int i, count = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->word == RLOCK__YES) {
+            left_ms[count++] = vote->left_ms < 0 ? RLOCK__NEVER : vote->left_ms;
+        }
+    }
+    memset(info, 0, sizeof *info);
+    info->waiters = info->position = -1;
+    info->holders = held;
+    info->permits = !held;
+    if (held) {
+        info->left_ms = rlock__kth_largest(left_ms, count, ballot->council->need);
+        info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
+    }
+}
+
+/* Whether enough has been said, and what it means. */
+static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
+    const rlock_request *round = ballot->request;
+    int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, i;
+    int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
+    int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
+    int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
+    bool renew = round->op == RLOCK_OP_RENEW, refused, done, possible;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        int word = vote->refused ? (int)RLOCK__NO : vote->word;
+        words[word]++;
+        stolen += word == RLOCK__NO && vote->stolen;
+        faults[vote->fault] += word == RLOCK__FAILED;
+    }
+    if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
+        refused = *no > spare;
+        possible = *open > 0;
+        done = *yes >= need || (!possible && *yes + *no > spare);
+    } else { /* of an acquire, faults that leave a majority do not hide that others are there */
+        refused = renew ? *no > spare : *no + *failed > spare && *failed <= spare;
+        possible = *yes + *open >= need;
+        done = *yes >= need;
+    }
+    memset(answer, 0, sizeof *answer);
+    answer->sure = true; /* what may come yet is cleaned up here */
+    if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
+        rlock__round_info(ballot, done);
+        answer->info = &ballot->council->info;
+    } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
+        bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
+        answer->outcome = RLOCK_OUTCOME_HELD;
+        answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
+    } else if (refused) {
+        answer->outcome = stolen * 2 > *no ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
+    } else if (!done && possible) {
+        return false;
+    } else if (!done) {
+        rlock__round_failed(ballot, faults, answer);
+    }
+    return true;
+}
+
+/* The vote was split. Whoever is told so asks again at once; so it is told after a while, at random
+ * and the longer the more often, in which what is given back can become somebody's majority. News
+ * of that to the waiter only marks its try, which is still out. */
+static void rlock__round_pause(rlock__ballot *ballot) {
+    rlock_client *client = ballot->council->client;
+    rlock_request *request = ballot->request;
+    int64_t now_us = rlock_client_now_us(client);
+    int64_t limit_us = now_us - request->sent_us + 1000;
+    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
+    limit_us <<= request->epoch;
+    if (limit_us > client->poll_ms * 1000) {
+        limit_us = client->poll_ms * 1000;
+    }
+    ballot->paused = true;
+    rlock_timer_set(client, &ballot->timer,
+                    now_us + (int64_t)(rlock__random(client) % (uint64_t)limit_us));
+}
+
+static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
+    const rlock__council *council = ballot->council;
+    rlock_request *request = ballot->request;
+    ballot->request = NULL;
+    ballot->paused = false;
+    request->place = 0;
+    rlock__ballot_tend(ballot);
+    council->events->answered(council->owner, request, answer);
+}
+
+/* Ends the round if it can be. The ballot may be gone behind this. */
+static void rlock__round_settle(rlock__ballot *ballot) {
+    rlock_request *request = ballot->request;
+    rlock_answer answer;
+    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer)) {
+        rlock__ballot_tend(ballot);
+        return;
+    }
+    if (answer.outcome == RLOCK_OUTCOME_DONE && request->op < RLOCK_OP_RELEASE) {
+        ballot->goal = RLOCK_OP_RENEW;
+        if (request->lease_ms) {
+            request->sent_us = rlock__ballot_since(ballot);
+            ballot->since_us = request->sent_us;
+            ballot->lease_ms = request->lease_ms;
+        }
+    } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
+               request->op >= RLOCK_OP_INSPECT) {
+        rlock__ballot_give_back(ballot);
+    }
+    if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
+        answer.left_ms = -1;
+        if (request->flags & RLOCK_REQUEST_WATCH) {
+            rlock__round_pause(ballot);
+            return;
+        }
+    } else {
+        request->epoch = 0; /* somebody has it: the next split is another one */
+    }
+    rlock__round_answer(ballot, &answer);
+}
+
+static void rlock__round_begin(rlock__ballot *ballot) {
+    uint8_t op = ballot->request->op;
+    int i;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.op != RLOCK_OP_RELEASE) { /* what is given back goes first */
+            rlock__vote_recall(vote);
+        }
+        vote->refused = op == RLOCK_OP_RENEW && !rlock__vote_stands(vote);
+        vote->stolen = false;
+        if (op != RLOCK_OP_RELEASE || vote->has != RLOCK__NOT_THERE) {
+            vote->word = RLOCK__OPEN;
+        } else if (ballot->goal != RLOCK_OP_RELEASE || vote->word != RLOCK__YES) {
+            vote->word = RLOCK__NO; /* else the release before this one has done it */
+        }
+    }
+    ballot->goal = op;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote_next(&ballot->votes[i]);
+    }
+}
+
+/* The round can be over with no server asked; or it is time to ask once more who still has it. */
+static void rlock__ballot_fire(rlock_timer *timer) {
+    rlock__ballot *ballot = RLOCK__OF(timer, rlock__ballot, timer);
+    int i;
+    if (ballot->paused) {
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = RLOCK_OUTCOME_HELD;
+        answer.sure = true;
+        rlock__round_answer(ballot, &answer);
+        return;
+    }
+    for (i = 0; i < ballot->council->count && !ballot->request; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (ballot->goal == RLOCK_OP_RELEASE && !vote->request.place) {
+            vote->word = RLOCK__OPEN;
+            rlock__vote_next(vote);
+        }
+    }
+    rlock__round_settle(ballot);
+}
+
+/* --- what one server reports --- */
+
+static void rlock__server_says(rlock__server *server, const char *text) {
+    size_t n = 0;
+    while (text && text[n] && n < sizeof server->text - 1) {
+        server->text[n] = text[n];
+        n++;
+    }
+    server->text[n] = 0;
+}
+
+/* Of a release: the token is gone for good if no old acquire can come any more, as in >>lock. */
+static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, bool fault) {
+    rlock_client *client = vote->server->council->client;
+    int64_t now_us = rlock_client_now_us(client);
+    bool asked =
+        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
+    if ((!fault && answer->sure) || (asked && vote->over_us && vote->over_us <= now_us)) {
+        vote->has = RLOCK__NOT_THERE;
+        vote->over_us = 0;
+    } else if (!asked) {
+        vote->over_us = 0;
+    } else if (!vote->over_us) {
+        vote->over_us = now_us + (vote->ballot->longest_ms + client->command_timeout_ms) * 1000;
+    }
+}
+
+/* Notes what a server says of a token. */
+static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock_request *asked = &vote->request;
+    bool acquire = asked->op == RLOCK_OP_ACQUIRE, release = asked->op == RLOCK_OP_RELEASE;
+    bool hold = release || asked->op == RLOCK_OP_RENEW;
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
+                 !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
+    vote->left_ms = answer->left_ms;
+    if (release) {
+        rlock__vote_released(vote, answer, fault);
+    }
+    if (fault) {
+        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN || answer->fault == RLOCK_FAULT_OTHER;
+        vote->word = RLOCK__FAILED;
+        vote->fault = (uint8_t)answer->fault;
+        vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        rlock__server_says(vote->server, answer->text);
+    } else if (RLOCK__HAS_KINDS && answer->info) {
+        vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
+        vote->left_ms = answer->info->left_ms;
+    } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        vote->word = RLOCK__YES;
+        if (!release) {
+            vote->has = RLOCK__THERE;
+        }
+        if (!release && asked->lease_ms) {
+            vote->sent_us = asked->sent_us;
+            vote->lease_ms = asked->lease_ms;
+        }
+    } else {
+        bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
+        vote->word = RLOCK__NO;
+        vote->stolen = answer->outcome != RLOCK_OUTCOME_GONE;
+        if (!release) {
+            vote->has = gone ? RLOCK__NOT_THERE : RLOCK__MAYBE_THERE;
+        }
+    }
+}
+
+static void rlock__server_answered(void *owner, rlock_request *request,
+                                   const rlock_answer *answer) {
+    const rlock__council *council = ((rlock__server *)owner)->council;
+    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    rlock__ballot *ballot = vote->ballot;
+    rlock__vote_note(vote, answer);
+    if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
+        bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
+        vote->fault = vote->word == RLOCK__FAILED ? vote->fault : (uint8_t)RLOCK_FAULT_UNKNOWN;
+        vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
+    } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
+        vote->refused = true;
+        vote->word = RLOCK__OPEN; /* to be won back */
+        if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
+            council->events->woken(council->owner, request->key, request->key_len);
+        }
+    }
+    rlock__vote_next(vote);
+    rlock__round_settle(ballot);
+}
+
+/* Calls visit for the vote of one server in every ballot; it may free that one, and make others. */
+static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote *vote)) {
+    rlock__council *council = server->council;
+    rlock_link all;
+    rlock__list_init(&all);
+    rlock__list_move(&all, &council->ballots);
+    while (!rlock__list_empty(&all)) {
+        rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
+        rlock__list_remove(&ballot->link);
+        rlock__list_append(&council->ballots, &ballot->link);
+        visit(&ballot->votes[server - council->servers]);
+    }
+}
+
+static void rlock__vote_up(rlock__vote *vote) {
+    if (!vote->ballot->request || vote->word == RLOCK__FAILED) {
+        vote->word = RLOCK__OPEN;
+        rlock__vote_next(vote);
+        rlock__round_settle(vote->ballot);
+    }
+}
+
+static void rlock__vote_down(rlock__vote *vote) {
+    rlock__vote_recall(vote);
+    rlock__vote_next(vote); /* which finds the server down */
+    rlock__round_settle(vote->ballot);
+}
+
+static int rlock__council_where(const rlock__council *council, int where) {
+    int i, count = 0;
+    for (i = 0; i < council->count; i++) {
+        count += council->servers[i].where == where;
+    }
+    return count;
+}
+
+static void rlock__server_up(void *owner) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    server->where = RLOCK__SERVER_UP;
+    if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
+        council->up = true;
+        council->events->up(council->owner);
+    }
+    rlock__server_each(server, rlock__vote_up);
+}
+
+static void rlock__server_down(void *owner, rlock_fault fault, const char *text) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
+    server->where = RLOCK__SERVER_DOWN;
+    server->fault = fault;
+    rlock__server_says(server, text);
+    rlock__server_each(server, rlock__vote_down);
+    if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
+        council->client->stats.faults++;
+        return;
+    }
+    for (i = 0; i < council->count; i++) {
+        faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
+    }
+    council->up = false;
+    council->events->down(council->owner, rlock__council_fault(council, faults), server->text);
+}
+
+/* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
+ * Said again for each server that joins them: what changed there in between was not told. */
+static void rlock__server_pushing(void *owner, unsigned what) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    bool enough, on = (what & RLOCK_PUSH_CHANGES) != 0;
+    int i, count = 0;
+    server->pushing = on;
+    for (i = 0; i < council->count; i++) {
+        count += council->servers[i].pushing;
+    }
+    enough = count >= council->need;
+    if (enough ? on : council->pushing) {
+        council->pushing = enough;
+        council->events->pushing(council->owner, enough ? RLOCK_PUSH_CHANGES : 0u);
+    }
+}
+
+static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
+    const rlock__council *council = ((rlock__server *)owner)->council;
+    council->events->woken(council->owner, key, key_len);
+}
+
+/* There is no line. */
+static void rlock__server_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+    (void)owner;
+    (void)key;
+    (void)key_len;
+    (void)token;
+}
+
+static const rlock_store_events rlock__server_events = {
+    rlock__server_answered, rlock__server_up,    rlock__server_down,
+    rlock__server_pushing,  rlock__server_woken, rlock__server_called};
+
+/* --- the store --- */
+
+/* Answers what there is no ballot for: nobody has that token, or none could be made. */
+static void rlock__council_fire(rlock_timer *timer) {
+    rlock__council *council = RLOCK__OF(timer, rlock__council, timer);
+    rlock_link refused;
+    rlock__list_init(&refused);
+    rlock__list_move(&refused, &council->refused);
+    while (!rlock__list_empty(&refused)) {
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        answer.outcome = RLOCK_OUTCOME_GONE;
+        if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
+            answer.outcome = RLOCK_OUTCOME_FAULT;
+            answer.fault = RLOCK_FAULT_NOMEM;
+        }
+        rlock__list_remove(&request->link);
+        request->place = 0;
+        council->events->answered(council->owner, request, &answer);
+    }
+}
+
+static void rlock__quorum_submit(void *state, rlock_request *request) {
+    rlock__council *council = (rlock__council *)state;
+    bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
+    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
+    rlock_answer answer;
+    request->sent_us = rlock_client_now_us(council->client);
+    request->place = 1;
+    if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
+        ballot = rlock__ballot_new(council, request);
+    }
+    request->store = ballot;
+    if (!ballot) {
+        rlock__list_append(&council->refused, &request->link);
+        rlock_timer_set(council->client, &council->timer, request->sent_us);
+        return;
+    }
+    ballot->request = request;
+    rlock__round_begin(ballot);
+    rlock__ballot_tend(ballot);
+    if (rlock__round_decided(ballot, &answer)) { /* but nothing is answered in here */
+        rlock_timer_set(council->client, &ballot->timer, request->sent_us);
+    }
+}
+
+static bool rlock__quorum_forget(void *state, rlock_request *request) {
+    rlock__council *council = (rlock__council *)state;
+    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    bool maybe = request->op >= RLOCK_OP_INSPECT;
+    int i;
+    request->place = 0;
+    if (!ballot) {
+        rlock__list_remove(&request->link);
+        return false;
+    }
+    ballot->request = NULL;
+    ballot->paused = false;
+    if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
+        rlock__ballot_give_back(ballot);
+    }
+    for (i = 0; i < council->count; i++) {
+        maybe = maybe || ballot->votes[i].has != RLOCK__NOT_THERE;
+    }
+    rlock__ballot_tend(ballot);
+    return maybe;
+}
+
+static void rlock__quorum_watch(void *state, const char *key, size_t len, bool on) {
+    const rlock__council *council = (const rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        council->servers[i].store->watch(council->servers[i].state, key, len, on);
+    }
+}
+
+static void rlock__quorum_flush(void *state) {
+    const rlock__council *council = (const rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        council->servers[i].store->flush(council->servers[i].state);
+    }
+}
+
+/* What a majority can say of a server's counters and lines has not been proved. */
+static const char *rlock__quorum_refuses(void *state, const char *key, size_t len,
+                                         const rlock_terms *terms, bool fencing) {
+    (void)state;
+    (void)key;
+    (void)len;
+    return terms     ? "a quorum has only the mutex with one key"
+           : fencing ? "a quorum gives no fencing numbers"
+                     : NULL;
+}
+
+static void rlock__council_free(rlock__council *council) {
+    while (!rlock__list_empty(&council->ballots)) {
+        rlock__ballot_free(RLOCK__OF(council->ballots.next, rlock__ballot, link));
+    }
+    while (!rlock__list_empty(&council->unused)) {
+        rlock__ballot_free(RLOCK__OF(council->unused.next, rlock__ballot, link));
+    }
+    rlock_timer_drop(council->client, &council->timer);
+    rlock__dealloc(council->map.buckets);
+    rlock__dealloc(council);
+}
+
+/* Each server is sent the release of all that it may have. */
+static void rlock__vote_last(rlock__vote *vote) {
+    rlock__vote_recall(vote);
+    if (vote->has != RLOCK__NOT_THERE) {
+        rlock__vote_ask(vote, RLOCK_OP_RELEASE, 0);
+    }
+}
+
+static void rlock__quorum_close(void *state) {
+    rlock__council *council = (rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        rlock__server *server = &council->servers[i];
+        rlock__server_each(server, rlock__vote_last);
+        server->store->close(server->state);
+    }
+    rlock__council_free(council);
+}
+
+static int rlock__council_open(rlock__council *council, const rlock__quorum *quorum,
+                               const rlock_config *config) {
+    int status = RLOCK_OK, i;
+    for (i = 0; i < council->count && status == RLOCK_OK; i++) {
+        rlock__server *server = &council->servers[i];
+        rlock_config one = quorum->servers[i];
+        one.wire = config->wire;
+        one.client_name = config->client_name;
+        server->council = council;
+        server->store = one.store ? one.store : &rlock__redis_store;
+        status = server->store->open(server->store, council->client, &one, &rlock__server_events,
+                                     server, &server->state);
+    }
+    for (i -= 2; status != RLOCK_OK && i >= 0; i--) { /* all before the one that failed */
+        council->servers[i].store->close(council->servers[i].state);
+    }
+    return status;
+}
+
+static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
+                              const rlock_config *config, const rlock_store_events *events,
+                              void *owner, void **state) {
+    const rlock__quorum *quorum = (const rlock__quorum *)store->ctx;
+    size_t servers = (size_t)quorum->count * sizeof(rlock__server);
+    rlock__council *council = (rlock__council *)rlock__alloc(sizeof *council + servers);
+    int status;
+    if (!council || !rlock__map_init(&council->map) ||
+        rlock_timer_add(client, &council->timer, rlock__council_fire) != RLOCK_OK) {
+        rlock__dealloc(council ? council->map.buckets : NULL);
+        rlock__dealloc(council);
+        return RLOCK_ERR_NOMEM;
+    }
+    council->client = client;
+    council->events = events;
+    council->owner = owner;
+    council->servers = (rlock__server *)(void *)(council + 1);
+    council->count = quorum->count;
+    council->need = quorum->count / 2 + 1;
+    council->spare = quorum->count - council->need;
+    rlock__list_init(&council->ballots);
+    rlock__list_init(&council->unused);
+    rlock__list_init(&council->refused);
+    status = rlock__council_open(council, quorum, config);
+    if (status != RLOCK_OK) {
+        rlock__council_free(council);
+        return status;
+    }
+    *state = council;
+    return RLOCK_OK;
+}
+
+int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
+    rlock__quorum *quorum;
+    bool failed = false;
+    int i;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    if (!servers || count < 1 || count > RLOCK__SERVERS) {
+        return RLOCK_ERR_ARG;
+    }
+    for (i = 0; i < count; i++) {
+        if (servers[i].port < 0 || servers[i].port > 65535 || servers[i].database < 0 ||
+            (servers[i].username && !servers[i].password)) {
+            return RLOCK_ERR_ARG;
+        }
+    }
+    quorum = (rlock__quorum *)rlock__alloc(sizeof *quorum + (size_t)count * sizeof *servers);
+    if (!quorum) {
+        return RLOCK_ERR_NOMEM;
+    }
+    quorum->servers = (rlock_config *)(void *)(quorum + 1);
+    quorum->count = count;
+    for (i = 0; i < count; i++) {
+        rlock_config *copy = &quorum->servers[i];
+        *copy = servers[i];
+        copy->host = rlock__config_text(servers[i].host, &failed);
+        copy->unix_path = rlock__config_text(servers[i].unix_path, &failed);
+        copy->username = rlock__config_text(servers[i].username, &failed);
+        copy->password = rlock__config_text(servers[i].password, &failed);
+    }
+    quorum->store.ctx = quorum;
+    quorum->store.open = rlock__quorum_open;
+    quorum->store.close = rlock__quorum_close;
+    quorum->store.submit = rlock__quorum_submit;
+    quorum->store.forget = rlock__quorum_forget;
+    quorum->store.watch = rlock__quorum_watch;
+    quorum->store.flush = rlock__quorum_flush;
+    quorum->store.refuses = rlock__quorum_refuses;
+    if (failed) {
+        rlock_quorum_free(&quorum->store);
+        return RLOCK_ERR_NOMEM;
+    }
+    *out = &quorum->store;
+    return RLOCK_OK;
+}
+
+void rlock_quorum_free(rlock_store *store) {
+    rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
+    int i;
+    for (i = 0; quorum && i < quorum->count; i++) {
+        rlock__dealloc((char *)quorum->servers[i].host);
+        rlock__dealloc((char *)quorum->servers[i].unix_path);
+        rlock__dealloc((char *)quorum->servers[i].username);
+        rlock__dealloc((char *)quorum->servers[i].password);
+    }
+    rlock__dealloc(quorum);
+}
 
 #endif /* RLOCK_NO_REDIS */
 
@@ -3910,7 +5240,7 @@ typedef struct rlock__claim {
     bool watchdog;
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or called while a request is out: once more */
+    bool again;      /* woken or called while a request is out, or a try failed: once more */
 } rlock__claim;
 
 /* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
@@ -3982,12 +5312,17 @@ static const rlock_terms *rlock__terms(const rlock__gate *gate) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
 }
 
 /* Whether others may hold beside one who holds. */
 static bool rlock__shared(const rlock__gate *gate) {
     return rlock__queued(gate) && gate->things->terms.weight < gate->things->terms.permits;
+}
+
+/* The length of one of its keys. */
+static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
+    return gate->things ? gate->things->terms.lens[i] : gate->node.key_len;
 }
 
 /* The first of this process that holds, or NULL. */
@@ -4718,6 +6053,13 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
+/* Its i-th key, where *key is the one before it; false: there is none. */
+static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
+    const rlock_terms *terms = rlock__terms(gate);
+    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
+    return i < (terms ? terms->count : 1);
+}
+
 /* The token of the writer beside which a reader of the same owner may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__gate *gate) {
     rlock__node *node = rlock__map_find(&gate->client->gates, gate->node.key, gate->node.key_len);
@@ -4755,15 +6097,25 @@ static void rlock__claim_try(rlock__claim *claim) {
                         client->now_us + client->command_timeout_ms * 1000);
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for who has no place yet. */
-static void rlock__line_try(rlock__gate *gate, bool all) {
+/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. */
+static void rlock__line_try(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (!claim->request.place && (all || !claim->exists || at == gate->waiting.next)) {
+        if (!claim->request.place && (claim->again || at == gate->waiting.next)) {
             rlock__claim_try(claim);
         }
     }
+}
+
+/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+static void rlock__line_try_all(rlock__gate *gate, bool old) {
+    rlock_link *at = gate->waiting.next;
+    for (; at != &gate->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        claim->again = claim->again || old || !claim->request.place;
+    }
+    rlock__line_try(gate);
 }
 
 /* Of a mutex: asks for the first in line. */
@@ -4777,16 +6129,16 @@ static void rlock__gate_try(rlock__gate *gate) {
     rlock__claim_try(gate->trying);
 }
 
-static void rlock__gate_ask(rlock__gate *gate, bool all) {
+static void rlock__gate_ask(rlock__gate *gate) {
     if (rlock__queued(gate)) {
-        rlock__line_try(gate, all);
+        rlock__line_try(gate);
     } else {
         rlock__gate_try(gate);
     }
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer), false);
+    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
 /* Whether others come first: a hold that was handed on is being let go, or was just now. A server
@@ -4808,7 +6160,7 @@ static void rlock__gate_wake(rlock__gate *gate) {
     if (gate->trying) {
         gate->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
-        rlock__gate_ask(gate, false);
+        rlock__gate_ask(gate);
     }
 }
 
@@ -4820,13 +6172,11 @@ static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
 
 /* The keys of this gate changed: others of this client may want one of them as something else. */
 static void rlock__gate_wake_others(rlock__gate *gate) {
-    const rlock_terms *terms = rlock__terms(gate);
-    const char *key = gate->node.key;
-    uint32_t i = 0;
-    rlock__key_each(gate->client, key, gate->node.key_len, rlock__gate_wake_other, gate);
-    for (i = 1; terms && i < terms->count; i++) {
-        key += terms->lens[i - 1] + 1;
-        rlock__key_each(gate->client, key, terms->lens[i], rlock__gate_wake_other, gate);
+    const char *key;
+    uint32_t i;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        rlock__key_each(gate->client, key, rlock__gate_key_len(gate, i), rlock__gate_wake_other,
+                        gate);
     }
 }
 
@@ -4840,22 +6190,45 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     }
 }
 
-/* From now on somebody wants to be woken when the key changes. */
-static void rlock__gate_watch(rlock__gate *gate) {
+static bool rlock__key_watched(const rlock_client *client, const char *key, size_t len) {
+    rlock__node *node = rlock__map_find(&client->gates, key, len);
+    while (node && !rlock__gate_at(node)->watched) {
+        node = rlock__map_same(node);
+    }
+    return node != NULL;
+}
+
+/* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
+static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
+    const char *key;
+    uint32_t i;
+    gate->watched = on;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        uint32_t len = rlock__gate_key_len(gate, i);
+        if (on || !rlock__key_watched(client, key, len)) {
+            client->store->watch(client->store_state, key, len, on);
+        }
+    }
+}
+
+/* From now on somebody wants it. */
+static void rlock__gate_watch(rlock__gate *gate) {
     if (!gate->watched) {
-        gate->watched = true;
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
+        rlock__gate_watch_keys(gate, true);
     }
 }
 
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
-    int64_t delay_ms = rlock__queued(gate) ? client->command_timeout_ms / 2 : RLOCK__SLEEP_MS;
+    int64_t delay_ms = poll ? client->poll_ms : RLOCK__SLEEP_MS;
     gate->yields = false;
+    if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
+        delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
+    }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms = client->poll_ms >> (gate->polls < 4 ? 4 - gate->polls : 0);
+        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
         gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
     }
@@ -5007,8 +6380,7 @@ static void rlock__gate_unref(rlock__gate *gate) {
     bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
                 rlock__list_empty(&gate->leaving);
     if (idle && gate->watched && !client->closed) {
-        gate->watched = false;
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, false);
+        rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
         rlock_timer_drop(client, &gate->timer);
@@ -5047,6 +6419,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->event = 0;
     rlock__list_remove(&claim->ready.link);
     claim->exists = exists;
+    claim->again = true; /* of a queued kind it is asked for although others stand before it */
     claim->status = RLOCK_ERR_UNKNOWN;
     if (claim->once || claim->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
@@ -5054,7 +6427,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     rlock_timer_set(client, &claim->timer,
                     claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
-    rlock__gate_ask(gate, false);
+    rlock__gate_ask(gate);
 }
 
 static int64_t rlock__hold_limit(const rlock *lock) {
@@ -5079,6 +6452,9 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim);
+    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+        rlock__holding_look(claim);
+    }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
         if (claim->again) {
@@ -5118,6 +6494,7 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
+        claim->again = true; /* it may have no place, or a turn that passes */
         rlock__claim_sleep(claim, -1, true);
     }
 }
@@ -5275,7 +6652,11 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
         question->info.token = question->words;
-        status = info->token && !question->words ? RLOCK_ERR_NOMEM : status;
+        question->info.text = NULL;
+        if (info->token && !question->words) {
+            question->info.token_len = 0;
+            status = RLOCK_ERR_NOMEM;
+        }
     } else {
         rlock__set_text(&question->words, text);
         question->info.text = question->words;
@@ -5323,11 +6704,12 @@ static void rlock__question_fire(rlock_timer *timer) {
 /* No connection: those that wait for one end now. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
-    for (; at != &client->questions; at = at->next) {
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
-            client->store->forget(client->store_state, &question->request);
-            rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL, text);
+            bool sent = client->store->forget(client->store_state, &question->request);
+            rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
+            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
         }
     }
 }
@@ -5364,7 +6746,7 @@ static int rlock__ask(rlock__gate *gate, rlock_op op, uint64_t token, rlock_info
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
-    if (request->op >= RLOCK_OP_INSPECT) {
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
@@ -5395,7 +6777,7 @@ static void rlock__gates_each(rlock_client *client,
 /* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
-    bool line = !rlock__queued(gate) && !rlock__list_empty(&gate->waiting);
+    bool line = !rlock__list_empty(&gate->waiting);
     gate->references++;
     for (; line && at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
@@ -5416,8 +6798,12 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     for (at = gate->holding.next; at != &gate->holding; at = at->next) {
         rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
     }
-    rlock__gate_ask(gate, true);
-    rlock__gate_turn_away(gate);
+    if (rlock__queued(gate)) {
+        rlock__line_try_all(gate, false);
+    } else {
+        rlock__gate_try(gate);
+        rlock__gate_turn_away(gate);
+    }
 }
 
 static void rlock__store_up(void *owner) {
@@ -5478,20 +6864,24 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     if (!rlock__queued(gate)) {
         rlock__gate_wake(gate);
     } else if (!key) {
-        rlock__gate_ask(gate, true);
+        rlock__line_try_all(gate, true);
     }
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     rlock_client *client = gate->client;
-    (void)with;
-    if (!gate->watched) {
+    unsigned changed = *(const unsigned *)with;
+    bool queued = rlock__queued(gate);
+    if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
+        rlock__line_try_all(gate, true);          /* ... before may be lost */
+    }
+    if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
-    if (rlock__pushed(gate)) { /* what changed in between was not told */
-        client->store->watch(client->store_state, gate->node.key, gate->node.key_len, true);
-        rlock__gate_woken(gate, NULL);
-    } else if (!gate->trying && (rlock__queued(gate) || !rlock__holder(gate)) &&
+    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
+        rlock__gate_watch_keys(gate, true);
+        rlock__gate_woken(gate, gate->node.key);
+    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
                !rlock__list_empty(&gate->waiting)) {
         rlock__gate_sleep(gate, -1, true);
     }
@@ -5499,11 +6889,12 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
+    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     if (!(client->pushing & RLOCK_PUSH_CALLS)) {
         client->calls_since_us = client->now_us;
     }
     client->pushing = what;
-    rlock__gates_each(client, rlock__gate_pushing, NULL);
+    rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
@@ -5802,7 +7193,7 @@ static void rlock__gate_close(rlock__gate *gate, const void *with) {
 }
 
 static void rlock__questions_free(rlock_client *client) {
-    while (!rlock__list_empty(&client->questions)) {
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
         rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
     }
 }
@@ -5878,7 +7269,7 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     *out = client->stats;
     out->held = client->phases[RLOCK__HOLDING];
     out->waiting = client->phases[RLOCK__TRYING];
-    out->cleaning = client->phases[RLOCK__LETTING_GO];
+    out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
     out->up = client->up && !client->closed;
     out->pushing = client->pushing != 0 && !client->closed;
@@ -5968,7 +7359,8 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
                   : options->permits || options->weight) {
         return false;
     }
-    return (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
+    return (want->plain || RLOCK__HAS_KINDS) &&
+           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
            (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
 }
 
@@ -6287,7 +7679,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
     rlock__want want;
     rlock__gate *gate;
     int status;
-    if (!client || !options) {
+    if (!client || !options || !RLOCK__HAS_KINDS) {
         return RLOCK_ERR_ARG;
     }
     if (rlock__forked(client)) {

@@ -1,6 +1,6 @@
-/* What the kinds cost beside the plain mutex: pairs of acquire and release on keys that nobody else
- * wants; and hand-overs of one key that 1,000 waiters in 4 processes want, each again as soon as it
- * wants; and hand-overs of one key that 1,000 waiters in 4 processes want, each again as soon as it
+/* What the kinds cost beside the plain mutex: pairs of acquire and release on keys of their own;
+ * and hand-overs of one key for 1,000 waiters in 4 processes, each of whom wants it again at once.
+ * The plain one hands nothing on inside a process here (handovers -1): a fair one cannot. */
 #include "bench.h"
 
 #include <sys/mman.h>
@@ -15,13 +15,12 @@ static const struct kind {
     rlock_kind kind;
     uint32_t permits;
     bool several, alone; /* alone: nobody holds beside one who holds */
-}
-kinds[] = {{"mutex", RLOCK_KIND_MUTEX, 0, false, true},
-           {"fair", RLOCK_KIND_FAIR, 0, false, true},
-           {"read", RLOCK_KIND_READ, 0, false, false},
-           {"write", RLOCK_KIND_WRITE, 0, false, true},
-           {"semaphore", RLOCK_KIND_SEMAPHORE, 10, false, false},
-           {"keys", RLOCK_KIND_MUTEX, 0, true, true}};
+} kinds[] = {{"mutex", RLOCK_KIND_MUTEX, 0, false, true},
+             {"fair", RLOCK_KIND_FAIR, 0, false, true},
+             {"read", RLOCK_KIND_READ, 0, false, false},
+             {"write", RLOCK_KIND_WRITE, 0, false, true},
+             {"semaphore", RLOCK_KIND_SEMAPHORE, 10, false, false},
+             {"keys", RLOCK_KIND_MUTEX, 0, true, true}};
 
 #define KINDS ((int)(sizeof kinds / sizeof *kinds))
 

@@ -2,7 +2,7 @@
  *
  *     chaos [SECONDS [SEED]]      30 seconds, a seed by the clock
  *
- * Six client processes fight for six keys of two sites, straight and through a proxy. A director
+ * Six client processes fight for nine keys of two sites, straight and through a proxy. A director
  * (this process) draws faults by dice from the table in chaos_faults.h. In a storm they come one on
  * another; then all of them end, and in the calm everything must come to rest: every waiter
  * served, every key gone; and a hold that a stranger deletes must be told. Each client writes down

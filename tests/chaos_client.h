@@ -222,6 +222,9 @@ static inline bool makes_handle(struct contender *c) {
 
     memset(&options, 0, sizeof options);
     options.key = key->name;
+    options.kind = key->kind;
+    options.permits = key->permits;
+    options.weight = key->weight;
     options.fencing = true;
     options.watchdog = is_stubborn(c) ? RLOCK_WATCHDOG_OFF : watchdogs[dice(3)];
     options.on_lost = on_lost;

@@ -24,14 +24,22 @@ static const struct chaos_key {
     const char *name;
     int site;
     rlock_wire wire;
+    rlock_kind kind;
+    uint32_t permits, weight; /* no two fit in at a time: the checker knows no other holds */
 } chaos_keys[] = {
-    {"kept:0", KEPT, RLOCK_WIRE_STRING},     {"kept:1", KEPT, RLOCK_WIRE_STRING},
-    {"kept:r", KEPT, RLOCK_WIRE_REDISSON},   {"broken:0", BROKEN, RLOCK_WIRE_STRING},
-    {"broken:1", BROKEN, RLOCK_WIRE_STRING}, {"broken:r", BROKEN, RLOCK_WIRE_REDISSON},
+    {"kept:0", KEPT, RLOCK_WIRE_STRING, RLOCK_KIND_MUTEX, 0, 0},
+    {"kept:1", KEPT, RLOCK_WIRE_STRING, RLOCK_KIND_MUTEX, 0, 0},
+    {"kept:r", KEPT, RLOCK_WIRE_REDISSON, RLOCK_KIND_MUTEX, 0, 0},
+    {"kept:f", KEPT, RLOCK_WIRE_STRING, RLOCK_KIND_FAIR, 0, 0},
+    {"kept:s", KEPT, RLOCK_WIRE_STRING, RLOCK_KIND_SEMAPHORE, 3, 2},
+    {"broken:0", BROKEN, RLOCK_WIRE_STRING, RLOCK_KIND_MUTEX, 0, 0},
+    {"broken:1", BROKEN, RLOCK_WIRE_STRING, RLOCK_KIND_MUTEX, 0, 0},
+    {"broken:r", BROKEN, RLOCK_WIRE_REDISSON, RLOCK_KIND_MUTEX, 0, 0},
+    {"broken:f", BROKEN, RLOCK_WIRE_STRING, RLOCK_KIND_FAIR, 0, 0},
 };
 
 #define KEYS ((int)(sizeof chaos_keys / sizeof chaos_keys[0]))
-#define KEYS_MAX 6
+#define KEYS_MAX 9
 #define HANDLES (KEYS_MAX * PER_KEY)
 
 /* ------------------------------------------------------------------------------------------------

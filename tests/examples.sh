@@ -8,7 +8,9 @@ fi
 bin=${RLOCK_EXAMPLES:-build/examples}
 cli=${RLOCK_REDIS_CLI:-redis-cli}
 out=$(mktemp "${TMPDIR:-/tmp}/rlock-example-XXXXXX") || exit 1
-trap 'rm -f "$out"' EXIT
+servers=
+trap 'kill -9 $servers 2>/dev/null; rm -rf "$out" "$out.servers"' EXIT
+trap 'exit 143' HUP INT TERM
 number=0
 failed=0
 
@@ -84,6 +86,45 @@ four_leaders() {
 check "leader: four gateways lead, one after the other is killed" four_leaders
 check "leader: leaves no key behind" gone leader
 
+check "signup: runs" run "$bin/signup"
+check "signup: is exact to the last place, though a process is killed" says \
+    '200 people, 40 places, 1 of 4 processes killed' '40 registered: exact' '[0-9]+ forms filled in for nothing'
+check "signup: leaves no key behind" gone event:places
+
+check "turns: runs" run "$bin/turns"
+each_knows_its_place() {
+    [ "$(grep -c '^ticket [1-9], at counter [1-3]: [0-8] before it$' "$out")" = 9 ]
+}
+in_turn() {
+    [ "$(sed -n 's/^ticket \(.\) is served$/\1/p' "$out" | tr -d '\n')" = 134679 ]
+}
+check "turns: who waits knows how many are before it" each_knows_its_place
+check "turns: in the order of asking, the tickets of the killed are passed over" in_turn
+check "turns: leaves no key behind" gone office
+
+check "config: runs" run "$bin/config"
+check "config: many read at a time, beside a writer that steps down, and nobody half a change" says \
+    '20 changes, [0-9]+ reads, up to [23] readers at a time' \
+    'beside the writer that had stepped down: readers' 'half a change was read 0 times'
+check "config: leaves no key behind" gone config
+
+check "transfer: runs" run "$bin/transfer"
+check "transfer: two accounts at a time, in any order: no deadlock, the total stays" says \
+    '400 transfers by 4 processes, total 6000 of 6000: nothing is lost'
+check "transfer: leaves no key behind" gone account:0
+
+check "operator: runs" run "$bin/operator"
+taken_away() {
+    for line in '  by [0-9a-f-]*:1 for [0-9]* s more' 'look: 1 held, 1 waiting' 'take away: 1 held, 0 waiting' \
+        'look again: 0 held, 0 waiting'; do
+        grep -qx "$line" "$out" || return 1
+    done
+}
+check "operator: sees who holds, takes it away" taken_away
+check "operator: the worker is told" grep -q '^A: stops: lost before it was released (taken away)$' "$out"
+check "operator: who waited is served" grep -q '^B: released: ok$' "$out"
+check "operator: leaves no key behind" gone nightly-report
+
 check "stock: ends without the lock" run "$bin/stock" --no-lock
 check "stock: is oversold without the lock, and says by how much" grep -q 'OVERSOLD BY [1-9]' "$out"
 check "stock: ends well with the lock" run "$bin/stock" --lock
@@ -93,4 +134,45 @@ check "stock: ends without the lock in memory" run "$bin/stock" --memory --no-lo
 check "stock: is oversold without the lock in memory" grep -q 'OVERSOLD BY [1-9]' "$out"
 check "stock: ends well with the lock in memory" run "$bin/stock" --memory --lock
 check "stock: is exact with the lock in memory" grep -q '^with the lock .*: 300 sold of 300 .*: exact$' "$out"
+
+# Five servers of its own, of which two are killed while it works.
+five_servers() {
+    sockets=
+    mkdir "$out.servers" || return 1
+    for i in 1 2 3 4 5; do
+        "${RLOCK_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$out.servers/$i" --dir "$out.servers" \
+            --save "" --appendonly no >/dev/null 2>&1 &
+        servers="$servers $!"
+        sockets="$sockets $out.servers/$i"
+    done
+    for i in 1 2 3 4 5; do
+        tries=0
+        until [ "$("$cli" -s "$out.servers/$i" ping 2>/dev/null)" = PONG ]; do
+            tries=$((tries + 1))
+            [ $tries -lt 200 ] || return 1
+            sleep 0.05
+        done
+    done
+}
+
+two_die() {
+    five_servers || return 1
+    # shellcheck disable=SC2086  # lists of words
+    {
+        timeout 40 "$bin/quorum" $sockets >"$out" 2>/dev/null &
+        quorum=$!
+        sleep 1.5
+        kill -9 ${servers% * * *}
+        servers="${servers#* * * }"
+    }
+    wait $quorum
+}
+check "quorum: two of five servers die while it holds" two_die
+check "quorum: it does not notice" says 'acquired: ok' 'worked for 4 leases; held now: yes' 'released: ok'
+nothing_left() {
+    for i in 3 4 5; do
+        [ "$("$cli" -s "$out.servers/$i" dbsize)" = 0 ] || return 1
+    done
+}
+check "quorum: it leaves no key behind" nothing_left
 exit "$failed"

@@ -565,6 +565,27 @@ static void one_fence_for_all_is_above_those_of_each(void **state) {
     assert_true(one->fence[RLOCK_ACQUIRED] > fence);
 }
 
+/* Answers are off by then: a script that the server does not know would not be asked for again. */
+static void a_freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts(void **state) {
+    rlock_client *client = client_new();
+    struct owner *o[4];
+    int i;
+
+    (void)state;
+    o[0] = owner_new(client, "x"), o[1] = owner_of_keys(client, "a", "b", false);
+    o[2] = owner_of(client, RLOCK_KIND_FAIR), o[3] = owner_new(client, "y");
+    for (i = 0; i < 4; i++) {
+        assert_int_equal(owner_acquire(o[i], 0, 60000), RLOCK_OK);
+    }
+    kit_run(200); /* all looks are answered */
+    tell(ask(&server, "SCRIPT FLUSH"));
+    rlock_client_free(client);
+    kit_client_count--;
+    assert_true(key_goes(&server, "x", 2000) && key_goes(&server, "y", 2000));
+    assert_true(key_goes(&server, "a", 2000) && key_goes(&server, "k", 2000));
+    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+}
+
 static void a_set_that_loses_one_key_lets_the_others_go(void **state) {
     rlock_client *client = client_new();
     struct owner *set = owner_of_keys(client, "a", "b", false);
@@ -652,6 +673,23 @@ static void force_release_is_told_to_the_holders_as_deleted(void **state) {
         assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
         assert_int_equal(owner_release(o), RLOCK_OK);
     }
+}
+
+static void force_release_serves_the_line_and_is_told_as_deleted(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    struct owner *holder = owner_of(client, RLOCK_KIND_FAIR),
+                 *next = owner_of(other, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    stands_in_line(next, 1);
+    kit_run(200);
+    assert_int_equal(rlock_force_release(other, &options, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(holder, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 500), RLOCK_OK);
 }
 
 static void force_release_is_told_to_holders_and_waiters_of_the_same_client(void **state) {
@@ -805,6 +843,62 @@ static void what_the_store_cannot_do_is_refused(void **state) {
     rlock_free(lock);
 }
 
+static void every_kind_costs_a_command_to_take_and_one_to_let_go(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
+                                       RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
+    rlock_client *client = client_new();
+    struct owner *set = owner_of_keys(client, "a", "b", false);
+    size_t i;
+    int round;
+
+    (void)state;
+    for (i = 0; i <= sizeof kinds / sizeof *kinds; i++) {
+        struct owner *o = i == sizeof kinds / sizeof *kinds ? set : owner_of(client, kinds[i]);
+        uint64_t before = 0;
+
+        for (round = 0; round < 3; round++) { /* the first one connects, and loads the script */
+            before = round == 1 ? kit_stats(client).commands : before;
+            assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_OK);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+        assert_int_equal(kit_stats(client).commands - before, 4);
+    }
+}
+
+/* What docs/guarantees.md says that a user needs, and no more. */
+static void a_user_with_the_rights_that_are_documented_can_do_it_all(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 1, 0);
+    rlock_client *client, *other;
+    struct owner *a, *b;
+    struct told told;
+
+    (void)state;
+    tell(
+        ask(&server,
+            "ACL SETUSER shop on >secret resetkeys ~k* ~rlock:{k* resetchannels "
+            "&__redis__:invalidate &rlock:* -@all +set +get +del +pexpire +pttl "
+            "+evalsha +eval +subscribe +client|id +client|tracking +info +client|kill "
+            "+client|reply +command|info +time +exists +publish +zadd +zrem +zrange +zrangebyscore "
+            "+zremrangebyscore +zscore +zcount +zcard +zrank"));
+    config.username = "shop", config.password = "secret";
+    client = kit_client(&config), other = kit_client(&config);
+    options.fencing = true;
+    a = owner_with(client, &options), b = owner_with(other, &options);
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_line(b, 1);
+    assert_true(kit_until(kit_is_pushing, other, 5000));
+    assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
+    assert_int_equal(rlock_set_permits(client, &options, 2, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    assert_int_equal(inspected(client, RLOCK_KIND_SEMAPHORE, &told).holders, 2);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(rlock_force_release(other, &options, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(a, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_string_equal(kit_log_text, "");
+    tell(ask(&server, "ACL DELUSER shop"));
+}
+
 /* --- the group --- */
 
 static int begins(void **state) {
@@ -859,9 +953,11 @@ int main(void) {
         TEST(several_keys_exclude_single_ones_of_the_same_client),
         TEST(overlapping_sets_in_any_order_do_not_deadlock),
         TEST(one_fence_for_all_is_above_those_of_each),
+        TEST(a_freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
         TEST(a_set_that_loses_one_key_lets_the_others_go),
         TEST(inspect_says_who_holds_and_for_how_long),
         TEST(force_release_is_told_to_the_holders_as_deleted),
+        TEST(force_release_serves_the_line_and_is_told_as_deleted),
         TEST(force_release_is_told_to_holders_and_waiters_of_the_same_client),
         TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
         TEST(queue_position_counts_who_is_before),
@@ -869,6 +965,8 @@ int main(void) {
         TEST(free_of_a_client_lets_each_kind_go_where_no_script_is_known),
         TEST(a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
         TEST(what_the_store_cannot_do_is_refused),
+        TEST(every_kind_costs_a_command_to_take_and_one_to_let_go),
+        TEST(a_user_with_the_rights_that_are_documented_can_do_it_all),
     };
 
     return cmocka_run_group_tests_name("kinds", tests, group_begins, group_ends);

@@ -1361,6 +1361,223 @@ static void test_busy_descriptor_lets_the_library_in(void **state) {
     rlock_client_free(client);
 }
 
+/* ---- the other kinds ---- */
+
+static rlock_info told_info;
+static int infos;
+
+static void take_info(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client, (void)user;
+    told_info = *info;
+    infos++;
+}
+
+static rlock_options of_kind(rlock_kind wanted) {
+    rlock_options options;
+
+    memset(&options, 0, sizeof options);
+    options.key = "kind";
+    options.kind = wanted;
+    options.permits = wanted == RLOCK_KIND_SEMAPHORE ? 2 : 0;
+    return options;
+}
+
+static rlock *kind_lock(rlock_client *client, rlock_kind wanted, note *lost) {
+    rlock_options options = of_kind(wanted);
+    rlock *lock = NULL;
+
+    options.on_lost = lost != NULL ? take_note : NULL;
+    options.user = lost;
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
+    return lock;
+}
+
+static void gets(rlock *lock) {
+    note got = {0};
+
+    assert_int_equal(rlock_acquire(lock, 0, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0);
+    assert_int_equal(got.status, RLOCK_OK);
+}
+
+static void lets_go(rlock *lock) {
+    note released = {0};
+
+    assert_int_equal(rlock_release(lock, take_note, &released), RLOCK_OK);
+    UNTIL(released.count > 0);
+    assert_int_equal(released.status, RLOCK_OK);
+}
+
+/* Asks for ever, and returns when it stands in the line behind so many. */
+static void stands_behind(rlock *lock, int before, note *got) {
+    memset(got, 0, sizeof *got);
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, got), RLOCK_OK);
+    do {
+        infos = 0;
+        assert_int_equal(rlock_queue_position(lock, take_info, NULL), RLOCK_OK);
+        UNTIL(infos > 0);
+        assert_int_equal(told_info.status, RLOCK_OK);
+    } while (told_info.position < 0);
+    assert_int_equal(told_info.position, before);
+    assert_int_equal(got->count, 0);
+}
+
+static void test_fair_serves_in_the_order_of_asking(void **state) {
+    rlock_client *clients[2] = {new_client(NULL, 0), new_client(NULL, 0)};
+    rlock *holder = kind_lock(clients[0], RLOCK_KIND_FAIR, NULL), *locks[CROWD];
+    note got[CROWD];
+    int i;
+
+    (void)state;
+    gets(holder);
+    for (i = 0; i < CROWD; i++) {
+        locks[i] = kind_lock(clients[i % 3 == 0], RLOCK_KIND_FAIR, NULL);
+        stands_behind(locks[i], i, &got[i]);
+    }
+    lets_go(holder);
+    for (i = 0; i < CROWD; i++) {
+        UNTIL(got[i].count > 0);
+        assert_int_equal(got[i].status, RLOCK_OK);
+        assert_true(i + 1 == CROWD || got[i + 1].count == 0);
+        lets_go(locks[i]);
+    }
+    for (i = 0; i < CROWD; i++) {
+        rlock_free(locks[i]);
+    }
+    rlock_free(holder);
+    rlock_client_free(clients[0]);
+    rlock_client_free(clients[1]);
+}
+
+static void test_readers_share_and_a_writer_is_alone(void **state) {
+    rlock_client *clients[2] = {new_client(NULL, 0), new_client(NULL, 0)};
+    rlock *one = kind_lock(clients[0], RLOCK_KIND_READ, NULL);
+    rlock *two = kind_lock(clients[1], RLOCK_KIND_READ, NULL);
+    rlock *late = kind_lock(clients[0], RLOCK_KIND_READ, NULL);
+    rlock *writer = kind_lock(clients[1], RLOCK_KIND_WRITE, NULL);
+    note wrote, read_late;
+
+    (void)state;
+    gets(one);
+    gets(two);
+    stands_behind(writer, 0, &wrote);
+    stands_behind(late, 1, &read_late);
+    lets_go(one);
+    some_turns(3);
+    assert_int_equal(wrote.count, 0);
+    lets_go(two);
+    UNTIL(wrote.count > 0);
+    assert_int_equal(wrote.status, RLOCK_OK);
+    some_turns(3);
+    assert_int_equal(read_late.count, 0);
+    lets_go(writer);
+    UNTIL(read_late.count > 0);
+    assert_int_equal(read_late.status, RLOCK_OK);
+    rlock_free(one);
+    rlock_free(two);
+    rlock_free(late);
+    rlock_free(writer);
+    rlock_client_free(clients[0]);
+    rlock_client_free(clients[1]);
+}
+
+static void test_semaphore_gives_out_what_it_has(void **state) {
+    rlock_client *clients[2] = {new_client(NULL, 0), new_client(NULL, 0)};
+    rlock *locks[4];
+    note got[4];
+    int i;
+
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        locks[i] = kind_lock(clients[i % 2], RLOCK_KIND_SEMAPHORE, NULL);
+    }
+    gets(locks[0]);
+    gets(locks[1]);
+    stands_behind(locks[2], 0, &got[2]);
+    stands_behind(locks[3], 1, &got[3]);
+    for (i = 2; i < 4; i++) {
+        lets_go(locks[i - 2]);
+        UNTIL(got[i].count > 0);
+        assert_int_equal(got[i].status, RLOCK_OK);
+        some_turns(2);
+        assert_true(i == 3 || got[3].count == 0);
+    }
+    for (i = 0; i < 4; i++) {
+        assert_int_equal(rlock_is_held(locks[i]), i >= 2);
+        rlock_free(locks[i]);
+    }
+    rlock_client_free(clients[0]);
+    rlock_client_free(clients[1]);
+}
+
+static void test_several_keys_are_all_or_none(void **state) {
+    static const char *const keys[] = {"one", "two"};
+    rlock_client *client = new_client(NULL, 0), *other = new_client(NULL, 0);
+    rlock *two = new_lock(other, "two", NULL), *both = NULL;
+    rlock_options options;
+    note refused = {0}, got = {0};
+    char reply[16];
+
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 2;
+    assert_int_equal(rlock_new(&both, client, &options), RLOCK_OK);
+    gets(two);
+    assert_int_equal(rlock_acquire(both, 0, 0, take_note, &refused), RLOCK_OK);
+    UNTIL(refused.count > 0);
+    assert_int_equal(refused.status, RLOCK_ERR_BUSY);
+    server_cli(&server, reply, sizeof reply, "EXISTS one two");
+    assert_string_equal(reply, "1");
+    assert_int_equal(rlock_acquire(both, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    some_turns(3);
+    assert_int_equal(got.count, 0);
+    lets_go(two);
+    UNTIL(got.count > 0);
+    assert_int_equal(got.status, RLOCK_OK);
+    server_cli(&server, reply, sizeof reply, "EXISTS one two");
+    assert_string_equal(reply, "2");
+    lets_go(both);
+    server_cli(&server, reply, sizeof reply, "EXISTS one two");
+    assert_string_equal(reply, "0");
+    rlock_free(two);
+    rlock_free(both);
+    rlock_client_free(client);
+    rlock_client_free(other);
+}
+
+static void test_questions_are_answered_and_force_is_told(void **state) {
+    rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE);
+    rlock_client *client = new_client(NULL, 0), *asker = new_client(NULL, 0);
+    note lost = {0};
+    rlock *lock = kind_lock(client, RLOCK_KIND_SEMAPHORE, &lost);
+    rlock_stats now;
+
+    (void)state;
+    gets(lock);
+    UNTIL((rlock_client_stats(client, &now), now.pushing));
+    infos = 0;
+    assert_int_equal(rlock_inspect(asker, &options, take_info, NULL), RLOCK_OK);
+    assert_int_equal(infos, 0); /* never inside a call */
+    UNTIL(infos > 0);
+    assert_int_equal(told_info.status, RLOCK_OK);
+    assert_int_equal(told_info.holders, 1);
+    assert_int_equal(told_info.permits, 1);
+    assert_int_equal(rlock_force_release(asker, &options, NULL, NULL), RLOCK_OK);
+    UNTIL(lost.count > 0);
+    assert_int_equal(lost.reason, RLOCK_REASON_DELETED);
+    infos = 0;
+    assert_int_equal(rlock_inspect(asker, &options, take_info, NULL), RLOCK_OK);
+    UNTIL(infos > 0);
+    assert_int_equal(told_info.holders, 0);
+    assert_int_equal(rlock_inspect(asker, &options, take_info, NULL), RLOCK_OK);
+    rlock_client_free(asker); /* under a question: it is not answered any more */
+    some_turns(3);
+    assert_int_equal(infos, 1);
+    rlock_free(lock);
+    rlock_client_free(client);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Every test on every loop
  */
@@ -1404,6 +1621,11 @@ static const struct CMUnitTest each[] = {
     LIBRARY(busy_program_lets_a_descriptor_in_memory),
     LIBRARY(busy_program_lets_a_descriptor_on_redis),
     LIBRARY(busy_descriptor_lets_the_library_in),
+    LIBRARY(fair_serves_in_the_order_of_asking),
+    LIBRARY(readers_share_and_a_writer_is_alone),
+    LIBRARY(semaphore_gives_out_what_it_has),
+    LIBRARY(several_keys_are_all_or_none),
+    LIBRARY(questions_are_answered_and_force_is_told),
 };
 #define EACH (sizeof each / sizeof each[0])
 

@@ -716,8 +716,13 @@ static void alone_woken(void *owner, const char *key, size_t key_len) {
     alone.woken++;
 }
 
+static void alone_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+    (void)owner, (void)key, (void)key_len, (void)token;
+    fail_msg("it is closed before the call");
+}
+
 static const rlock_store_events alone_events = {alone_answered, alone_up,    alone_down,
-                                                alone_pushing,  alone_woken, NULL};
+                                                alone_pushing,  alone_woken, alone_called};
 
 static void alone_begins(void) {
     memset(&alone, 0, sizeof alone);
@@ -866,20 +871,20 @@ static void storm_check(struct owner *owners[STORM_HANDLES]) {
     }
 }
 
-static void storm_calms(struct owner *owners[STORM_HANDLES]) {
+static void storm_calms(struct owner *owners[], int count) {
     int i, turn;
     for (i = 0; i < CLIENTS; i++) {
         freeze(i, false);
     }
-    for (turn = 0; turn < 10 * STORM_HANDLES; turn++) {
+    for (turn = 0; turn < 10 * count; turn++) {
         run_ms(100);
-        for (i = 0; i < STORM_HANDLES; i++) {
+        for (i = 0; i < count; i++) {
             if (rlock_is_held(owners[i]->lock)) {
                 (void)owner_release(owners[i]);
             }
         }
     }
-    for (i = 0; i < STORM_HANDLES; i++) {
+    for (i = 0; i < count; i++) {
         SAME(owner_pending(owners[i]), 0); /* every waiter was served */
         assert_false(owners[i]->holding);
     }
@@ -906,7 +911,7 @@ static void storm(uint64_t seed) {
         }
         storm_check(owners);
     }
-    storm_calms(owners);
+    storm_calms(owners, STORM_HANDLES);
     BETWEEN(keys[0].grants, 100, STORM_STEPS);
     BETWEEN(keys[1].grants, 100, STORM_STEPS);
     teardown(NULL);
@@ -919,6 +924,8 @@ static void test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter(
         storm(seed);
     }
 }
+
+#include "memory_kinds.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
@@ -957,6 +964,38 @@ int main(void) {
         CASE(test_key_may_be_watched_before_anybody_had_it),
         CASE(test_watch_without_memory_is_none_and_harms_nobody),
         CASE(test_grant_told_too_late_is_asked_for_again_and_got),
+        CASE(test_fair_grants_in_the_order_of_asking_across_clients),
+        CASE(test_fair_who_tries_once_does_not_join_the_line),
+        CASE(test_fair_who_leaves_the_line_is_passed_over),
+        CASE(test_fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
+        CASE(test_fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        CASE(test_fair_fences_rise_and_renewals_extend),
+        CASE(test_line_that_was_left_by_all_leaves_nothing_behind),
+        CASE(test_readers_share_and_a_writer_waits_for_all),
+        CASE(test_waiting_writer_is_before_readers_that_come_later),
+        CASE(test_writer_steps_down_to_its_own_read_lock),
+        CASE(test_reader_in_line_may_come_beside_its_writer),
+        CASE(test_semaphore_gives_out_no_more_than_there_are),
+        CASE(test_heavy_one_waits_for_all_it_weighs_and_is_not_starved),
+        CASE(test_permits_of_the_dead_come_back_by_themselves),
+        CASE(test_several_keys_are_taken_all_or_none),
+        CASE(test_each_key_of_a_set_wakes_who_waits_in_every_client),
+        CASE(test_waiter_that_goes_does_not_make_the_others_of_its_key_deaf),
+        CASE(test_one_fence_for_all_is_above_those_of_each),
+        CASE(test_overlapping_sets_in_any_order_do_not_deadlock),
+        CASE(test_inspect_says_who_holds_and_for_how_long),
+        CASE(test_force_release_is_told_to_the_holders_and_serves_who_waits),
+        CASE(test_frozen_holder_hears_of_its_forced_release_when_it_thaws),
+        CASE(test_number_of_permits_changes_while_in_use),
+        CASE(test_set_number_of_permits_is_forgotten_a_day_after_its_last_use),
+        CASE(test_set_number_of_permits_outlives_other_keys),
+        CASE(test_who_weighs_more_than_there_are_does_not_block_the_line),
+        CASE(test_queue_position_counts_who_is_before),
+        CASE(test_mutex_and_queued_kind_on_one_key_are_of_the_wrong_type),
+        CASE(test_nobody_in_line_is_served_beside_a_mutex),
+        CASE(test_client_that_goes_without_a_word_leaves_no_one_in_line),
+        cmocka_unit_test(test_every_failing_allocation_of_the_kinds_is_survived),
+        cmocka_unit_test(test_storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter),
         cmocka_unit_test(test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);

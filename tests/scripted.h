@@ -14,16 +14,17 @@
 
 #define SCRIPTED_REQUESTS 8192
 #define SCRIPTED_TURNS 256
-#define SCRIPTED_OPS 3
+#define SCRIPTED_OPS 6
 #define SCRIPTED_FD 78
-#define SCRIPTED_LOOK 3 /* the op of a renewal with lease 0 in the log: it only looks */
+#define SCRIPTED_LOOK 6 /* the op of a renewal with lease 0 in the log: it only looks */
+#define SCRIPTED_WATCHES 32
 
 struct scripted_request {   /* one request as it was submitted */
     rlock_request *request; /* NULL once it is answered or forgotten */
     char key[32];
     uint8_t op, flags;
     int64_t lease_ms;
-    uint64_t token;
+    uint64_t token, beside;
     int64_t at_us;
     bool forgotten;
 };
@@ -33,7 +34,8 @@ enum scripted_kind {
     SCRIPTED_UP,
     SCRIPTED_DOWN,
     SCRIPTED_PUSHING,
-    SCRIPTED_WOKEN
+    SCRIPTED_WOKEN,
+    SCRIPTED_CALLED
 };
 
 struct scripted_turn { /* something the store will tell the core */
@@ -42,8 +44,10 @@ struct scripted_turn { /* something the store will tell the core */
     uint64_t order;
     struct scripted_request *record;
     rlock_answer answer; /* of DOWN: fault and text */
-    bool on;
+    rlock_info info;     /* what answer.info points to, if there is one */
+    unsigned what;
     const char *key;
+    uint64_t token;
 };
 
 struct scripted {
@@ -61,13 +65,15 @@ struct scripted {
     uint64_t orders;
     bool automatic[SCRIPTED_OPS]; /* answer this op at once with ... */
     rlock_answer answers[SCRIPTED_OPS];
+    char words[64];     /* those of the answer that is being told */
     int64_t latency_us; /* ... that much later: how long a reconnect takes, say */
     const char *taken; /* acquires of this key are always answered "held by another for a minute" */
     int open_status;   /* what open returns */
     bool looks_by_hand; /* a renewal with lease 0 is logged and answered like any other */
     bool unsent;        /* requests never leave: forget says so */
-    unsigned opens, closes, flushes, watching;
-    size_t unflushed; /* requests submitted since the last flush */
+    unsigned opens, closes, flushes, watched; /* watched: how often a key was wanted */
+    char watches[SCRIPTED_WATCHES][32];       /* the keys that are watched; an empty one is free */
+    size_t unflushed;                         /* requests submitted since the last flush */
 };
 
 /* ------------------------------------------------------------------------------------------------
@@ -147,10 +153,17 @@ static inline struct scripted_turn *scripted_push(struct scripted *self, enum sc
 
 static inline void scripted_tell(struct scripted *self, struct scripted_turn *turn) {
     rlock_request *request = turn->record != NULL ? turn->record->request : NULL;
-    char words[64];
+    char *words = self->words;
     if (turn->answer.text != NULL) {
-        snprintf(words, sizeof words, "%s", turn->answer.text);
+        snprintf(words, sizeof self->words, "%s", turn->answer.text);
         turn->answer.text = words;
+    }
+    if (turn->answer.info != NULL) {
+        turn->answer.info = &turn->info;
+        if (turn->info.token != NULL) {
+            memcpy(words, turn->info.token, turn->info.token_len);
+            turn->info.token = words;
+        }
     }
     switch (turn->kind) {
     case SCRIPTED_ANSWER:
@@ -162,12 +175,15 @@ static inline void scripted_tell(struct scripted *self, struct scripted_turn *tu
     case SCRIPTED_DOWN:
         self->events->down(self->owner, turn->answer.fault, turn->answer.text);
         break;
-    case SCRIPTED_PUSHING: self->events->pushing(self->owner, turn->on); break;
+    case SCRIPTED_PUSHING: self->events->pushing(self->owner, turn->what); break;
     case SCRIPTED_WOKEN:
         self->events->woken(self->owner, turn->key, turn->key != NULL ? strlen(turn->key) : 0);
         break;
+    case SCRIPTED_CALLED:
+        self->events->called(self->owner, turn->key, strlen(turn->key), turn->token);
+        break;
     }
-    memset(words, '?', sizeof words - 1);
+    memset(words, '?', sizeof self->words - 1);
 }
 
 /* What is added while it tells waits for an entry of its own. */
@@ -260,7 +276,7 @@ static inline void scripted_submit(void *state, rlock_request *request) {
         fail_msg("more than %d requests in one test", SCRIPTED_REQUESTS);
     }
     SAME(request->place, 0);
-    BETWEEN(request->op, RLOCK_OP_ACQUIRE, RLOCK_OP_RELEASE);
+    BETWEEN(request->op, RLOCK_OP_ACQUIRE, RLOCK_OP_SET_PERMITS);
     memset(record, 0, sizeof *record);
     snprintf(record->key, sizeof record->key, "%.*s", (int)request->key_len, request->key);
     record->request = request;
@@ -268,6 +284,7 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     record->flags = request->flags;
     record->lease_ms = request->lease_ms;
     record->token = request->token;
+    record->beside = request->terms != NULL ? request->terms->beside : 0;
     record->at_us = self->loop->now_us;
     request->sent_us = rlock_client_now_us(self->client);
     request->place = 1;
@@ -284,6 +301,9 @@ static inline void scripted_submit(void *state, rlock_request *request) {
         turn->answer = taken                          ? scripted_held(60000)
                        : self->automatic[request->op] ? self->answers[request->op]
                                                       : scripted_done();
+        if (turn->answer.info != NULL) {
+            turn->info = *turn->answer.info;
+        }
     }
 }
 
@@ -311,14 +331,43 @@ static inline bool scripted_forget(void *state, rlock_request *request) {
     return !self->unsent;
 }
 
+/* The place of a key that is watched, or of a free one for the empty key; none: one too many. */
+static inline int scripted_watch_place(const struct scripted *self, const char *key) {
+    int i = 0;
+    while (i < SCRIPTED_WATCHES && strcmp(self->watches[i], key) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static inline bool scripted_watches(const struct scripted *self, const char *key) {
+    return scripted_watch_place(self, key) < SCRIPTED_WATCHES;
+}
+
+static inline int scripted_watching(const struct scripted *self) {
+    int i, count = 0;
+    for (i = 0; i < SCRIPTED_WATCHES; i++) {
+        count += self->watches[i][0] != 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* More keys than there are places for are not noted, nor are long ones told apart by their ends. */
 static inline void scripted_watch(void *state, const char *key, size_t key_len, bool on) {
     struct scripted *self = scripted_alive(state, "watch");
+    char name[32];
+    int at;
     assert_non_null(key);
     BETWEEN(key_len, 1, RLOCK_KEY_MAX);
-    if (!on && self->watching == 0) {
-        fail_msg("a key is no longer wanted that never was");
+    snprintf(name, sizeof name, "%.*s", (int)key_len, key);
+    at = scripted_watch_place(self, name);
+    self->watched += on ? 1 : 0;
+    if (on && at == SCRIPTED_WATCHES) {
+        at = scripted_watch_place(self, "");
     }
-    self->watching = on ? self->watching + 1 : self->watching - 1;
+    if (at < SCRIPTED_WATCHES) {
+        snprintf(self->watches[at], sizeof name, "%s", on ? name : "");
+    }
 }
 
 static inline void scripted_flush(void *state) {
@@ -354,9 +403,19 @@ static inline struct scripted_request *scripted_out(struct scripted *self, rlock
     return NULL;
 }
 
+/* The request that is not answered, or NULL. */
+static inline struct scripted_request *scripted_find(struct scripted *self,
+                                                     const rlock_request *request) {
+    size_t i;
+    for (i = 0; i < self->count && self->log[i].request != request; i++) {
+    }
+    return i < self->count ? &self->log[i] : NULL;
+}
+
 static inline struct scripted_request *scripted_need(struct scripted *self, rlock_op op) {
     struct scripted_request *record = scripted_out(self, op);
-    static const char *const names[SCRIPTED_OPS] = {"acquire", "renew", "release"};
+    static const char *const names[SCRIPTED_OPS] = {"acquire", "renew", "release",
+                                                    "inspect", "force", "set permits"};
     if (record == NULL) {
         fail_msg("the core asked for no %s", names[op]);
     }
@@ -401,6 +460,9 @@ static inline void scripted_answer(struct scripted *self, struct scripted_reques
     assert_non_null(record->request);
     turn->record = record;
     turn->answer = answer;
+    if (answer.info != NULL) {
+        turn->info = *answer.info;
+    }
 }
 
 /* Answers one request as a socket does, in an entry that is not a timer's. */
@@ -455,14 +517,22 @@ static inline void scripted_down(struct scripted *self, rlock_fault fault, const
     virtual_idle(self->loop);
 }
 
-static inline void scripted_pushing(struct scripted *self, bool on) {
-    scripted_push(self, SCRIPTED_PUSHING)->on = on;
+/* What is pushed from now on: RLOCK_PUSH_... */
+static inline void scripted_pushing(struct scripted *self, unsigned what) {
+    scripted_push(self, SCRIPTED_PUSHING)->what = what;
     virtual_idle(self->loop);
 }
 
 /* NULL = any key may have changed. */
 static inline void scripted_woken(struct scripted *self, const char *key) {
     scripted_push(self, SCRIPTED_WOKEN)->key = key;
+    virtual_idle(self->loop);
+}
+
+static inline void scripted_called(struct scripted *self, const char *key, uint64_t token) {
+    struct scripted_turn *turn = scripted_push(self, SCRIPTED_CALLED);
+    turn->key = key;
+    turn->token = token;
     virtual_idle(self->loop);
 }
 

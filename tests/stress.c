@@ -3,6 +3,8 @@
  *     stress                                   the short forms, as tests
  *     stress fight SECONDS                     1,000 handles in 4 processes for one key
  *     stress held LOCKS LEASE_MS SECONDS       that many locks kept alive by one process
+ *     stress line WAITERS                      in each of 4 processes, in one line
+ *     stress permits SECONDS                   a semaphore whose holders are killed and stopped
  */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
@@ -15,6 +17,8 @@
 #include <cmocka.h>
 
 #include "kit.h"
+#include "stress_line.h"
+#include "stress_permits.h"
 
 #define WORKERS 4
 #define HANDLES 250    /* a worker */
@@ -441,8 +445,31 @@ static void ten_thousand_locks_are_kept_alive(void **state) {
     assert_int_equal(held(10000, 3000, 8), 0);
 }
 
+static void a_line_is_served_in_its_order_at_the_same_cost_however_long(void **state) {
+    (void)state;
+    assert_int_equal(line_run(10, LINE_NO_FAULT), 0);
+    assert_int_equal(line_run(LINE_HANDLES, LINE_NO_FAULT), 0);
+}
+
+static void a_line_of_which_a_quarter_is_killed_is_served_in_its_order(void **state) {
+    (void)state;
+    assert_int_equal(line_run(LINE_HANDLES, LINE_KILL_WAITER), 0);
+}
+
+static void a_line_whose_holder_is_killed_goes_on_when_the_lease_is_over(void **state) {
+    (void)state;
+    assert_int_equal(line_run(LINE_HANDLES, LINE_KILL_HOLDER), 0);
+}
+
+static void permits_of_the_killed_and_stopped_are_never_too_many(void **state) {
+    (void)state;
+    assert_int_equal(permits_run(6, (uint64_t)kit_now_us()), 0);
+}
+
 static int usage(void) {
-    fprintf(stderr, "stress [fight SECONDS | held LOCKS LEASE_MS SECONDS]\n");
+    fprintf(
+        stderr,
+        "stress [fight SECONDS | held LOCKS LEASE_MS SECONDS | line WAITERS | permits SECONDS]\n");
     return 2;
 }
 
@@ -450,6 +477,10 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thousand_handles_in_four_processes_never_hold_together),
         cmocka_unit_test(ten_thousand_locks_are_kept_alive),
+        cmocka_unit_test(a_line_is_served_in_its_order_at_the_same_cost_however_long),
+        cmocka_unit_test(a_line_of_which_a_quarter_is_killed_is_served_in_its_order),
+        cmocka_unit_test(a_line_whose_holder_is_killed_goes_on_when_the_lease_is_over),
+        cmocka_unit_test(permits_of_the_killed_and_stopped_are_never_too_many),
     };
 
     signal(SIGPIPE, SIG_IGN);
@@ -462,6 +493,15 @@ int main(int argc, char **argv) {
     }
     if (argc == 5 && strcmp(argv[1], "held") == 0 && atoi(argv[2]) > 0 && atoi(argv[4]) > 0) {
         return held(atoi(argv[2]), atoi(argv[3]), atoi(argv[4])) != 0;
+    }
+    if (argc == 3 && strcmp(argv[1], "line") == 0 && atoi(argv[2]) > 0 &&
+        atoi(argv[2]) <= LINE_HANDLES) {
+        return line_run(atoi(argv[2]), LINE_NO_FAULT) + line_run(atoi(argv[2]), LINE_KILL_WAITER) +
+                   line_run(atoi(argv[2]), LINE_KILL_HOLDER) !=
+               0;
+    }
+    if (argc == 3 && strcmp(argv[1], "permits") == 0 && atoi(argv[2]) > 0) {
+        return permits_run(atoi(argv[2]), (uint64_t)kit_now_us()) != 0;
     }
     return usage();
 }

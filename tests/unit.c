@@ -18,7 +18,7 @@
 
 #define WATCHDOG_MS 3000
 #define DRIFT 10
-#define TESTS_MAX 400
+#define TESTS_MAX 600
 
 static struct {
     struct virtual_loop loop;
@@ -29,6 +29,7 @@ static struct {
     int64_t done_at_us;
     uint64_t done_order;
     int log_lines;
+    rlock_kind kind; /* of the handles that a test makes */
 } g;
 
 static void on_log(void *user, int level, const char *line) {
@@ -41,7 +42,7 @@ static void on_log(void *user, int level, const char *line) {
 static void start(void) {
     SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
     scripted_up(&g.store);
-    scripted_pushing(&g.store, true);
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
 }
 
 static int setup_stopped(void **state) {
@@ -113,6 +114,8 @@ static rlock_options options_for(const char *key) {
     rlock_options options;
     memset(&options, 0, sizeof options);
     options.key = key;
+    options.kind = g.kind;
+    options.permits = g.kind == RLOCK_KIND_SEMAPHORE ? 2 : 0;
     return options;
 }
 
@@ -176,6 +179,7 @@ enum { ACQUIRE, RENEW, RELEASE, CANCEL, CALLS };
 
 struct cell {
     int row, column;
+    rlock_kind kind;
 };
 
 struct outcome {
@@ -257,10 +261,15 @@ static int make_call(struct owner *owner, int call) {
     }
 }
 
+static struct owner *bring_as(const struct cell *cell) {
+    g.kind = cell->kind;
+    return bring_to(cell->row);
+}
+
 static void test_state_call(void **state) {
     const struct cell *cell = (const struct cell *)*state;
     const struct outcome *expected = &state_call[cell->row][cell->column];
-    struct owner *owner = bring_to(cell->row);
+    struct owner *owner = bring_as(cell);
     size_t requests = g.store.count;
     int events = owner->events, status;
     status = make_call(owner, cell->column);
@@ -426,6 +435,11 @@ static struct owner *begin_operation(int operation, int64_t wait_ms) {
     return owner;
 }
 
+static struct owner *begin_as(const struct cell *cell, int64_t wait_ms) {
+    g.kind = cell->kind;
+    return begin_operation(cell->column, wait_ms);
+}
+
 static void check_retry(struct owner *owner, int fault, int operation, uint64_t token) {
     const struct scripted_request *again = retried(op_of(operation));
     SAME(owner->seen[kind_of(operation)].count, 0);
@@ -469,7 +483,7 @@ static void check_end(struct owner *owner, int fault, int operation, int64_t rem
 
 static void test_fault_operation(void **state) {
     const struct cell *cell = (const struct cell *)*state;
-    struct owner *owner = begin_operation(cell->column, 5000);
+    struct owner *owner = begin_as(cell, 5000);
     rlock_op op = op_of(cell->column);
     uint64_t token = need(op)->token;
     int64_t remaining_ms = rlock_remaining_ms(owner->lock);
@@ -486,7 +500,7 @@ static void test_fault_that_lasts(void **state) {
     const struct cell *cell = (const struct cell *)*state;
     rlock_answer answer = scripted_fault((rlock_fault)cell->row, "words of the server");
     int64_t deadline_us = now_us() + 500 * 1000;
-    struct owner *owner = begin_operation(cell->column, 500);
+    struct owner *owner = begin_as(cell, 500);
     const struct seen *seen = &owner->seen[kind_of(cell->column)];
     rlock_op op = op_of(cell->column);
     int before;
@@ -1959,13 +1973,13 @@ static void test_sleeper_tries_again_when_the_holders_lease_is_over(void **state
 static void test_waiters_try_again_when_the_connection_is_back(void **state) {
     (void)state;
     (void)sleeper("key", RLOCK_FOREVER, 3600000);
-    scripted_pushing(&g.store, false);
+    scripted_pushing(&g.store, 0);
     scripted_down(&g.store, RLOCK_FAULT_UNKNOWN, "Connection reset");
     always(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_DOWN, "Connection refused"));
     run_ms(1000);
     g.store.automatic[RLOCK_OP_ACQUIRE] = false;
     scripted_up(&g.store);
-    scripted_pushing(&g.store, true);
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
     run_ms(100);
     need(RLOCK_OP_ACQUIRE);
 }
@@ -1974,7 +1988,7 @@ static void test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed(
     int64_t last_us = 0, gap;
     size_t i;
     (void)state;
-    scripted_pushing(&g.store, false);
+    scripted_pushing(&g.store, 0);
     always(RLOCK_OP_ACQUIRE, scripted_held(3600000));
     SAME(owner_acquire(handle("key"), RLOCK_FOREVER, 10000), RLOCK_OK);
     run_ms(10000);
@@ -1992,9 +2006,35 @@ static void test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed(
 static void test_push_that_stops_turns_sleepers_into_pollers(void **state) {
     (void)state;
     (void)sleeper("key", RLOCK_FOREVER, 3600000);
-    scripted_pushing(&g.store, false);
+    scripted_pushing(&g.store, 0);
     run_ms(500);
     need(RLOCK_OP_ACQUIRE);
+}
+
+/* What is asked before calls can be heard says so at the server: there it would be waited for. */
+static void test_place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void **state) {
+    rlock_options options = options_for("key");
+    int i;
+    (void)state;
+    options.kind = RLOCK_KIND_FAIR;
+    scripted_pushing(&g.store, false);
+    for (i = 0; i < 3; i++) {
+        SAME(owner_acquire(handle_with(&options), RLOCK_FOREVER, 10000), RLOCK_OK);
+        idle();
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), 3);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+    SAME(asked(RLOCK_OP_ACQUIRE), 4); /* the first; the others' requests are out */
+    for (i = 0; i < 3; i++) {
+        reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), 6);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 2);
+    for (i = 0; i < 2; i++) {
+        reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), 6);
 }
 
 static void test_wait_ends_as_timeout_at_its_end_for_head_and_others(void **state) {
@@ -3174,7 +3214,7 @@ static void test_keys_are_unwatched_when_nobody_cares_any_more(void **state) {
     run_ms(10000);
     SAME(owner_release(owner), RLOCK_OK);
     run_ms(1000);
-    SAME(g.store.watching, 0);
+    SAME(scripted_watching(&g.store), 0);
 }
 
 static unsigned io_events;
@@ -3586,14 +3626,14 @@ static void test_waiter_and_holder_look_when_push_is_back(void **state) {
     always(RLOCK_OP_ACQUIRE, scripted_held(60000));
     SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);
     run_ms(500);
-    scripted_pushing(&g.store, false);
+    scripted_pushing(&g.store, 0);
     looks = asked((rlock_op)SCRIPTED_LOOK);
     tries = asked(RLOCK_OP_ACQUIRE);
-    watching = g.store.watching;
-    scripted_pushing(&g.store, true);
+    watching = g.store.watched;
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
     SAME(asked((rlock_op)SCRIPTED_LOOK), looks + 1);
     SAME(asked(RLOCK_OP_ACQUIRE), tries + 1);
-    SAME(g.store.watching, watching + 2); /* a store may have forgotten its watches meanwhile */
+    SAME(g.store.watched, watching + 2); /* a store may have forgotten its watches meanwhile */
     assert_true(rlock_is_held(owner->lock));
 }
 
@@ -3610,11 +3650,11 @@ static void test_acquire_answered_with_nonsense_is_cleaned_up(void **state) {
 static void test_hold_that_lives_longer_is_watched_and_looked_at_once(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
-    SAME(g.store.watching, 0);
+    SAME(scripted_watching(&g.store), 0);
     run_ms(99);
-    SAME(g.store.watching, 0);
+    SAME(scripted_watching(&g.store), 0);
     run_ms(2);
-    SAME(g.store.watching, 1);
+    SAME(scripted_watching(&g.store), 1);
     SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
     run_ms(5000);
     SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
@@ -3854,6 +3894,8 @@ static void test_nothing_follows_a_timer_that_freed_the_client(void **state) {
     SAME(owner_acquire(keeps, 0, 0), RLOCK_ERR_CLOSED);
 }
 
+#include "unit_kinds.h"
+
 /* ------------------------------------------------------------------------------------------------
  * The list of tests: those above, and one for each cell of the three tables.
  */
@@ -3940,6 +3982,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_waiters_try_again_when_the_connection_is_back),
     CASE(test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed),
     CASE(test_push_that_stops_turns_sleepers_into_pollers),
+    CASE(test_place_in_a_line_is_asked_for_again_when_calls_can_be_heard),
     CASE(test_wait_ends_as_timeout_at_its_end_for_head_and_others),
     CASE(test_cancel_of_the_head_promotes_the_next),
     CASE(test_canceled_has_no_words_of_the_server),
@@ -4027,6 +4070,57 @@ static const struct CMUnitTest singles[] = {
     STOPPED(test_two_grants_of_one_moment_have_two_fences),
     STOPPED(test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_process),
     CASE(test_nothing_follows_a_timer_that_freed_the_client),
+    CASE(test_each_waiter_of_a_queued_kind_asks_for_itself_at_once),
+    CASE(test_single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line),
+    CASE(test_who_leaves_the_line_is_taken_out_of_it),
+    CASE(test_who_never_came_into_the_line_need_not_be_taken_out),
+    CASE(test_who_is_called_asks_again_with_its_token),
+    CASE(test_who_is_called_while_its_try_is_out_asks_once_more),
+    CASE(test_call_of_nobody_is_ignored),
+    CASE(test_holder_who_is_called_looks),
+    CASE(test_first_of_the_line_looks_again_after_half_a_turn),
+    CASE(test_next_of_the_line_takes_over_the_looking),
+    CASE(test_grant_behind_the_first_changes_nothing_for_it),
+    CASE(test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands),
+    CASE(test_first_of_the_line_polls_where_nobody_is_called),
+    CASE(test_first_of_the_line_polls_twice_a_turn_at_least),
+    CASE(test_all_in_line_ask_when_calls_begin_or_end),
+    CASE(test_try_that_was_out_when_calls_began_is_asked_for_once_more),
+    CASE(test_changes_wake_no_one_in_line_and_any_change_all),
+    CASE(test_change_makes_look_who_holds_alone_and_no_one_who_shares),
+    CASE(test_holders_of_one_key_are_lost_renewed_and_released_one_by_one),
+    CASE(test_freed_holder_leaves_the_others_theirs),
+    CASE(test_holder_may_free_the_others_when_all_are_lost),
+    CASE(test_shutdown_tells_every_holder_and_every_one_in_line),
+    CASE(test_client_free_releases_every_hold_and_place_and_tells_nobody),
+    CASE(test_connection_that_comes_and_goes_with_many_holders_and_waiters),
+    CASE(test_refused_user_ends_every_waiter_of_the_line),
+    CASE(test_late_grant_behind_the_first_is_asked_for_again_at_once),
+    CASE(test_grant_that_expires_before_it_is_told_is_asked_for_again),
+    CASE(test_call_before_the_grant_is_told_makes_it_look),
+    CASE(test_nothing_is_handed_on_of_a_queued_kind),
+    CASE(test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called),
+    CASE(test_one_fence_is_asked_for_by_each_of_a_queued_kind),
+    CASE(test_reader_names_the_writer_of_its_owner_while_that_holds),
+    CASE(test_same_key_on_other_terms_is_another_gate),
+    CASE(test_gates_of_one_key_may_be_freed_in_any_order),
+    CASE(test_many_keys_of_many_sets_are_found_when_the_table_grows),
+    CASE(test_each_key_of_a_set_wakes_who_waits_for_it),
+    CASE(test_each_key_of_a_set_makes_its_holder_look),
+    CASE(test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back),
+    CASE(test_key_is_watched_until_no_gate_of_it_wants_to_know),
+    CASE(test_question_is_answered_once_with_what_the_server_said),
+    CASE(test_question_ends_by_each_fault_as_a_single_try_does),
+    CASE(test_question_without_an_answer_ends_after_a_command_timeout),
+    CASE(test_questions_end_when_the_connection_does),
+    CASE(test_answered_question_is_not_ended_again),
+    CASE(test_question_of_a_freed_client_is_not_answered),
+    CASE(test_client_may_be_freed_or_asked_in_the_callback_of_a_question),
+    CASE(test_position_is_asked_with_the_token_of_who_waits),
+    CASE(test_position_of_who_does_not_wait_in_a_line_is_not_asked),
+    CASE(test_wrong_options_are_refused_by_handles_and_questions),
+    CASE(test_questions_that_cannot_be_asked_are_refused),
+    cmocka_unit_test(test_every_failing_allocation_of_the_kinds_is_survived),
 };
 
 static struct CMUnitTest tests[TESTS_MAX];
@@ -4034,10 +4128,11 @@ static struct cell cells[TESTS_MAX];
 static char names[TESTS_MAX][120];
 static size_t count;
 
-static void add_cell(CMUnitTestFunction function, int row, int column) {
+static void add_cell(CMUnitTestFunction function, int row, int column, rlock_kind kind) {
     assert_true(count < TESTS_MAX);
     cells[count].row = row;
     cells[count].column = column;
+    cells[count].kind = kind;
     tests[count].name = names[count];
     tests[count].test_func = function;
     tests[count].setup_func = setup;
@@ -4056,34 +4151,43 @@ static const char *status_name(int status) {
     }
 }
 
-static void add_tables(void) {
+/* The two tables hold for every kind: here for one of each sort. */
+static void add_tables_of(rlock_kind kind, const char *what) {
     int row, column;
     for (row = 0; row < STATES; row++) {
         for (column = 0; column < CALLS; column++) {
-            snprintf(names[count], sizeof names[0], "in %s, %s returns %s", state_names[row],
-                     call_names[column], status_name(state_call[row][column].returns));
-            add_cell(test_state_call, row, column);
+            snprintf(names[count], sizeof names[0], "%sin %s, %s returns %s", what,
+                     state_names[row], call_names[column],
+                     status_name(state_call[row][column].returns));
+            add_cell(test_state_call, row, column, kind);
         }
     }
     for (row = 0; row < FAULTS; row++) {
         for (column = 0; column < OPERATIONS; column++) {
-            snprintf(names[count], sizeof names[0], "%s makes %s %s %s", fault_names[row],
+            snprintf(names[count], sizeof names[0], "%s%s makes %s %s %s", what, fault_names[row],
                      operation_names[column],
                      fault_operation[row][column] == RETRY ? "try again:" : "end as",
                      status_name(fault_operation[row][column]));
-            add_cell(test_fault_operation, row, column);
+            add_cell(test_fault_operation, row, column, kind);
             if (fault_operation[row][column] == RETRY) {
-                snprintf(names[count], sizeof names[0], "%s that lasts ends %s at its deadline",
-                         fault_names[row], operation_names[column]);
-                add_cell(test_fault_that_lasts, row, column);
+                snprintf(names[count], sizeof names[0], "%s%s that lasts ends %s at its deadline",
+                         what, fault_names[row], operation_names[column]);
+                add_cell(test_fault_that_lasts, row, column, kind);
             }
         }
     }
+}
+
+static void add_tables(void) {
+    int row, column;
+    add_tables_of(RLOCK_KIND_MUTEX, "");
+    add_tables_of(RLOCK_KIND_FAIR, "fair: ");
+    add_tables_of(RLOCK_KIND_SEMAPHORE, "semaphore: ");
     for (row = 0; row < PLACES; row++) {
         for (column = 0; column < FUNCTIONS; column++) {
             snprintf(names[count], sizeof names[0], "%s may be called from the callback of %s",
                      function_names[column], place_names[row]);
-            add_cell(test_function_in_callback, row, column);
+            add_cell(test_function_in_callback, row, column, RLOCK_KIND_MUTEX);
         }
     }
 }

@@ -142,6 +142,13 @@ static inline int virtual_leave(int status) {
     VIRTUAL_CALL(rlock_renew(lock, lease_ms, done, user))
 #define rlock_release(lock, done, user) VIRTUAL_CALL(rlock_release(lock, done, user))
 #define rlock_cancel(lock) VIRTUAL_CALL(rlock_cancel(lock))
+#define rlock_inspect(client, options, done, user) \
+    VIRTUAL_CALL(rlock_inspect(client, options, done, user))
+#define rlock_force_release(client, options, done, user) \
+    VIRTUAL_CALL(rlock_force_release(client, options, done, user))
+#define rlock_set_permits(client, options, permits, done, user) \
+    VIRTUAL_CALL(rlock_set_permits(client, options, permits, done, user))
+#define rlock_queue_position(lock, done, user) VIRTUAL_CALL(rlock_queue_position(lock, done, user))
 
 /* ------------------------------------------------------------------------------------------------
  * The loop.

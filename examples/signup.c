@@ -1,0 +1,156 @@
+/* How do I give out a limited number of places? An event has 40 places; four processes register 50
+ * people each, all at once. One in four gives up over the form, and one process is killed.
+ *
+ * A permit is a place that is kept for somebody who fills in the form, and for who has done so
+ * until sign-up closes; it ends with its process. What is given out for good stands in a list, and
+ * the list, not the permit, refuses one too many. So the number is exact whatever dies, and nobody
+ * fills in the form for nothing, but who comes in place of one whose process died registered. */
+#include <ev.h>
+#include <hiredis/hiredis.h>
+#include <hiredis/async.h>
+#include <hiredis/adapters/libev.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+#include "rlock_libev.h"
+
+#define PLACES 40
+#define PROCESSES 4
+#define PEOPLE 50 /* a process */
+#define SIGN_UP_MS 3000
+#define REGISTER                                                 \
+    "local full=redis.call('SCARD',KEYS[1])>=tonumber(ARGV[1]) " \
+    "redis.call('SADD',KEYS[full and 2 or 1],ARGV[2]) "          \
+    "return full and 0 or redis.call('SCARD',KEYS[1])"
+
+static redisAsyncContext *redis;
+static rlock *people[PEOPLE];
+static int me, undecided = PEOPLE;
+
+static void must(bool good, const char *else_say) {
+    if (!good) {
+        fprintf(stderr, "signup: %s\n", else_say);
+        exit(1);
+    }
+}
+
+static int number_of(const rlock *person) {
+    int i = 0;
+    while (people[i] != person) {
+        i++;
+    }
+    return i;
+}
+
+/* The permit is kept, registered or refused: who is refused has the place of one whose process died
+ * after it was in the list. */
+static void on_written(redisAsyncContext *c, void *reply, void *person) {
+    const redisReply *r = reply;
+    (void)c;
+    (void)person;
+    must(r != NULL && r->type == REDIS_REPLY_INTEGER, "the list was not written");
+    undecided--;
+    if (r->integer == 10) {
+        raise(SIGKILL); /* its registered ones keep their places, its other forms are gone */
+    }
+}
+
+static void on_form(int revents, void *person) {
+    (void)revents;
+    if (number_of(person) % 4 == 0) { /* gives up: the place goes to the next in line */
+        undecided--;
+        rlock_release(person, NULL, NULL);
+        return;
+    }
+    redisAsyncCommand(redis, on_written, person, "EVAL %s 2 event:list event:refused %d %d",
+                      REGISTER, PLACES, me * PEOPLE + number_of(person));
+}
+
+static void on_place(rlock *person, const rlock_event *event, void *user) {
+    (void)user;
+    if (event->status == RLOCK_ERR_TIMEOUT) { /* until sign-up closed: the event is full */
+        undecided--;
+        return;
+    }
+    must(event->status == RLOCK_OK, rlock_strerror(event->status));
+    ev_once(EV_DEFAULT, -1, 0, 0.005 + 0.001 * (number_of(person) % 20), on_form, person);
+}
+
+static void on_closed(int revents, void *open) {
+    (void)revents;
+    *(bool *)open = false;
+}
+
+static int registrar(const char *path) {
+    rlock_config config = {0};
+    rlock_options options = {0};
+    rlock_client *client;
+    bool open = true;
+    int i;
+
+    alarm(30); /* should the parent be gone */
+    signal(SIGPIPE, SIG_IGN);
+    config.loop = rlock_libev_loop(EV_DEFAULT);
+    config.unix_path = path;
+    config.watchdog_lease_ms = 1000; /* the places of a dead process come back after a second */
+    options.key = "event:places";
+    options.kind = RLOCK_KIND_SEMAPHORE;
+    options.permits = PLACES;
+    redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
+    must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
+    must(rlock_client_new(&client, &config) == RLOCK_OK, "out of memory");
+    for (i = 0; i < PEOPLE; i++) {
+        must(rlock_new(&people[i], client, &options) == RLOCK_OK, "out of memory");
+        rlock_acquire(people[i], SIGN_UP_MS, 0, on_place, NULL);
+    }
+    ev_once(EV_DEFAULT, -1, 0, SIGN_UP_MS / 1e3 + 0.1, on_closed, &open);
+    while (open || undecided > 0) {
+        ev_run(EV_DEFAULT, EVRUN_ONCE);
+    }
+    rlock_client_free(client);
+    for (i = 0; i < PEOPLE; i++) {
+        rlock_free(people[i]);
+    }
+    redisAsyncFree(redis);
+    return 0;
+}
+
+/* A connection of its own: one that is open across a fork would belong to all. */
+static int ask(const char *path, const char *command) {
+    redisContext *c = path ? redisConnectUnix(path) : redisConnect("127.0.0.1", 6379);
+    redisReply *r = c && !c->err ? redisCommand(c, command) : NULL;
+    int answer;
+
+    must(r != NULL && r->type == REDIS_REPLY_INTEGER, "no server");
+    answer = (int)r->integer;
+    freeReplyObject(r);
+    redisFree(c);
+    return answer;
+}
+
+int main(void) {
+    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    int status, killed = 0, failed = 0, sold;
+
+    ask(path, "DEL event:list event:refused");
+    for (me = 0; me < PROCESSES; me++) {
+        if (fork() == 0) {
+            return registrar(path);
+        }
+    }
+    while (wait(&status) > 0) {
+        killed += WIFSIGNALED(status);
+        failed |= WIFEXITED(status) && status != 0;
+    }
+    sold = ask(path, "SCARD event:list");
+    printf("%d people, %d places, %d of %d processes killed\n", PROCESSES * PEOPLE, PLACES, killed,
+           PROCESSES);
+    printf("%d registered: %s\n", sold, sold == PLACES ? "exact" : "NOT EXACT");
+    printf("%d forms filled in for nothing\n", ask(path, "SCARD event:refused"));
+    ask(path, "DEL event:list event:refused");
+    return failed || sold != PLACES;
+}

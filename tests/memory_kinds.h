@@ -1,0 +1,788 @@
+/* memory_kinds.h - the queued kinds, several keys and questions: a part of memory.c
+ *
+ * What is proved here is what tests/kinds.c proves of the Redis store.
+ */
+
+#define TURN_MS 1000 /* the command timeout */
+
+static rlock_options options_of(rlock_kind kind, uint32_t permits, uint32_t weight) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    options.kind = kind;
+    options.permits = kind == RLOCK_KIND_SEMAPHORE && permits == 0 ? 2 : permits;
+    options.weight = weight;
+    return options;
+}
+
+static struct owner *of_kind(int client, rlock_kind kind) {
+    rlock_options options = options_of(kind, 0, 0);
+    return owner_new(&g.loop, g.clients[client], &options);
+}
+
+static struct owner *permit(int client, uint32_t permits, uint32_t weight) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, permits, weight);
+    return owner_new(&g.loop, g.clients[client], &options);
+}
+
+static struct owner *of_keys(int client, const char *a, const char *b) {
+    const char *keys[3];
+    rlock_options options;
+    keys[0] = a, keys[1] = b, keys[2] = "third";
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 3;
+    options.fencing = true;
+    return owner_new(&g.loop, g.clients[client], &options);
+}
+
+/* One try, and how it ended. */
+static int tried(struct owner *owner, int64_t lease_ms) {
+    SAME(owner_acquire(owner, 0, lease_ms), RLOCK_OK);
+    run_ms(1);
+    return owner->seen[RLOCK_ACQUIRED].status;
+}
+
+static struct owner *held(struct owner *owner) {
+    SAME(tried(owner, 60000), RLOCK_OK);
+    return owner;
+}
+
+static struct owner *waits(struct owner *owner) {
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 60000), RLOCK_OK);
+    run_ms(1);
+    assert_false(rlock_is_held(owner->lock));
+    return owner;
+}
+
+static bool holds(const struct owner *owner) {
+    return rlock_is_held(owner->lock);
+}
+
+static struct {
+    int count;
+    rlock_info info;
+    char token[64];
+} told;
+
+static void on_info(rlock_client *client, const rlock_info *info, void *user) {
+    assert_non_null(client);
+    assert_ptr_equal(user, &told);
+    told.count++;
+    told.info = *info;
+    snprintf(told.token, sizeof told.token, "%s", info->token != NULL ? info->token : "");
+}
+
+static const rlock_info *answered(int status) {
+    memset(&told, 0, sizeof told);
+    SAME(status, RLOCK_OK);
+    run_ms(1);
+    SAME(told.count, 1);
+    return &told.info;
+}
+
+static const rlock_info *inspected(int client, const rlock_options *options) {
+    return answered(rlock_inspect(g.clients[client], options, on_info, &told));
+}
+
+/* --- fair --- */
+
+static void test_fair_grants_in_the_order_of_asking_across_clients(void **state) {
+    struct owner *line[9];
+    int i;
+    (void)state;
+    line[0] = held(of_kind(0, RLOCK_KIND_FAIR));
+    for (i = 1; i < 9; i++) {
+        line[i] = waits(of_kind(i % CLIENTS, RLOCK_KIND_FAIR));
+    }
+    for (i = 1; i < 9; i++) {
+        release(line[i - 1]); /* at once, not when somebody looks */
+        assert_true(holds(line[i]));
+        assert_true(i == 8 || !holds(line[i + 1]));
+    }
+}
+
+static void test_fair_who_tries_once_does_not_join_the_line(void **state) {
+    struct owner *first = of_kind(0, RLOCK_KIND_FAIR), *once = of_kind(1, RLOCK_KIND_FAIR);
+    struct owner *line;
+    (void)state;
+    SAME(tried(first, 5000), RLOCK_OK);
+    SAME(tried(once, 0), RLOCK_ERR_BUSY);
+    BETWEEN(once->seen[RLOCK_ACQUIRED].remaining_ms, 4900, 5000);
+    line = waits(of_kind(2, RLOCK_KIND_FAIR));
+    SAME(tried(once, 0), RLOCK_ERR_BUSY);
+    release(first);
+    assert_true(holds(line));
+    release(line);
+    SAME(tried(once, 0), RLOCK_OK);
+}
+
+static void test_fair_who_leaves_the_line_is_passed_over(void **state) {
+    struct owner *first = held(of_kind(0, RLOCK_KIND_FAIR)), *line[5];
+    int i;
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        line[i] = of_kind(1, RLOCK_KIND_FAIR);
+        SAME(owner_acquire(line[i], i == 0 ? 100 : RLOCK_FOREVER, 60000), RLOCK_OK);
+        run_ms(1);
+    }
+    line[4] = waits(of_kind(2, RLOCK_KIND_FAIR));
+    run_ms(100);
+    SAME(line[0]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+    SAME(owner_cancel(line[1]), RLOCK_OK);
+    owner_free(line[2]);
+    run_ms(1);
+    free_client(1);
+    release(first);
+    assert_true(holds(line[4]));
+}
+
+static void test_fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **state) {
+    struct owner *dies = of_kind(0, RLOCK_KIND_FAIR), *next;
+    rlock_stats now;
+    (void)state;
+    SAME(tried(dies, 700), RLOCK_OK);
+    freeze(0, true);
+    next = waits(of_kind(1, RLOCK_KIND_FAIR));
+    run_ms(690);
+    assert_false(holds(next));
+    run_ms(20);
+    assert_true(holds(next));
+    rlock_client_stats(g.clients[1], &now);
+    SAME(now.woken, 0); /* who is asking need not be called */
+    freeze(0, false);
+    run_ms(1);
+    SAME(dies->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+}
+
+static void test_fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
+    struct owner *first = held(of_kind(0, RLOCK_KIND_FAIR));
+    struct owner *sleeps = waits(of_kind(1, RLOCK_KIND_FAIR));
+    struct owner *next = waits(of_kind(2, RLOCK_KIND_FAIR));
+    (void)state;
+    freeze(1, true);
+    release(first);
+    run_ms(TURN_MS - 100);
+    assert_false(holds(next));
+    run_ms(100 + TURN_MS / 2);
+    assert_true(holds(next));
+    freeze(1, false);
+    run_ms(10);
+    assert_false(holds(sleeps));
+    release(next);
+    assert_true(holds(sleeps)); /* it stands in the line again */
+}
+
+static void test_fair_fences_rise_and_renewals_extend(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0);
+    struct owner *a, *b;
+    (void)state;
+    options.fencing = true;
+    a = owner_new(&g.loop, g.clients[0], &options);
+    b = owner_new(&g.loop, g.clients[1], &options);
+    SAME(tried(a, 500), RLOCK_OK);
+    SAME(owner_renew(a, 5000), RLOCK_OK);
+    waits(b);
+    run_ms(4000);
+    assert_true(holds(a));
+    release(a);
+    assert_true(holds(b));
+    assert_true(rlock_fence(b->lock) > a->seen[RLOCK_ACQUIRED].fence);
+}
+
+static void test_line_that_was_left_by_all_leaves_nothing_behind(void **state) {
+    int i;
+    (void)state;
+    (void)held(of_kind(0, RLOCK_KIND_FAIR));
+    for (i = 1; i < 4; i++) {
+        (void)waits(of_kind(i % CLIENTS, RLOCK_KIND_FAIR));
+    }
+    for (i = 0; i < CLIENTS; i++) {
+        free_client(i);
+    }
+    virtual_free_owners(&g.loop);
+    SAME(rlock_client_new(&g.clients[0], &g.config), RLOCK_OK);
+    SAME(tried(of_kind(0, RLOCK_KIND_FAIR), 0), RLOCK_OK);
+}
+
+/* --- read and write --- */
+
+static void test_readers_share_and_a_writer_waits_for_all(void **state) {
+    struct owner *readers[3], *writer = of_kind(1, RLOCK_KIND_WRITE);
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        readers[i] = held(of_kind(i, RLOCK_KIND_READ));
+    }
+    SAME(tried(writer, 0), RLOCK_ERR_BUSY);
+    waits(writer);
+    for (i = 0; i < 3; i++) {
+        assert_false(holds(writer));
+        release(readers[i]);
+    }
+    assert_true(holds(writer));
+    SAME(tried(readers[0], 0), RLOCK_ERR_BUSY);
+    release(writer);
+    SAME(tried(readers[0], 0), RLOCK_OK);
+}
+
+static void test_waiting_writer_is_before_readers_that_come_later(void **state) {
+    struct owner *first = held(of_kind(0, RLOCK_KIND_READ));
+    struct owner *w1 = waits(of_kind(1, RLOCK_KIND_WRITE));
+    struct owner *r1 = waits(of_kind(0, RLOCK_KIND_READ)), *r2 = waits(of_kind(2, RLOCK_KIND_READ));
+    struct owner *w2 = waits(of_kind(0, RLOCK_KIND_WRITE));
+    (void)state;
+    SAME(tried(of_kind(2, RLOCK_KIND_READ), 0), RLOCK_ERR_BUSY);
+    release(first);
+    assert_true(holds(w1) && !holds(r1) && !holds(r2));
+    release(w1);
+    assert_true(holds(r1) && holds(r2) && !holds(w2));
+    release(r1);
+    assert_false(holds(w2));
+    release(r2);
+    assert_true(holds(w2));
+}
+
+static void test_writer_steps_down_to_its_own_read_lock(void **state) {
+    rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
+    rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
+    struct owner *writer, *mine, *other, *elsewhere, *next;
+    (void)state;
+    write.owner = read.owner = 7;
+    writer = held(owner_new(&g.loop, g.clients[0], &write));
+    mine = owner_new(&g.loop, g.clients[0], &read);
+    elsewhere = owner_new(&g.loop, g.clients[1], &read);
+    other = of_kind(0, RLOCK_KIND_READ);
+    next = waits(of_kind(2, RLOCK_KIND_WRITE));
+    SAME(tried(other, 0), RLOCK_ERR_BUSY);
+    SAME(tried(elsewhere, 0), RLOCK_ERR_BUSY);
+    held(mine);
+    release(writer);
+    assert_true(holds(mine) && !holds(next));
+    release(mine);
+    assert_true(holds(next));
+}
+
+/* It waited before its writer was granted, and comes out of the line when it asks again. */
+static void test_reader_in_line_may_come_beside_its_writer(void **state) {
+    rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
+    rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
+    struct owner *first = held(of_kind(1, RLOCK_KIND_WRITE)), *writer, *reader, *last;
+    (void)state;
+    write.owner = read.owner = 7;
+    writer = waits(owner_new(&g.loop, g.clients[0], &write));
+    reader = waits(owner_new(&g.loop, g.clients[0], &read));
+    last = waits(of_kind(2, RLOCK_KIND_WRITE));
+    release(first);
+    assert_true(holds(writer) && !holds(reader));
+    run_ms(TURN_MS);
+    assert_true(holds(reader));
+    SAME(inspected(1, &read)->waiters, 1); /* it stands there no more */
+    release(writer);
+    run_ms(TURN_MS);
+    assert_true(holds(reader) && !holds(last));
+    release(reader);
+    assert_true(holds(last));
+}
+
+/* --- semaphore --- */
+
+static void test_semaphore_gives_out_no_more_than_there_are(void **state) {
+    struct owner *a = held(permit(0, 2, 0)), *b = held(permit(1, 2, 0)), *c = permit(2, 2, 0), *d;
+    (void)state;
+    SAME(tried(c, 0), RLOCK_ERR_BUSY);
+    waits(c);
+    d = waits(permit(0, 2, 0));
+    release(b);
+    assert_true(holds(c) && !holds(d));
+    release(a);
+    assert_true(holds(d));
+}
+
+static void test_heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
+    struct owner *a = held(permit(0, 3, 0)), *b = held(permit(1, 3, 0));
+    struct owner *heavy = waits(permit(2, 3, 3)), *late = waits(permit(0, 3, 0));
+    (void)state;
+    release(a);
+    run_ms(2 * TURN_MS);
+    assert_false(holds(heavy) || holds(late));
+    release(b);
+    assert_true(holds(heavy) && !holds(late));
+    release(heavy);
+    assert_true(holds(late));
+}
+
+static void test_permits_of_the_dead_come_back_by_themselves(void **state) {
+    struct owner *dies = permit(0, 1, 0), *next;
+    (void)state;
+    SAME(tried(dies, 300), RLOCK_OK);
+    next = waits(permit(1, 1, 0));
+    run_ms(310);
+    assert_true(holds(next));
+    SAME(dies->seen[RLOCK_LOST].count, 1);
+}
+
+/* --- several keys --- */
+
+static void test_several_keys_are_taken_all_or_none(void **state) {
+    struct owner *one = holder(0, "b", 60000), *set = of_keys(1, "a", "b");
+    (void)state;
+    SAME(tried(set, 60000), RLOCK_ERR_BUSY);
+    release(holder(2, "a", 1000)); /* was not taken */
+    waits(set);
+    release(one);
+    assert_true(holds(set));
+    SAME(tried(one, 0), RLOCK_ERR_BUSY);
+    SAME(tried(handle(2, "third"), 0), RLOCK_ERR_BUSY);
+    SAME(owner_renew(set, 70000), RLOCK_OK);
+    run_ms(65000);
+    SAME(set->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    assert_true(holds(set));
+    SAME(tried(one, 0), RLOCK_ERR_BUSY);
+    release(set);
+    SAME(tried(one, 0), RLOCK_OK);
+    (void)holder(2, "third", 1000);
+}
+
+static void test_each_key_of_a_set_wakes_who_waits_in_every_client(void **state) {
+    static const char *const keys[] = {"a", "b", "third"};
+    int i, client;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        for (client = 0; client < 2; client++) {
+            struct owner *one = holder(0, keys[i], 60000), *set = waits(of_keys(client, "a", "b"));
+            struct owner *next;
+            run_ms(100);
+            release(one);
+            assert_true(holds(set));
+            next = waits(handle(client, keys[i]));
+            run_ms(100);
+            release(set);
+            run_ms(20);
+            assert_true(holds(next));
+            release(next);
+        }
+    }
+}
+
+/* One of two that wait for a key goes: the other is woken still. */
+static void test_waiter_that_goes_does_not_make_the_others_of_its_key_deaf(void **state) {
+    struct owner *one = holder(0, "b", 60000), *set = waits(of_keys(1, "a", "b"));
+    struct owner *single = waits(handle(1, "b"));
+    (void)state;
+    run_ms(100);
+    owner_free(set);
+    run_ms(100);
+    release(one);
+    assert_true(holds(single));
+}
+
+static void test_one_fence_for_all_is_above_those_of_each(void **state) {
+    struct owner *one = holder(0, "b", 60000), *set = of_keys(1, "a", "b"), *after;
+    (void)state;
+    release(one);
+    held(set);
+    assert_true(rlock_fence(set->lock) > one->seen[RLOCK_ACQUIRED].fence);
+    release(set);
+    after = holder(2, "third", 60000);
+    assert_true(rlock_fence(after->lock) > set->seen[RLOCK_ACQUIRED].fence);
+}
+
+static void test_overlapping_sets_in_any_order_do_not_deadlock(void **state) {
+    struct owner *sets[2];
+    int i, rounds[2] = {0, 0};
+    (void)state;
+    sets[0] = of_keys(0, "a", "b");
+    sets[1] = of_keys(1, "b", "a");
+    for (i = 0; i < 2; i++) {
+        SAME(owner_acquire(sets[i], RLOCK_FOREVER, 0), RLOCK_OK);
+    }
+    while (rounds[0] + rounds[1] < 100) {
+        run_ms(1);
+        i = holds(sets[0]) ? 0 : 1;
+        assert_true(holds(sets[i]) && !holds(sets[1 - i]));
+        release(sets[i]);
+        SAME(owner_acquire(sets[i], RLOCK_FOREVER, 0), RLOCK_OK);
+        rounds[i]++;
+    }
+    BETWEEN(rounds[0], 20, 80);
+}
+
+/* --- questions --- */
+
+static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
+                                   RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
+#define KINDS 5
+
+static void test_inspect_says_who_holds_and_for_how_long(void **state) {
+    static const int64_t permits[KINDS][2] = {
+        {1, 0}, {1, 0}, {RLOCK_PERMITS_MAX, 0}, {RLOCK_PERMITS_MAX, RLOCK_PERMITS_MAX - 1}, {2, 1}};
+    int i;
+    (void)state;
+    for (i = 0; i < KINDS; i++) {
+        rlock_options options = options_of(kinds[i], 0, 0);
+        struct owner *owner = of_kind(0, kinds[i]), *next = of_kind(1, kinds[i]);
+        const rlock_info *is = inspected(1, &options);
+        SAME(is->status, RLOCK_OK);
+        SAME(is->holders + is->left_ms, 0);
+        SAME(is->waiters, i == 0 ? -1 : 0);
+        SAME(is->permits, permits[i][0]);
+        assert_null(is->token);
+        SAME(tried(owner, 5000), RLOCK_OK);
+        is = inspected(1, &options);
+        SAME(is->holders, 1);
+        BETWEEN(is->left_ms, 4900, 5000);
+        SAME(is->position, -1);
+        SAME(is->permits, permits[i][1]);
+        SAME(strlen(told.token), is->token_len);
+        assert_memory_equal(told.token, rlock_client_id(g.clients[0]), 36);
+        SAME(told.token[36], ':');
+        if (permits[i][1] == 0) {
+            waits(next);
+            SAME(inspected(2, &options)->waiters, i == 0 ? -1 : 1);
+            owner_free(next);
+        } else {
+            SAME(tried(next, 9000), RLOCK_OK);
+            BETWEEN(inspected(2, &options)->left_ms, 8900, 9000); /* of the last one */
+            SAME(told.info.holders, 2);
+            release(next);
+        }
+        release(owner);
+    }
+}
+
+static void test_force_release_is_told_to_the_holders_and_serves_who_waits(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < KINDS; i++) {
+        bool shared = i >= 3;
+        rlock_options options = options_of(kinds[i], 0, 0);
+        struct owner *first = held(of_kind(0, kinds[i])), *second = of_kind(1, kinds[i]);
+        struct owner *next = NULL;
+        if (shared) {
+            held(second);
+        }
+        run_ms(200);
+        if (kinds[i] != RLOCK_KIND_READ) {
+            next = waits(of_kind(2, kinds[i]));
+        }
+        answered(rlock_force_release(g.clients[2], &options, on_info, &told));
+        SAME(told.info.status, RLOCK_OK);
+        SAME(told.info.holders, 1 + shared);
+        SAME(first->seen[RLOCK_LOST].count, 1);
+        SAME(second->seen[RLOCK_LOST].count, shared);
+        SAME(first->seen[RLOCK_LOST].reason == RLOCK_REASON_DELETED ||
+                 first->seen[RLOCK_LOST].reason == RLOCK_REASON_STOLEN,
+             1);
+        if (next != NULL) {
+            run_ms(20);
+            assert_true(holds(next));
+            release(next);
+        }
+        answered(rlock_force_release(g.clients[2], &options, on_info, &told));
+        SAME(told.info.holders, 0);
+    }
+}
+
+/* Told when it thaws, whatever came to the key meanwhile. */
+static void test_frozen_holder_hears_of_its_forced_release_when_it_thaws(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_READ, 0, 0);
+    struct owner *reader = held(of_kind(0, RLOCK_KIND_READ)),
+                 *writer = of_kind(1, RLOCK_KIND_WRITE);
+    (void)state;
+    freeze(0, true);
+    answered(rlock_force_release(g.clients[1], &options, on_info, &told));
+    held(writer);
+    release(writer);
+    freeze(0, false);
+    run_ms(1);
+    SAME(reader->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+}
+
+static void test_number_of_permits_changes_while_in_use(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
+    struct owner *a = held(permit(0, 2, 0)), *b = held(permit(1, 2, 0));
+    struct owner *c = waits(permit(2, 2, 0)), *d = waits(permit(0, 2, 0));
+    (void)state;
+    answered(rlock_set_permits(g.clients[0], &options, 3, on_info, &told));
+    SAME(told.info.status, RLOCK_OK);
+    run_ms(1);
+    assert_true(holds(c) && !holds(d));
+    SAME(inspected(1, &options)->permits, 0);
+    answered(rlock_set_permits(g.clients[0], &options, 1, on_info, &told));
+    release(a);
+    release(b);
+    run_ms(TURN_MS);
+    assert_false(holds(d));
+    release(c);
+    assert_true(holds(d));
+    SAME(tried(a, 60000), RLOCK_ERR_BUSY);
+    answered(rlock_set_permits(g.clients[0], &options, 0, on_info, &told));
+    SAME(tried(a, 60000), RLOCK_OK);
+    SAME(tried(b, 60000), RLOCK_ERR_BUSY);
+}
+
+static void test_set_number_of_permits_is_forgotten_a_day_after_its_last_use(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
+    struct owner *owner = permit(0, 2, 0);
+    (void)state;
+    answered(rlock_set_permits(g.clients[0], &options, 7, on_info, &told));
+    run_ms(80000000);
+    release(held(owner));
+    run_ms(80000000);
+    SAME(inspected(1, &options)->permits, 7);
+    run_ms(6400001);
+    SAME(inspected(1, &options)->permits, 2);
+}
+
+static void test_set_number_of_permits_outlives_other_keys(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
+    char key[12];
+    int i;
+    (void)state;
+    answered(rlock_set_permits(g.clients[0], &options, 7, on_info, &told));
+    for (i = 0; i < 20; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        release(holder(0, key, 1000));
+    }
+    SAME(inspected(1, &options)->permits, 7);
+}
+
+/* One that is heavier than all there are now steps out of the way of the others. */
+static void test_who_weighs_more_than_there_are_does_not_block_the_line(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 3, 0);
+    struct owner *a = held(permit(0, 3, 0)), *heavy = waits(permit(1, 3, 3));
+    struct owner *light = waits(permit(2, 3, 0));
+    (void)state;
+    answered(rlock_set_permits(g.clients[0], &options, 2, on_info, &told));
+    run_ms(1);
+    assert_true(holds(light) && !holds(heavy));
+    release(a);
+    release(light);
+    run_ms(TURN_MS);
+    assert_false(holds(heavy));
+    answered(rlock_set_permits(g.clients[0], &options, 0, on_info, &told));
+    run_ms(TURN_MS);
+    assert_true(holds(heavy));
+}
+
+static void test_queue_position_counts_who_is_before(void **state) {
+    struct owner *line[4];
+    int i;
+    (void)state;
+    line[0] = held(of_kind(1, RLOCK_KIND_FAIR));
+    for (i = 1; i < 4; i++) {
+        line[i] = waits(of_kind(i == 2, RLOCK_KIND_FAIR));
+    }
+    SAME(rlock_queue_position(line[0]->lock, on_info, &told), RLOCK_ERR_STATE);
+    for (i = 1; i < 4; i++) {
+        answered(rlock_queue_position(line[i]->lock, on_info, &told));
+        SAME(told.info.status, RLOCK_OK);
+        SAME(told.info.position, i - 1);
+        SAME(told.info.waiters, 3);
+    }
+}
+
+static void test_mutex_and_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0);
+    struct owner *mutex = held(of_kind(0, RLOCK_KIND_MUTEX)), *fair = of_kind(1, RLOCK_KIND_FAIR);
+    (void)state;
+    SAME(tried(fair, 0), RLOCK_ERR_WRONG_TYPE);
+    SAME(owner_acquire(fair, RLOCK_FOREVER, 0), RLOCK_OK);
+    run_ms(1);
+    SAME(fair->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
+    SAME(inspected(1, &options)->status, RLOCK_ERR_WRONG_TYPE);
+    release(mutex);
+    held(fair);
+    SAME(tried(mutex, 0), RLOCK_ERR_WRONG_TYPE);
+}
+
+/* A mutex took the key when its holders were dead: who leaves the line serves nobody beside it. */
+static void test_nobody_in_line_is_served_beside_a_mutex(void **state) {
+    struct owner *dies = permit(0, 2, 2), *line[2], *mutex = of_kind(2, RLOCK_KIND_MUTEX);
+    int i;
+    (void)state;
+    SAME(tried(dies, 100), RLOCK_OK);
+    for (i = 0; i < 2; i++) {
+        line[i] = waits(permit(i, 2, 0));
+    }
+    freeze(0, true);
+    freeze(1, true);
+    run_ms(200);
+    held(mutex);
+    freeze(0, false);
+    freeze(1, false);
+    run_ms(TURN_MS);
+    assert_true(holds(mutex));
+    for (i = 0; i < 2; i++) {
+        SAME(line[i]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
+    }
+}
+
+/* A store may not count on the releases that a client sends before it goes. */
+static void test_client_that_goes_without_a_word_leaves_no_one_in_line(void **state) {
+    static const uint32_t lens[] = {1};
+    rlock_terms terms;
+    rlock_request requests[3];
+    struct owner *first = held(of_kind(1, RLOCK_KIND_FAIR)), *next;
+    int i;
+    (void)state;
+    memset(&terms, 0, sizeof terms);
+    memset(requests, 0, sizeof requests);
+    terms.kind = RLOCK_KIND_FAIR;
+    terms.permits = terms.weight = terms.count = 1;
+    terms.lens = lens;
+    alone_begins();
+    for (i = 0; i < 3; i++) {
+        requests[i].key = i < 2 ? "k" : "l";
+        requests[i].key_len = 1;
+        requests[i].terms = &terms;
+        requests[i].lease_ms = 1000;
+        requests[i].token = (uint64_t)i;
+        g.store->submit(alone.state, &requests[i]);
+    }
+    next = waits(of_kind(2, RLOCK_KIND_FAIR));
+    freeze(0, true);
+    release(first); /* the first of those in line is called, and never hears of it */
+    g.store->close(alone.state);
+    freeze(0, false);
+    assert_false(holds(next));
+    run_ms(TURN_MS + TURN_MS / 2);
+    assert_true(holds(next));
+    for (i = 0; i < 10; i++) {
+        release(holder(0, i % 2 ? "some" : "others", 1000));
+    }
+    release(next);
+}
+
+/* --- memory, and everything at once --- */
+
+static void kinds_ok_or_nomem(int status) {
+    if (status != RLOCK_OK && status != RLOCK_ERR_BUSY) {
+        SAME(status, RLOCK_ERR_NOMEM);
+        assert_true(virtual_memory.failed);
+    }
+}
+
+/* The n-th allocation of calls and of their execution fails. */
+static void kinds_scenario(uint64_t n) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
+    struct owner *owners[6];
+    int i, round;
+    for (i = 0; i < 6; i++) {
+        owners[i] = i < 2 ? of_keys(i, i == 0 ? "a" : "c", "b") : permit(i % CLIENTS, 2, 0);
+    }
+    virtual_memory.fail_at = n;
+    for (round = 0; round < 2; round++) {
+        for (i = 0; i < 6; i++) {
+            kinds_ok_or_nomem(owner_acquire(owners[i], RLOCK_FOREVER, 60000));
+        }
+        run_ms(1);
+        memset(&told, 0, sizeof told);
+        kinds_ok_or_nomem(rlock_set_permits(g.clients[0], &options, 1, on_info, &told));
+        run_ms(1);
+        kinds_ok_or_nomem(told.info.status);
+        for (i = 0; i < 12; i++) {
+            if (holds(owners[i % 6])) {
+                release(owners[i % 6]);
+                run_ms(TURN_MS);
+            }
+        }
+        for (i = 0; i < 6; i++) { /* each was granted, or was told why not */
+            SAME(owner_pending(owners[i]), 0);
+            kinds_ok_or_nomem(owners[i]->seen[RLOCK_ACQUIRED].status);
+        }
+    }
+}
+
+static void test_every_failing_allocation_of_the_kinds_is_survived(void **state) {
+    bool failed = true;
+    uint64_t n;
+    (void)state;
+    for (n = 1; failed && n < 1000; n++) {
+        setup(NULL);
+        kinds_scenario(n);
+        failed = virtual_memory.failed;
+        virtual_memory.fail_at = 0;
+        teardown(NULL);
+    }
+    BETWEEN(n, 12, 999);
+}
+
+#define CROWD 24
+
+static struct owner *crowd_member(int i, uint64_t *seed) {
+    static const rlock_kind sorts[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
+                                       RLOCK_KIND_SEMAPHORE};
+    static const char *const names[] = {"fair", "rw", "rw", "semaphore"}, *const parts[] = {"a",
+                                                                                            "b"};
+    uint32_t dice = virtual_random(seed);
+    rlock_options options = options_of(sorts[i % 4], 0, 0);
+    options.key = names[i % 4];
+    if (options.kind == RLOCK_KIND_SEMAPHORE) {
+        options.permits = 3;
+        options.weight = 1 + dice % 3;
+    } else if (i % 8 == 0) { /* sets and parts of them */
+        if (dice % 2) {
+            return of_keys(i % CLIENTS, parts[dice / 2 % 2], parts[1 - dice / 2 % 2]);
+        }
+        return handle(i % CLIENTS, dice / 2 % 2 ? "third" : "b");
+    }
+    return owner_new(&g.loop, g.clients[i % CLIENTS], &options);
+}
+
+/* Nobody holds beside whom nobody may hold; all holders together weigh no more than there is. */
+static void crowd_check(struct owner *owners[CROWD]) {
+    uint64_t weight[5] = {0, 0, 0, 0, 0};
+    int i, k;
+    for (i = 0; i < CROWD; i++) {
+        const rlock_terms *terms = rlock__terms(owners[i]->lock->gate);
+        if (!holds(owners[i])) {
+            continue;
+        }
+        weight[i % 4 == 2 ? 1 : i % 4] += i % 8 == 0 ? 0 : terms->weight;
+        for (k = 0; k < i && i % 8 == 0; k += 8) {
+            const char *mine = rlock_key(owners[i]->lock, NULL);
+            bool sets = terms != NULL || rlock__terms(owners[k]->lock->gate) != NULL;
+            assert_false(holds(owners[k]) &&
+                         (sets || strcmp(mine, rlock_key(owners[k]->lock, NULL)) == 0));
+        }
+    }
+    BETWEEN(weight[0], 0, 1);
+    BETWEEN(weight[1], 0, RLOCK_PERMITS_MAX);
+    BETWEEN(weight[3], 0, 3);
+}
+
+static void crowd(uint64_t seed) {
+    struct owner *owners[CROWD];
+    int i, step, grants = 0;
+    setup(NULL);
+    for (i = 0; i < CROWD; i++) {
+        owners[i] = crowd_member(i, &seed);
+    }
+    for (step = 0; step < STORM_STEPS; step++) {
+        storm_call(owners[virtual_random(&seed) % CROWD], &seed);
+        if (virtual_random(&seed) % 50 == 0) {
+            freeze((int)(virtual_random(&seed) % CLIENTS), virtual_random(&seed) % 3 == 0);
+        }
+        if (virtual_random(&seed) % 3 == 0) {
+            virtual_run_until(&g.loop, now_us() + virtual_random(&seed) % 40000);
+        }
+        crowd_check(owners);
+    }
+    storm_calms(owners, CROWD);
+    for (i = 0; i < CROWD; i++) {
+        grants += owners[i]->seen[RLOCK_ACQUIRED].count;
+        BETWEEN(owners[i]->seen[RLOCK_ACQUIRED].count, 10, STORM_STEPS);
+    }
+    BETWEEN(grants, 1000, STORM_STEPS);
+    teardown(NULL);
+}
+
+static void test_storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter(void **state) {
+    uint64_t seed;
+    (void)state;
+    for (seed = 1; seed <= 5; seed++) {
+        crowd(seed);
+    }
+}

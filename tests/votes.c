@@ -1,0 +1,1409 @@
+/* votes.c - the quorum in virtual time: what counts, when, and what for
+ *
+ * First on scripted stores, where the test speaks for each server; then on small servers of its own
+ * behind links that delay, lose and reorder, with an oracle: never two holders.
+ */
+
+#define RLOCK_IMPLEMENTATION
+#include "scripted.h"
+
+#define SERVERS 5
+#define MAJORITY 3
+#define LEASE_MS 10000
+#define WATCHDOG_MS 3000
+
+static struct {
+    struct virtual_loop loop;
+    rlock_store *store;
+    rlock_client *client;
+} g;
+
+static struct scripted servers[SERVERS];
+
+static rlock_config config_on(const rlock_store *store) {
+    rlock_config config;
+    memset(&config, 0, sizeof config);
+    config.loop = virtual_hooks(&g.loop);
+    config.watchdog_lease_ms = WATCHDOG_MS;
+    config.store = store;
+    return config;
+}
+
+static int setup_with(int up) {
+    rlock_config nodes[SERVERS], config;
+    int i;
+    memset(&g, 0, sizeof g);
+    memset(nodes, 0, sizeof nodes);
+    virtual_begin(&g.loop);
+    for (i = 0; i < SERVERS; i++) {
+        scripted_begin(&servers[i], &g.loop);
+        servers[i].looks_by_hand = true;
+        nodes[i].store = &servers[i].store;
+    }
+    SAME(rlock_quorum_new(&g.store, nodes, SERVERS), RLOCK_OK);
+    config = config_on(g.store);
+    SAME(rlock_client_new(&g.client, &config), RLOCK_OK);
+    for (i = 0; i < up; i++) {
+        scripted_up(&servers[i]);
+    }
+    return 0;
+}
+
+static int setup(void **state) {
+    (void)state;
+    return setup_with(SERVERS);
+}
+
+static int setup_none_up(void **state) {
+    (void)state;
+    return setup_with(0);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    if (!virtual_torn(&g.loop)) {
+        virtual_free_owners(&g.loop);
+        virtual_idle(&g.loop);
+        if (g.client != NULL) {
+            virtual_client_free(&g.loop, g.client);
+        }
+        rlock_quorum_free(g.store);
+        virtual_end(&g.loop);
+    }
+    return 0;
+}
+
+static struct owner *handle(const char *key) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    return owner_new(&g.loop, g.client, &options);
+}
+
+/* The servers from `first` on answer what they are asked. */
+static void reply(rlock_op op, int first, int count, rlock_answer answer) {
+    int i;
+    for (i = first; i < first + count; i++) {
+        scripted_reply(&servers[i], op, answer);
+    }
+}
+
+static int asked(rlock_op op) {
+    int i, count = 0;
+    for (i = 0; i < SERVERS; i++) {
+        count += scripted_pending(&servers[i], op);
+    }
+    return count;
+}
+
+static rlock_answer gone(void) {
+    return scripted_plain(RLOCK_OUTCOME_GONE);
+}
+static rlock_answer stolen(void) {
+    return scripted_plain(RLOCK_OUTCOME_STOLEN);
+}
+static rlock_answer unknown(void) {
+    return scripted_fault(RLOCK_FAULT_UNKNOWN, "no answer");
+}
+
+static uint64_t cleaning(void) {
+    rlock_stats stats;
+    rlock_client_stats(g.client, &stats);
+    return stats.cleaning;
+}
+
+/* A hold that `votes` servers have granted; the others have not answered yet. */
+static struct owner *holder(int votes, int64_t lease_ms) {
+    struct owner *owner = handle("key");
+    SAME(owner_acquire(owner, 0, lease_ms), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, votes, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 1);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    return owner;
+}
+
+static int64_t validity_ms(int64_t lease_ms) {
+    return lease_ms - lease_ms / 100 - 2;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Acquire.
+ */
+
+static void test_all_are_asked_at_once_each_with_a_token_of_its_own(void **state) {
+    struct owner *owner = handle("key");
+    int i, k;
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    SAME(asked(RLOCK_OP_ACQUIRE), SERVERS);
+    for (i = 0; i < SERVERS; i++) {
+        for (k = 0; k < i; k++) {
+            assert_true(servers[i].log[0].token != servers[k].log[0].token);
+        }
+        SAME(servers[i].log[0].lease_ms, LEASE_MS);
+        assert_string_equal(servers[i].log[0].key, "key");
+    }
+}
+
+static void test_majority_grants_and_not_one_vote_before(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_done());
+    SAME(owner->events, 0);
+    reply(RLOCK_OP_ACQUIRE, 1, 1, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(rlock_remaining_ms(owner->lock), validity_ms(LEASE_MS));
+}
+
+static void test_validity_is_of_the_earliest_of_the_best_majority(void **state) {
+    struct owner *owner = handle("key");
+    int64_t asked_us;
+    (void)state;
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_held(5000)); /* and it is asked again, to be woken */
+    asked_us = g.loop.now_us;
+    SAME(asked(RLOCK_OP_ACQUIRE), 3);
+    SAME(asked(RLOCK_OP_RELEASE), 2); /* what was got is given back before it is asked for again */
+    virtual_run_ms(&g.loop, 40);
+    reply(RLOCK_OP_RELEASE, 0, 2, scripted_done());
+    SAME(asked(RLOCK_OP_ACQUIRE), 5);
+    reply(RLOCK_OP_ACQUIRE, 0, 4, scripted_done()); /* two of now, two of 40 ms ago */
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(rlock_remaining_ms(owner->lock),
+         validity_ms(LEASE_MS) - (g.loop.now_us - asked_us) / 1000);
+}
+
+/* A release that was sent may be executed late: it must not meet the vote that is got anew. */
+static void test_token_that_was_given_back_is_not_used_again(void **state) {
+    struct owner *owner = handle("key");
+    uint64_t before = 0;
+    int i;
+    (void)state;
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    before = scripted_need(&servers[0], RLOCK_OP_ACQUIRE)->token;
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_held(5000));
+    reply(RLOCK_OP_RELEASE, 0, 1, scripted_done());
+    assert_true(scripted_need(&servers[0], RLOCK_OP_ACQUIRE)->token != before);
+    reply(RLOCK_OP_RELEASE, 1, 1, scripted_unsure(scripted_done()));
+    SAME(scripted_pending(&servers[1], RLOCK_OP_ACQUIRE), 0); /* it may come there once more */
+    for (i = 2; i < SERVERS; i++) {                           /* never got, never given back */
+        SAME(scripted_need(&servers[i], RLOCK_OP_ACQUIRE)->token, servers[i].log[0].token);
+    }
+    reply(RLOCK_OP_ACQUIRE, 2, 2, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 0, 1, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    SAME(scripted_pending(&servers[1], RLOCK_OP_RELEASE), 1);
+    before = scripted_need(&servers[1], RLOCK_OP_RELEASE)->token;
+    reply(RLOCK_OP_RELEASE, 1, 1, gone());
+    assert_true(scripted_need(&servers[1], RLOCK_OP_ACQUIRE)->token != before);
+}
+
+static void test_refusal_gives_the_votes_back_at_once(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 1, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 1, 3, scripted_held(700));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(asked(RLOCK_OP_ACQUIRE), 0);
+    SAME(asked(RLOCK_OP_RELEASE), 2); /* the one that was got, and the one that may be */
+    SAME(cleaning(), 1);
+    reply(RLOCK_OP_RELEASE, 0, 1, scripted_done());
+    reply(RLOCK_OP_RELEASE, 4, 1, gone());
+    SAME(cleaning(), 0);
+}
+
+static void test_time_left_is_when_a_majority_can_be_free(void **state) {
+    struct owner *owner = handle("key");
+    int i;
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    for (i = 0; i < MAJORITY; i++) {
+        reply(RLOCK_OP_ACQUIRE, i, 1, scripted_held(1000 * (3 - i)));
+    }
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, 3000);
+}
+
+static void test_split_vote_is_tried_again_within_the_poll_time(void **state) {
+    struct owner *owner = handle("key");
+    int tries, count = 0;
+    (void)state;
+    for (tries = 0; tries < SERVERS; tries++) {
+        scripted_pushing(&servers[tries], RLOCK_PUSH_CHANGES); /* nobody polls */
+    }
+    SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
+    for (tries = 0; tries < 20; tries++) {
+        int64_t start_us = g.loop.now_us;
+        reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+        reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_held(60000));
+        reply(RLOCK_OP_RELEASE, 0, 2, scripted_done());
+        while (asked(RLOCK_OP_ACQUIRE) < SERVERS) {
+            virtual_run_ms(&g.loop, 1);
+        }
+        BETWEEN(g.loop.now_us - start_us, 0, 260000);
+        count += g.loop.now_us - start_us > 3000;
+    }
+    BETWEEN(count, 5, 20); /* and not at once each time */
+    SAME(owner->events, 0);
+}
+
+static void test_faults_that_leave_a_majority_hide_nothing(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, unknown());
+    reply(RLOCK_OP_ACQUIRE, 2, 1, scripted_held(1000));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
+}
+
+static void test_fault_that_time_mends_is_told_before_one_that_lasts(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_fault(RLOCK_FAULT_AUTH, "NOPERM"));
+    reply(RLOCK_OP_ACQUIRE, 2, 1, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "LOADING");
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 3, scripted_fault(RLOCK_FAULT_AUTH, "NOPERM"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_AUTH);
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 3, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
+}
+
+static void test_servers_that_are_down_are_not_waited_for(void **state) {
+    struct owner *owner = handle("key");
+    int i;
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    virtual_idle(&g.loop);
+    for (i = 0; i < 2; i++) {
+        scripted_down(&servers[i], RLOCK_FAULT_DOWN, "refused");
+    }
+    SAME(owner->events, 0);
+    scripted_down(&servers[2], RLOCK_FAULT_DOWN, "refused");
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "refused");
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2); /* known already: nobody is waited for at all */
+    scripted_up(&servers[2]);
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
+static void test_up_is_a_majority_and_down_is_none(void **state) {
+    rlock_stats stats;
+    int i;
+    (void)state;
+    for (i = 0; i < SERVERS; i++) {
+        rlock_client_stats(g.client, &stats);
+        SAME(stats.up, i >= MAJORITY);
+        scripted_up(&servers[i]);
+    }
+    for (i = 0; i < SERVERS; i++) {
+        scripted_pushing(&servers[i], RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+        scripted_called(&servers[i], "key", 1); /* nobody stands in a line */
+        rlock_client_stats(g.client, &stats);
+        SAME(stats.pushing, i + 1 >= MAJORITY);
+    }
+    for (i = 0; i < SERVERS; i++) {
+        scripted_pushing(&servers[i], 0);
+        scripted_down(&servers[i], RLOCK_FAULT_DOWN, "gone");
+        rlock_client_stats(g.client, &stats);
+        SAME(stats.up, SERVERS - i - 1 >= MAJORITY);
+        SAME(stats.pushing, SERVERS - i - 1 >= MAJORITY);
+        SAME(stats.faults, i + 1);
+    }
+}
+
+static void test_cancelled_acquire_is_taken_back_from_all(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    SAME(owner_cancel(owner), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    SAME(asked(RLOCK_OP_ACQUIRE), 0);
+    SAME(asked(RLOCK_OP_RELEASE), SERVERS);
+    reply(RLOCK_OP_RELEASE, 0, SERVERS, scripted_done());
+    SAME(cleaning(), 0);
+}
+
+static void test_words_of_a_server_are_passed_on(void **state) {
+    struct owner *owner = handle("key");
+    int i;
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_fault(RLOCK_FAULT_OTHER, NULL));
+    reply(RLOCK_OP_ACQUIRE, 2, 1, scripted_fault(RLOCK_FAULT_OTHER, "nonsense"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "nonsense");
+    SAME(asked(RLOCK_OP_RELEASE), SERVERS); /* who knows what nonsense stands for */
+    reply(RLOCK_OP_RELEASE, 0, SERVERS, gone());
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, scripted_fault(RLOCK_FAULT_NOMEM, NULL));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_NOMEM);
+    for (i = 0; i < MAJORITY; i++) {
+        scripted_down(&servers[i], RLOCK_FAULT_DOWN, "no route");
+    }
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "no route");
+}
+
+static void test_hold_without_an_end_is_told_as_such(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, scripted_held(-1));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
+}
+
+static void test_acquire_without_memory_may_be_cancelled_before_it_is_told(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    virtual_memory.fail_at = 2; /* the first is of the lock */
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    SAME(virtual_memory.failed, true);
+    SAME(owner_cancel(owner), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    SAME(asked(RLOCK_OP_ACQUIRE), 0);
+}
+
+static void test_keys_of_all_lengths_in_turn(void **state) {
+    static const size_t lengths[] = {1, 64, 65, 30, 200, 199, 1};
+    char key[201];
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct owner *owner;
+        memset(key, 'k', 200);
+        key[lengths[i]] = 0;
+        owner = handle(key);
+        SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+        reply(RLOCK_OP_ACQUIRE, 0, SERVERS, scripted_done());
+        SAME(owner_release(owner), RLOCK_OK);
+        SAME(scripted_need(&servers[4], RLOCK_OP_RELEASE)->request->key_len, lengths[i]);
+        assert_memory_equal(scripted_need(&servers[4], RLOCK_OP_RELEASE)->request->key, key,
+                            lengths[i]);
+        reply(RLOCK_OP_RELEASE, 0, SERVERS, scripted_done());
+        SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Holding.
+ */
+
+static void test_key_that_is_no_lock_is_a_theft(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
+    reply(RLOCK_OP_RELEASE, 0, 2, gone()); /* while it stood, they were asked for */
+    reply(RLOCK_OP_RELEASE, 3, 1, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    reply(RLOCK_OP_RELEASE, 4, 1, scripted_fault(RLOCK_FAULT_DOWN, "not sent"));
+    SAME(cleaning(), 1);
+    virtual_run_ms(&g.loop, 500);
+    reply(RLOCK_OP_RELEASE, 4, 1, scripted_done());
+    SAME(cleaning(), 0);
+}
+
+static void test_late_votes_count_from_the_next_renewal_on(void **state) {
+    struct owner *owner = holder(MAJORITY, LEASE_MS);
+    (void)state;
+    reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_done());
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    SAME(asked(RLOCK_OP_RENEW), SERVERS);
+    reply(RLOCK_OP_RENEW, 0, 2, gone());
+    reply(RLOCK_OP_RENEW, 2, 3, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    SAME(asked(RLOCK_OP_ACQUIRE), 2); /* the two are won back */
+}
+
+static void test_more_refusals_than_may_fail_are_a_loss(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 2, gone());
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done()); /* won back, but it was away */
+    reply(RLOCK_OP_RENEW, 2, 1, scripted_done());
+    SAME(owner->events, 1);
+    reply(RLOCK_OP_RENEW, 3, 1, gone());
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
+    BETWEEN(asked(RLOCK_OP_RELEASE), 4, 5); /* each that has it, or may have */
+}
+
+static void test_stolen_votes_are_a_theft(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 1, gone());
+    reply(RLOCK_OP_RENEW, 1, 2, stolen());
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
+}
+
+static void test_too_few_answers_leave_the_old_deadline(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int64_t until_us = g.loop.now_us + validity_ms(LEASE_MS) * 1000;
+    (void)state;
+    virtual_run_ms(&g.loop, 50);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 2, scripted_done());
+    reply(RLOCK_OP_RENEW, 2, 2, unknown());
+    SAME(owner->seen[RLOCK_RENEWED].count, 0);
+    reply(RLOCK_OP_RENEW, 4, 1, unknown());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_UNKNOWN);
+    assert_true(rlock_is_held(owner->lock));
+    SAME(rlock_remaining_ms(owner->lock), (until_us - g.loop.now_us) / 1000);
+    virtual_run_ms(&g.loop, LEASE_MS);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+    BETWEEN(owner->seen[RLOCK_LOST].at_us, until_us, until_us + 1000);
+}
+
+static void test_vote_that_was_not_there_before_does_not_save_a_hold(void **state) {
+    struct owner *owner = holder(MAJORITY, LEASE_MS);
+    (void)state;
+    reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_held(5000));
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    SAME(asked(RLOCK_OP_ACQUIRE), 2); /* while a majority stands */
+    reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_done());
+    reply(RLOCK_OP_RENEW, 0, 2, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].count, 0);
+    reply(RLOCK_OP_RENEW, 2, 1, gone()); /* whoever had those two could have had this one */
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+}
+
+static void test_vote_that_was_won_back_counts_the_next_time(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 2, gone());
+    reply(RLOCK_OP_RENEW, 2, 3, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    SAME(asked(RLOCK_OP_RENEW), SERVERS);
+    reply(RLOCK_OP_RENEW, 3, 2, gone());
+    reply(RLOCK_OP_RENEW, 0, 3, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].count, 2);
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+}
+
+static void test_refused_vote_is_not_asked_for_again_and_again(void **state) {
+    struct owner *owner = holder(4, LEASE_MS);
+    int before;
+    (void)state;
+    reply(RLOCK_OP_ACQUIRE, 4, 1, scripted_held(60000));
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 4, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 4, 1, scripted_held(60000));
+    before = scripted_asked(&servers[4], RLOCK_OP_ACQUIRE);
+    virtual_run_ms(&g.loop, 90);
+    SAME(scripted_asked(&servers[4], RLOCK_OP_ACQUIRE), before);
+}
+
+static void test_server_that_comes_back_is_renewed_and_won_back(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    scripted_down(&servers[1], RLOCK_FAULT_DOWN, "gone");
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 1, scripted_done());
+    reply(RLOCK_OP_RENEW, 2, 3, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    virtual_run_ms(&g.loop, 20);
+    scripted_up(&servers[1]);
+    SAME(asked(RLOCK_OP_RENEW), 1);
+    reply(RLOCK_OP_RENEW, 1, 1, gone());
+    SAME(asked(RLOCK_OP_ACQUIRE), 1);
+    BETWEEN(scripted_need(&servers[1], RLOCK_OP_ACQUIRE)->lease_ms, LEASE_MS - 25, LEASE_MS - 20);
+    reply(RLOCK_OP_ACQUIRE, 1, 1, scripted_done());
+    SAME(owner->events, 2);
+}
+
+static void test_votes_lost_one_by_one_behind_are_seen(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int i;
+    (void)state;
+    for (i = 0; i < MAJORITY; i++) { /* each comes back empty, and its vote is another's */
+        scripted_down(&servers[i], RLOCK_FAULT_DOWN, "gone");
+        scripted_up(&servers[i]);
+        reply(RLOCK_OP_RENEW, i, 1, gone());
+        if (i < 2) {
+            reply(RLOCK_OP_ACQUIRE, i, 1, scripted_held(60000));
+        }
+    }
+    SAME(owner->seen[RLOCK_LOST].count, 1); /* no renewal was due yet */
+}
+
+static void test_shorter_renewal_counts_no_vote_longer_than_it_is(void **state) {
+    struct owner *owner = holder(SERVERS, 60000);
+    (void)state;
+    virtual_run_ms(&g.loop, 50);
+    SAME(owner_renew(owner, 1000), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    SAME(rlock_remaining_ms(owner->lock), validity_ms(1000));
+}
+
+/* A vote whose release is under way does not stand, although nobody has heard of its end. */
+static void test_vote_that_is_being_given_back_saves_no_hold(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_held(5000));
+    reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(asked(RLOCK_OP_RELEASE), 2);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RELEASE, 0, 2, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    reply(RLOCK_OP_RENEW, 2, 1, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].count, 0);
+    reply(RLOCK_OP_RENEW, 3, 1, gone());
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
+static void test_vote_whose_lease_ran_out_saves_no_hold(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) { /* two have long been silent */
+        virtual_run_ms(&g.loop, LEASE_MS / 2);
+        SAME(owner_renew(owner, 0), RLOCK_OK);
+        reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_done());
+        SAME(owner->seen[RLOCK_RENEWED].count, i + 1);
+    }
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 3, 2, scripted_done());
+    reply(RLOCK_OP_RENEW, 0, 1, gone());
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
+static void test_no_vote_is_won_back_where_no_majority_stands(void **state) {
+    struct owner *owner = holder(MAJORITY, LEASE_MS);
+    (void)state;
+    reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_held(60000));
+    scripted_down(&servers[0], RLOCK_FAULT_DOWN, "gone");
+    scripted_up(&servers[0]);
+    reply(RLOCK_OP_RENEW, 0, 1, gone());
+    SAME(asked(RLOCK_OP_ACQUIRE), 0);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Letting go.
+ */
+
+static void test_release_is_done_by_a_majority_and_goes_on_behind(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    reply(RLOCK_OP_RELEASE, 0, 2, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].count, 0);
+    reply(RLOCK_OP_RELEASE, 2, 1, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(cleaning(), 1);
+    reply(RLOCK_OP_RELEASE, 3, 1, unknown());
+    reply(RLOCK_OP_RELEASE, 4, 1, scripted_done());
+    SAME(cleaning(), 1);
+    virtual_run_ms(&g.loop, 500);
+    reply(RLOCK_OP_RELEASE, 3, 1, scripted_unsure(gone())); /* an old acquire may come yet */
+    SAME(cleaning(), 1);
+    virtual_run_ms(&g.loop, 500);
+    reply(RLOCK_OP_RELEASE, 3, 1, gone());
+    SAME(cleaning(), 0);
+}
+
+static void test_release_that_is_never_sure_ends_with_the_lease(void **state) {
+    struct owner *owner = holder(4, 1000);
+    int i;
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    reply(RLOCK_OP_RELEASE, 0, 4, scripted_done());
+    for (i = 0; i < 100 && cleaning() > 0; i++) {
+        if (scripted_pending(&servers[4], RLOCK_OP_RELEASE) > 0) {
+            reply(RLOCK_OP_RELEASE, 4, 1, scripted_unsure(gone()));
+        }
+        virtual_run_ms(&g.loop, 50);
+    }
+    BETWEEN(i, 40, 42); /* the lease and a command timeout are 2 s */
+}
+
+static void test_release_of_a_bare_majority_waits_for_all_of_it(void **state) {
+    struct owner *owner;
+    (void)state;
+    scripted_down(&servers[3], RLOCK_FAULT_DOWN, "gone");
+    scripted_down(&servers[4], RLOCK_FAULT_DOWN, "gone");
+    owner = holder(MAJORITY, LEASE_MS);
+    SAME(owner_release(owner), RLOCK_OK);
+    reply(RLOCK_OP_RELEASE, 0, 2, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].count, 0); /* nobody else could get it yet */
+    reply(RLOCK_OP_RELEASE, 2, 1, unknown());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK); /* nobody has it */
+    SAME(cleaning(), 1);
+}
+
+static void test_release_of_what_most_have_lost_is_not_held(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    reply(RLOCK_OP_RELEASE, 0, 3, gone());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_NOT_HELD);
+    SAME(owner->seen[RLOCK_RELEASED].reason, RLOCK_REASON_DELETED);
+}
+
+static void test_release_refused_by_most_is_repeated_and_remembers(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    reply(RLOCK_OP_RELEASE, 0, 2, scripted_done());
+    reply(RLOCK_OP_RELEASE, 2, 3, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner->seen[RLOCK_RELEASED].count, 0);
+    virtual_run_ms(&g.loop, 600);
+    SAME(asked(RLOCK_OP_RELEASE), 3);
+    reply(RLOCK_OP_RELEASE, 2, 1, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Questions.
+ */
+
+static struct told {
+    int count, status;
+    int64_t holders, left_ms, waiters, permits;
+} told;
+
+static void on_told(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client, (void)user;
+    told.count++;
+    told.status = info->status;
+    told.holders = info->holders;
+    told.left_ms = info->left_ms;
+    told.waiters = info->waiters;
+    told.permits = info->permits;
+}
+
+static void asks(rlock_op op) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    memset(&told, 0, sizeof told);
+    options.key = "key";
+    SAME(op == RLOCK_OP_INSPECT ? rlock_inspect(g.client, &options, on_told, NULL)
+                                : rlock_force_release(g.client, &options, on_told, NULL),
+         RLOCK_OK);
+}
+
+static rlock_answer standing(int64_t holders, int64_t left_ms) {
+    static rlock_info info;
+    rlock_answer answer = scripted_done();
+    memset(&info, 0, sizeof info);
+    info.holders = holders;
+    info.left_ms = left_ms;
+    answer.info = &info;
+    return answer;
+}
+
+static void test_key_is_held_if_a_majority_says_so(void **state) {
+    (void)state;
+    asks(RLOCK_OP_INSPECT);
+    SAME(asked(RLOCK_OP_INSPECT), SERVERS);
+    reply(RLOCK_OP_INSPECT, 0, 2, standing(0, 0));
+    reply(RLOCK_OP_INSPECT, 2, 1, standing(1, 700));
+    reply(RLOCK_OP_INSPECT, 3, 1, standing(1, 900));
+    SAME(told.count, 0);
+    reply(RLOCK_OP_INSPECT, 4, 1, standing(1, 800));
+    SAME(told.status, RLOCK_OK);
+    SAME(told.holders, 1);
+    SAME(told.left_ms, 700);
+    SAME(told.permits, 0);
+    SAME(told.waiters, -1);
+    asks(RLOCK_OP_INSPECT);
+    reply(RLOCK_OP_INSPECT, 0, 3, standing(1, -1));
+    SAME(told.left_ms, -1);
+}
+
+static void test_key_is_free_if_no_majority_can_be_held(void **state) {
+    (void)state;
+    asks(RLOCK_OP_INSPECT);
+    reply(RLOCK_OP_INSPECT, 0, 2, standing(1, 500));
+    reply(RLOCK_OP_INSPECT, 2, 1, unknown());
+    reply(RLOCK_OP_INSPECT, 3, 2, standing(0, 0));
+    SAME(told.status, RLOCK_OK);
+    SAME(told.holders, 0);
+    SAME(told.permits, 1);
+    asks(RLOCK_OP_INSPECT);
+    reply(RLOCK_OP_INSPECT, 0, 3, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    SAME(told.status, RLOCK_ERR_WRONG_TYPE);
+    SAME(asked(RLOCK_OP_INSPECT), 0);
+}
+
+static void test_two_questions_at_once_are_two(void **state) {
+    (void)state;
+    asks(RLOCK_OP_INSPECT);
+    asks(RLOCK_OP_INSPECT);
+    SAME(asked(RLOCK_OP_INSPECT), 2 * SERVERS);
+    reply(RLOCK_OP_INSPECT, 0, 3, standing(0, 0));
+    SAME(told.count, 1);
+    reply(RLOCK_OP_INSPECT, 0, 3, standing(0, 0));
+    SAME(told.count, 2);
+    SAME(asked(RLOCK_OP_INSPECT), 0);
+}
+
+static void test_force_is_heard_by_every_server(void **state) {
+    (void)state;
+    asks(RLOCK_OP_FORCE);
+    reply(RLOCK_OP_FORCE, 0, 3, standing(1, 0));
+    SAME(told.holders, 1);
+    SAME(asked(RLOCK_OP_FORCE), 2);
+    SAME(cleaning(), 1);
+    reply(RLOCK_OP_FORCE, 3, 2, standing(1, 0));
+    SAME(cleaning(), 0);
+}
+
+static void test_question_that_is_not_answered_ends(void **state) {
+    (void)state;
+    virtual_memory.fail_at = 3; /* a gate and the question itself are the first */
+    asks(RLOCK_OP_INSPECT);
+    virtual_idle(&g.loop);
+    SAME(virtual_memory.failed, true);
+    SAME(told.status, RLOCK_ERR_NOMEM);
+    asks(RLOCK_OP_INSPECT);
+    virtual_run_ms(&g.loop, 1100);
+    SAME(told.status, RLOCK_ERR_UNKNOWN);
+    SAME(asked(RLOCK_OP_INSPECT), 0);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Memory that runs out.
+ */
+
+static void test_every_failing_allocation_is_survived(void **state) {
+    uint64_t n;
+    (void)state;
+    teardown(NULL);
+    for (n = 1; n < 60; n++) {
+        rlock_config nodes[SERVERS], config;
+        int i, status;
+        memset(&g, 0, sizeof g);
+        memset(nodes, 0, sizeof nodes);
+        virtual_begin(&g.loop);
+        for (i = 0; i < SERVERS; i++) {
+            scripted_begin(&servers[i], &g.loop);
+            scripted_always(&servers[i], RLOCK_OP_ACQUIRE, scripted_done());
+            scripted_always(&servers[i], RLOCK_OP_RELEASE, scripted_done());
+            nodes[i].store = &servers[i].store;
+            nodes[i].host = "127.0.0.1";
+            nodes[i].password = "secret";
+        }
+        virtual_memory.fail_at = n;
+        status = rlock_quorum_new(&g.store, nodes, SERVERS);
+        config = config_on(g.store);
+        if (status == RLOCK_OK) {
+            status = rlock_client_new(&g.client, &config);
+        }
+        if (status == RLOCK_OK) {
+            rlock_options options;
+            struct owner *owner;
+            memset(&options, 0, sizeof options);
+            options.key = "key";
+            owner = owner_try(&g.loop, g.client, &options, &status);
+            status = owner == NULL ? status : owner_acquire(owner, 0, LEASE_MS);
+            virtual_idle(&g.loop);
+            if (status == RLOCK_OK) {
+                status = owner->seen[RLOCK_ACQUIRED].status;
+            }
+            if (status == RLOCK_OK) {
+                SAME(owner_release(owner), RLOCK_OK);
+                virtual_idle(&g.loop);
+                SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+            }
+        }
+        SAME(status, virtual_memory.failed ? RLOCK_ERR_NOMEM : RLOCK_OK);
+        if (!virtual_memory.failed) {
+            break;
+        }
+        virtual_memory.fail_at = 0;
+        teardown(NULL);
+    }
+    BETWEEN(n, 20, 59);
+}
+
+static void test_acquire_without_memory_is_told_and_harms_no_other(void **state) {
+    struct owner *owners[60];
+    int i, refused = 0;
+    (void)state;
+    for (i = 0; i < SERVERS; i++) {
+        scripted_always(&servers[i], RLOCK_OP_ACQUIRE, scripted_done());
+        scripted_always(&servers[i], RLOCK_OP_RELEASE, scripted_done());
+    }
+    for (i = 0; i < 60; i++) {
+        char key[16];
+        static const uint64_t fails[] = {1, 2, 2, 3, 0}; /* the second 2: its timer has no room */
+        int status, n = 0;
+        snprintf(key, sizeof key, "k%d", i);
+        owners[i] = handle(key);
+        do {
+            virtual_memory.fail_at = fails[n++];
+            status = owner_acquire(owners[i], 0, LEASE_MS);
+            virtual_idle(&g.loop);
+            virtual_memory.fail_at = 0;
+            status = status == RLOCK_OK ? owners[i]->seen[RLOCK_ACQUIRED].status : status;
+            refused += status == RLOCK_ERR_NOMEM;
+        } while (status == RLOCK_ERR_NOMEM);
+        SAME(status, RLOCK_OK);
+    }
+    BETWEEN(refused, 60, 300);
+    for (i = 0; i < 60; i++) {
+        assert_true(rlock_is_held(owners[i]->lock));
+        SAME(owner_release(owners[i]), RLOCK_OK);
+        virtual_idle(&g.loop);
+        SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+}
+
+static void test_store_that_does_not_open_closes_the_others(void **state) {
+    rlock_config config = config_on(g.store);
+    int i;
+    (void)state;
+    virtual_client_free(&g.loop, g.client);
+    g.client = NULL;
+    for (i = 0; i < SERVERS; i++) {
+        int k;
+        servers[i].open_status = RLOCK_ERR_ARG;
+        SAME(rlock_client_new(&g.client, &config), RLOCK_ERR_ARG);
+        servers[i].open_status = RLOCK_OK;
+        for (k = 0; k < SERVERS; k++) {
+            SAME(servers[k].opens, servers[k].closes);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * A storm: small servers with one key each, links that delay, break and execute late what was sent
+ * on them, and several clients. Whatever happens to links, there are never two holders; and none
+ * either when servers forget votes, as long as the holder keeps a majority.
+ */
+
+#define CLIENTS 3
+#define HANDLES 2 /* a client */
+#define MESSAGES 512
+#define STORM_STEPS 3000
+
+struct tiny {           /* a server */
+    const void *client; /* whose token it is, until expires_us */
+    uint64_t token;
+    int64_t expires_us;
+    bool frozen;
+};
+
+struct message {
+    bool used, executed;
+    rlock_request *request; /* NULL: nobody waits for the answer any more */
+    uint8_t op;
+    uint64_t token;
+    int64_t lease_ms, due_us;
+    uint64_t order;
+    unsigned epoch;
+    rlock_answer answer;
+};
+
+struct link { /* of one client to one server */
+    struct tiny *server;
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    rlock_timer timer;
+    rlock_link queue; /* what cannot leave */
+    struct message messages[MESSAGES];
+    int top; /* behind the last one that may be used */
+    int64_t last_us;
+    uint64_t orders;
+    unsigned epoch;
+    bool up, told; /* as it is, and as the client was told */
+};
+
+static struct {
+    struct tiny servers[SERVERS];
+    struct link links[CLIENTS][SERVERS];
+    rlock_store stores[SERVERS];
+    rlock_client *clients[CLIENTS];
+    struct owner *owners[CLIENTS * HANDLES];
+    uint64_t seed;
+    int opened[SERVERS], grants, losses, wipes;
+} s;
+
+static int64_t chance(int64_t limit) {
+    return (int64_t)(virtual_random(&s.seed) % (uint64_t)limit);
+}
+
+static void link_execute(struct link *link, struct message *message) {
+    struct tiny *server = link->server;
+    rlock_answer *answer = &message->answer;
+    bool held = server->expires_us > g.loop.now_us;
+    bool mine = held && server->client == link->client && server->token == message->token;
+    int64_t end_us = g.loop.now_us + message->lease_ms * 1000;
+    *answer = scripted_done();
+    message->executed = true;
+    if (message->op == RLOCK_OP_ACQUIRE && held && !mine) {
+        *answer = scripted_held((server->expires_us - g.loop.now_us + 999) / 1000);
+    } else if (message->op != RLOCK_OP_ACQUIRE && !mine) {
+        *answer = held ? stolen() : gone();
+    } else if (message->op == RLOCK_OP_RELEASE) {
+        server->expires_us = 0;
+    } else {
+        server->client = link->client;
+        server->token = message->token;
+        server->expires_us = mine && server->expires_us > end_us ? server->expires_us : end_us;
+    }
+}
+
+static void link_arm(struct link *link) {
+    int64_t due_us = link->up != link->told ? g.loop.now_us : -1;
+    int i;
+    for (i = 0; i < link->top; i++) {
+        const struct message *message = &link->messages[i];
+        if (message->used && (due_us < 0 || message->due_us < due_us)) {
+            due_us = message->due_us;
+        }
+    }
+    while (link->top > 0 && !link->messages[link->top - 1].used) {
+        link->top--;
+    }
+    rlock_timer_set(link->client, &link->timer, due_us);
+}
+
+static void link_send(struct link *link, rlock_request *request) {
+    struct message *message = link->messages;
+    while (message->used) {
+        message++;
+        assert_true(message < link->messages + MESSAGES);
+    }
+    link->top += message == link->messages + link->top;
+    memset(message, 0, sizeof *message);
+    message->used = true;
+    message->request = request;
+    message->op = request->op;
+    message->token = request->token;
+    message->lease_ms = request->lease_ms;
+    message->epoch = link->epoch;
+    message->order = ++link->orders;
+    message->due_us = g.loop.now_us + 100 + chance(chance(20) == 0 ? 60000 : 3000);
+    if (message->due_us <= link->last_us) {
+        message->due_us = link->last_us + 1; /* a connection keeps the order */
+    }
+    link->last_us = message->due_us;
+    request->sent_us = g.loop.now_us;
+    request->place = 2;
+    if (request->op == RLOCK_OP_ACQUIRE && !request->epoch) {
+        request->epoch = link->epoch;
+    }
+}
+
+/* Whether something of an older connection can still be executed. */
+static bool link_haunted(const struct link *link) {
+    int i;
+    for (i = 0; i < link->top; i++) {
+        const struct message *message = &link->messages[i];
+        if (message->used && !message->executed && message->epoch != link->epoch) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void link_answer(struct link *link, struct message *message) {
+    rlock_request *request = message->request;
+    rlock_answer answer = message->answer;
+    message->used = false;
+    if (request == NULL || !link->up || message->epoch != link->epoch) {
+        return;
+    }
+    answer.sure = !request->epoch || request->epoch == link->epoch || !link_haunted(link);
+    request->epoch = answer.sure ? 0 : request->epoch;
+    request->place = 0;
+    link->events->answered(link->owner, request, &answer);
+}
+
+static void link_turns(struct link *link) {
+    rlock_answer answer = unknown();
+    int i;
+    answer.sure = false;
+    link->told = link->up;
+    if (link->up) {
+        link->epoch++;
+        link->last_us = g.loop.now_us;
+        link->events->up(link->owner);
+        while (!rlock__list_empty(&link->queue)) {
+            rlock_request *request = RLOCK__OF(link->queue.next, rlock_request, link);
+            rlock__list_remove(&request->link);
+            link_send(link, request);
+        }
+        return;
+    }
+    for (i = 0; i < link->top; i++) {
+        rlock_request *request = link->messages[i].request;
+        if (link->messages[i].used && request != NULL) { /* some of it comes later than it should */
+            link->messages[i].request = NULL;
+            link->messages[i].due_us += chance(2) * chance(400000);
+            request->place = 0;
+            link->events->answered(link->owner, request, &answer);
+        }
+    }
+    link->events->down(link->owner, RLOCK_FAULT_DOWN, "the link is cut");
+}
+
+/* What is due next; a server that stands still puts off what it has not executed. */
+static struct message *link_first(struct link *link) {
+    struct message *first = NULL;
+    int i;
+    for (i = 0; i < link->top; i++) {
+        struct message *message = &link->messages[i];
+        if (!message->used || message->due_us > g.loop.now_us) {
+            continue;
+        }
+        if (!message->executed && link->server->frozen) {
+            message->due_us = g.loop.now_us + 1000;
+        } else if (first == NULL || message->due_us < first->due_us ||
+                   (message->due_us == first->due_us && message->order < first->order)) {
+            first = message;
+        }
+    }
+    return first;
+}
+
+static void link_fire(rlock_timer *timer) {
+    struct link *link = RLOCK__OF(timer, struct link, timer);
+    struct message *first;
+    if (link->up != link->told) {
+        link_turns(link);
+    }
+    while ((first = link_first(link)) != NULL) {
+        if (first->executed) {
+            link_answer(link, first);
+        } else {
+            link_execute(link, first);
+            first->due_us = g.loop.now_us + 50 + chance(2000);
+        }
+    }
+    link_arm(link);
+}
+
+static int link_open(const rlock_store *store, rlock_client *client,
+                     const struct rlock_config *config, const rlock_store_events *events,
+                     void *owner, void **state) {
+    int number = (int)(store - s.stores);
+    struct link *link = &s.links[s.opened[number]++][number];
+    (void)config;
+    link->server = &s.servers[number];
+    link->client = client;
+    link->events = events;
+    link->owner = owner;
+    link->up = true;
+    rlock__list_init(&link->queue);
+    SAME(rlock_timer_add(client, &link->timer, link_fire), RLOCK_OK);
+    link_arm(link);
+    *state = link;
+    return RLOCK_OK;
+}
+
+static void link_close(void *state) {
+    struct link *link = (struct link *)state;
+    rlock_timer_drop(link->client, &link->timer);
+}
+
+static void link_submit(void *state, rlock_request *request) {
+    struct link *link = (struct link *)state;
+    SAME(request->place, 0);
+    request->place = 1;
+    if (link->up && link->told) {
+        link_send(link, request);
+        link_arm(link);
+    } else {
+        rlock__list_append(&link->queue, &request->link);
+    }
+}
+
+static bool link_forget(void *state, rlock_request *request) {
+    struct link *link = (struct link *)state;
+    int i;
+    bool sent = request->place == 2;
+    request->place = 0;
+    for (i = 0; sent && i < link->top; i++) {
+        if (link->messages[i].request == request) {
+            link->messages[i].request = NULL;
+        }
+    }
+    if (!sent) {
+        rlock__list_remove(&request->link);
+    }
+    return sent;
+}
+
+static void link_watch(void *state, const char *key, size_t len, bool on) {
+    (void)state, (void)key, (void)len, (void)on;
+}
+
+static void link_flush(void *state) {
+    (void)state;
+}
+
+static void storm_begins(uint64_t seed) {
+    rlock_config nodes[SERVERS], config;
+    rlock_options options;
+    int i;
+    memset(&g, 0, sizeof g);
+    memset(&s, 0, sizeof s);
+    memset(nodes, 0, sizeof nodes);
+    memset(&options, 0, sizeof options);
+    virtual_begin(&g.loop);
+    s.seed = virtual_seed = seed;
+    for (i = 0; i < SERVERS; i++) {
+        s.stores[i].open = link_open;
+        s.stores[i].close = link_close;
+        s.stores[i].submit = link_submit;
+        s.stores[i].forget = link_forget;
+        s.stores[i].watch = link_watch;
+        s.stores[i].flush = link_flush;
+        nodes[i].store = &s.stores[i];
+    }
+    SAME(rlock_quorum_new(&g.store, nodes, SERVERS), RLOCK_OK);
+    config = config_on(g.store);
+    config.watchdog_lease_ms = 300;
+    config.command_timeout_ms = 100;
+    config.poll_ms = 20;
+    config.handovers = -1;
+    options.key = "key";
+    for (i = 0; i < CLIENTS; i++) {
+        SAME(rlock_client_new(&s.clients[i], &config), RLOCK_OK);
+    }
+    for (i = 0; i < CLIENTS * HANDLES; i++) {
+        s.owners[i] = owner_new(&g.loop, s.clients[i % CLIENTS], &options);
+    }
+}
+
+static struct owner *storm_holder(void) {
+    struct owner *holder = NULL;
+    int i, holders = 0;
+    for (i = 0; i < CLIENTS * HANDLES; i++) {
+        if (rlock_is_held(s.owners[i]->lock)) {
+            holder = s.owners[i];
+            holders++;
+        }
+    }
+    BETWEEN(holders, 0, 1);
+    return holder;
+}
+
+/* A server forgets its vote: only where the holder keeps a majority until its deadline, and nothing
+ * is under way that could count the vote. */
+static void storm_wipes(void) {
+    const struct owner *holder = storm_holder();
+    int64_t until_us =
+        g.loop.now_us + (holder != NULL ? rlock_remaining_ms(holder->lock) + 1 : 0) * 1000;
+    int i, k, m, votes = 0, victim = (int)chance(SERVERS);
+    for (i = 0; i < CLIENTS; i++) {
+        for (k = 0; k < SERVERS; k++) {
+            if (!rlock__list_empty(&s.links[i][k].queue)) {
+                return;
+            }
+            for (m = 0; m < s.links[i][k].top; m++) {
+                if (s.links[i][k].messages[m].used) {
+                    return;
+                }
+            }
+        }
+    }
+    for (i = 0; holder != NULL && i < SERVERS; i++) {
+        votes += i != victim && s.servers[i].client == holder->client &&
+                 s.servers[i].expires_us >= until_us;
+    }
+    if (holder == NULL || votes >= MAJORITY) {
+        s.servers[victim].expires_us = 0;
+        s.wipes++;
+    }
+}
+
+static void storm_link(int client, int server, bool up) {
+    struct link *link = &s.links[client][server];
+    link->up = up;
+    rlock_timer_set(link->client, &link->timer, g.loop.now_us);
+}
+
+static void storm_acts(struct owner *owner) {
+    if (rlock_is_held(owner->lock)) {
+        switch (chance(8)) {
+        case 0:
+        case 1: owner_release(owner); break;
+        case 2: owner_renew(owner, chance(2) * (50 + chance(400))); break;
+        default: break;
+        }
+    } else if (chance(10) == 0) {
+        owner_cancel(owner);
+    } else {
+        owner_acquire(owner, chance(3) * 300, chance(2) * (50 + chance(400)));
+    }
+}
+
+static void storm_steps(bool wipes, bool breaks) {
+    int i;
+    for (i = 0; i < STORM_STEPS; i++) {
+        switch (chance(12)) {
+        case 0:
+            if (breaks) {
+                storm_link((int)chance(CLIENTS), (int)chance(SERVERS), false);
+            }
+            break;
+        case 1:
+        case 2: storm_link((int)chance(CLIENTS), (int)chance(SERVERS), true); break;
+        case 3:
+            if (breaks) {
+                s.servers[chance(SERVERS)].frozen = chance(4) == 0;
+            }
+            break;
+        case 4:
+            if (wipes) {
+                storm_wipes();
+            }
+            break;
+        default: storm_acts(s.owners[chance(CLIENTS * HANDLES)]); break;
+        }
+        virtual_run_until(&g.loop, g.loop.now_us + chance(8000));
+        storm_holder();
+    }
+}
+
+/* Calm: each who wants it gets it, and nothing stays behind. */
+static void storm_ends(void) {
+    int i, k;
+    for (i = 0; i < SERVERS; i++) {
+        s.servers[i].frozen = false;
+        for (k = 0; k < CLIENTS; k++) {
+            storm_link(k, i, true);
+        }
+    }
+    for (i = 0; i < CLIENTS * HANDLES; i++) {
+        owner_release(s.owners[i]);
+        owner_cancel(s.owners[i]);
+    }
+    virtual_run_ms(&g.loop, 3000);
+    for (i = 0; i < CLIENTS * HANDLES; i++) {
+        s.grants += s.owners[i]->seen[RLOCK_ACQUIRED].count;
+        s.losses += s.owners[i]->seen[RLOCK_LOST].count;
+        SAME(owner_pending(s.owners[i]), 0);
+        SAME(owner_acquire(s.owners[i], 5000, 1000), RLOCK_OK);
+        virtual_run_ms(&g.loop, 300);
+        SAME(s.owners[i]->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+        SAME(owner_release(s.owners[i]), RLOCK_OK);
+        virtual_run_ms(&g.loop, 300);
+        SAME(s.owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+    for (i = 0; i < SERVERS; i++) {
+        assert_true(s.servers[i].expires_us == 0);
+    }
+    for (i = 0; i < CLIENTS; i++) {
+        rlock_stats stats;
+        rlock_client_stats(s.clients[i], &stats);
+        SAME(stats.cleaning, 0);
+    }
+    virtual_free_owners(&g.loop);
+    for (i = 0; i < CLIENTS; i++) {
+        virtual_client_free(&g.loop, s.clients[i]);
+    }
+    rlock_quorum_free(g.store);
+    virtual_end(&g.loop);
+}
+
+static void test_storm_of_broken_links_never_makes_two_holders(void **state) {
+    uint64_t seed;
+    (void)state;
+    for (seed = 1; seed <= 40; seed++) {
+        storm_begins(seed);
+        storm_steps(false, true);
+        storm_ends();
+        BETWEEN(s.grants, 100, STORM_STEPS);
+    }
+}
+
+static void test_storm_of_forgotten_votes_never_makes_two_holders(void **state) {
+    uint64_t seed;
+    int wipes = 0;
+    (void)state;
+    for (seed = 1; seed <= 40; seed++) {
+        storm_begins(seed);
+        storm_steps(true, seed % 2 == 0);
+        storm_ends();
+        wipes += s.wipes;
+    }
+    BETWEEN(wipes, 400, 40 * STORM_STEPS);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define DOWN_CASE(name) cmocka_unit_test_setup_teardown(name, setup_none_up, teardown)
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        CASE(test_all_are_asked_at_once_each_with_a_token_of_its_own),
+        CASE(test_majority_grants_and_not_one_vote_before),
+        CASE(test_validity_is_of_the_earliest_of_the_best_majority),
+        CASE(test_token_that_was_given_back_is_not_used_again),
+        CASE(test_refusal_gives_the_votes_back_at_once),
+        CASE(test_time_left_is_when_a_majority_can_be_free),
+        CASE(test_split_vote_is_tried_again_within_the_poll_time),
+        CASE(test_faults_that_leave_a_majority_hide_nothing),
+        CASE(test_fault_that_time_mends_is_told_before_one_that_lasts),
+        CASE(test_servers_that_are_down_are_not_waited_for),
+        DOWN_CASE(test_up_is_a_majority_and_down_is_none),
+        CASE(test_cancelled_acquire_is_taken_back_from_all),
+        CASE(test_words_of_a_server_are_passed_on),
+        CASE(test_hold_without_an_end_is_told_as_such),
+        CASE(test_acquire_without_memory_may_be_cancelled_before_it_is_told),
+        CASE(test_keys_of_all_lengths_in_turn),
+        CASE(test_key_that_is_no_lock_is_a_theft),
+        CASE(test_late_votes_count_from_the_next_renewal_on),
+        CASE(test_more_refusals_than_may_fail_are_a_loss),
+        CASE(test_stolen_votes_are_a_theft),
+        CASE(test_too_few_answers_leave_the_old_deadline),
+        CASE(test_vote_that_was_not_there_before_does_not_save_a_hold),
+        CASE(test_vote_that_was_won_back_counts_the_next_time),
+        CASE(test_refused_vote_is_not_asked_for_again_and_again),
+        CASE(test_server_that_comes_back_is_renewed_and_won_back),
+        CASE(test_votes_lost_one_by_one_behind_are_seen),
+        CASE(test_shorter_renewal_counts_no_vote_longer_than_it_is),
+        CASE(test_vote_that_is_being_given_back_saves_no_hold),
+        CASE(test_vote_whose_lease_ran_out_saves_no_hold),
+        CASE(test_no_vote_is_won_back_where_no_majority_stands),
+        CASE(test_release_is_done_by_a_majority_and_goes_on_behind),
+        CASE(test_release_that_is_never_sure_ends_with_the_lease),
+        CASE(test_release_of_a_bare_majority_waits_for_all_of_it),
+        CASE(test_release_of_what_most_have_lost_is_not_held),
+        CASE(test_release_refused_by_most_is_repeated_and_remembers),
+        CASE(test_key_is_held_if_a_majority_says_so),
+        CASE(test_key_is_free_if_no_majority_can_be_held),
+        CASE(test_two_questions_at_once_are_two),
+        CASE(test_force_is_heard_by_every_server),
+        CASE(test_question_that_is_not_answered_ends),
+        CASE(test_every_failing_allocation_is_survived),
+        CASE(test_acquire_without_memory_is_told_and_harms_no_other),
+        CASE(test_store_that_does_not_open_closes_the_others),
+        cmocka_unit_test(test_storm_of_broken_links_never_makes_two_holders),
+        cmocka_unit_test(test_storm_of_forgotten_votes_never_makes_two_holders),
+    };
+    return cmocka_run_group_tests_name("votes", tests, NULL, NULL);
+}
