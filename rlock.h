@@ -4075,8 +4075,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
             request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
-            rlock__put_request(redis,
-                               request); /* never DELIFEQ: if it is forbidden, who says so? */
+            rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
         }
@@ -6457,9 +6456,6 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
-        if (claim->again) {
-            rlock__holding_look(claim); /* called meanwhile: it may have been taken away */
-        }
     }
 }
 
