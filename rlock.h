@@ -2070,7 +2070,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
-#define RLOCK__ROOM 1024u          /* of a release with its script, but for the key */
+#define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
 #define RLOCK__BATCH 64            /* renewals in one command ... */
@@ -3922,6 +3922,20 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     rlock__put_batch(redis, command);
 }
 
+/* Of a release with its script, which may not fail for want of memory. */
+static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
+    const rlock_terms *terms = request->terms;
+    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
+    uint32_t i;
+    if (rlock__in_line(request)) {
+        bytes += sizeof RLOCK__LUA_LINE + 2 * strlen(redis->prefix);
+    }
+    for (i = 1; terms && i < terms->count; i++) {
+        bytes += terms->lens[i] + 16u;
+    }
+    return bytes;
+}
+
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
@@ -3933,8 +3947,8 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
-    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release, which may not fail */
-           rlock__reserve(redis, RLOCK__ROOM + 2 * (size_t)first->key_len);
+    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
+           rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
     rlock__command_put(redis, command);
     sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
@@ -4061,8 +4075,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
             request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
-            rlock__put_request(redis,
-                               request); /* never DELIFEQ: if it is forbidden, who says so? */
+            rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
         }
