@@ -2732,7 +2732,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
     rlock__token(redis->client, head, 0);
-    rlock__put_bytes(redis, head, sizeof head);
+    rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
     rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
     for (i = 0; i < command->count; i++) {
         rlock__put_number(redis, command->requests[i]->token);
