@@ -144,7 +144,8 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
- *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
+ *                         questions: a third of the code
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -486,7 +487,7 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * and store (NULL = Redis) are read, and copied; all else comes from the client's config, whose own
  * address is not used. Every client that locks the same keys must name the same servers. It gives
  * no fencing numbers. Any number of clients, on any threads; free it after them. NULL is allowed.
- * Not there with RLOCK_NO_REDIS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+ * Not there with RLOCK_NO_REDIS or RLOCK_NO_KINDS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -2070,7 +2071,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
-#define RLOCK__ROOM 1024u          /* of a release with its script, but for the key */
+#define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
 #define RLOCK__BATCH 64            /* renewals in one command ... */
@@ -3922,6 +3923,20 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     rlock__put_batch(redis, command);
 }
 
+/* Of a release with its script, which may not fail for want of memory. */
+static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
+    const rlock_terms *terms = request->terms;
+    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
+    uint32_t i;
+    if (rlock__in_line(request)) {
+        bytes += sizeof RLOCK__LUA_LINE + 2 * strlen(redis->prefix);
+    }
+    for (i = 1; terms && i < terms->count; i++) {
+        bytes += terms->lens[i] + 16u;
+    }
+    return bytes;
+}
+
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
@@ -3933,8 +3948,8 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
-    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release, which may not fail */
-           rlock__reserve(redis, RLOCK__ROOM + 2 * (size_t)first->key_len);
+    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
+           rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
     rlock__command_put(redis, command);
     sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
@@ -4061,8 +4076,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
             request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
-            rlock__put_request(redis,
-                               request); /* never DELIFEQ: if it is forbidden, who says so? */
+            rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
         }
@@ -4161,6 +4175,10 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_watch,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
+
+#endif /* RLOCK_NO_REDIS */
+
+#if !defined(RLOCK_NO_REDIS) && RLOCK__HAS_KINDS
 
 /* ------------------------------------------------------------------------------------------------
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
@@ -5118,7 +5136,7 @@ void rlock_quorum_free(rlock_store *store) {
     rlock__dealloc(quorum);
 }
 
-#endif /* RLOCK_NO_REDIS */
+#endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
 
 /* ------------------------------------------------------------------------------------------------
  * >>lock - one hold's state machine, local validity, delivery; knows nothing of servers

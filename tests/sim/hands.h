@@ -15,7 +15,7 @@
 #ifndef SIM_HANDS_H
 #define SIM_HANDS_H
 
-#include "keys.h"
+#include "quorum.h"
 
 #define SIM_FORCED_US 500000 /* how long it may take until force is told */
 #define SIM_TURN_US 1000000  /* the longest turn */
@@ -222,6 +222,10 @@ static inline bool hands_exclude(const struct hand *one, const struct hand *othe
 
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
 static inline void oracle_overlap(struct hand *one, struct hand *other) {
+    if (oracle.council) {
+        quorum_overlap(one, other);
+        return;
+    }
     if (one->token == other->token || (!one->token->is_void && !other->token->is_void)) {
         sim_failed("hands %d and %d both hold %s", one->number, other->number, one->slot->key);
     }
@@ -275,7 +279,9 @@ static inline bool oracle_waits(const struct slot *slot, const struct actor *act
 
 /* Whether this client hears of it when a key changes. */
 static inline bool oracle_hears(const struct actor *actor) {
-    return actor->server->model->flavour != MODEL_REDIS_5 || actor->wire == RLOCK_WIRE_REDISSON;
+    return oracle.council ? quorum_hears(actor)
+                          : actor->server->model->flavour != MODEL_REDIS_5 ||
+                                actor->wire == RLOCK_WIRE_REDISSON;
 }
 
 /* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
@@ -379,7 +385,7 @@ static inline void oracle_follows(struct hand *hand) {
 static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     char text[64];
     int i;
-    snprintf(text, sizeof text, "%.36s:%llu", hand->actor->id,
+    snprintf(text, sizeof text, "%.36s:%s%llu", hand->actor->id, oracle.council ? "all " : "",
              (unsigned long long)hand->lock->claim->request.token);
     if (oracle.blind) {
         oracle_token(text)->order = ++oracle.orders;
@@ -411,6 +417,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     }
     oracle_follows(hand);
     seen.granted[hand->kind]++;
+    seen.votes_granted += oracle.council;
     seen.sets += hand->slot_count > 1;
 }
 
@@ -582,6 +589,9 @@ static inline void oracle_round(void) {
         if (hand->holds && !hand->gone && !hand->actor->gone) {
             oracle_deadline(hand);
             if (rlock_is_held(hand->lock)) {
+                if (oracle.council) {
+                    quorum_backed(hand);
+                }
                 oracle_backed_by_all(hand);
                 oracle_told_of_force(hand);
             }
@@ -639,6 +649,19 @@ static inline bool line_wanted(const struct slot *slot) {
     return wanted && !slot->foreign && (head == NULL || head->weight <= room);
 }
 
+/* Who is called asks. */
+static inline void line_asks(const struct slot *slot) {
+    int64_t patience_us = 40000 + 4 * sim.weather.slow_us;
+    int i;
+    for (i = 0; i < slot->member_count && oracle.quiet; i++) {
+        const struct token *token = slot->members[i];
+        const struct hand *hand = token->offered && token->called ? line_hand(token) : NULL;
+        if (hand != NULL && hand_waits(hand) && sim.now_us > token->came_us + patience_us) {
+            sim_failed("hand %d is called, and does not ask for %s", hand->number, slot->key);
+        }
+    }
+}
+
 /* A key that is free is taken soon, if somebody waits for it and nothing went wrong lately. */
 static inline void oracle_liveness(void) {
     int s;
@@ -648,6 +671,7 @@ static inline void oracle_liveness(void) {
         bool is_wanted = queued ? line_wanted(slot) : slot_free(slot) && slot_wanted(slot);
         int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
         line_served(slot);
+        line_asks(slot);
         if (!is_wanted) {
             slot->free_since_us = -1;
         } else if (slot->free_since_us < 0) {
@@ -684,6 +708,9 @@ static inline void oracle_commands(int64_t elapsed_us) {
             rate += oracle.hands[k].actor == actor && slot_queued(oracle.hands[k].slot) ? 41 : 0;
         }
         rlock_stats stats;
+        if (oracle.council) { /* each server is asked, and more than once if votes are split */
+            rate *= 3 * sim.server_count;
+        }
         if (!actor->gone) {
             rlock_client_stats(actor->client, &stats);
             most = 100 + 12 * actor->calls + rate * (1 + elapsed_us / 1000000) +
@@ -711,7 +738,9 @@ static inline void oracle_begin(void) {
     oracle.question_count = 0;
     oracle.calls = 0;
     oracle.stranger = oracle.settled = oracle.quiet = oracle.keeping = oracle.blind = false;
-    oracle.deceived = oracle.refusing = false;
+    oracle.deceived = oracle.refusing = oracle.council = false;
+    oracle.forgot_us = 0;
+    memset(&quorum, 0, sizeof quorum);
     oracle.orders = 0;
     oracle.trouble_us = 0;
     oracle.operations = oracle.voids = 0;
@@ -813,6 +842,11 @@ static inline void question_judge(const struct question *question, const rlock_i
         (!queued && info->permits != (info->holders == 0))) {
         sim_failed("question %d: what is held, and by whom, does not fit", question->number);
     }
+    if (queued &&
+        (info->holders > question->most_holders || info->waiters > question->most_waiters)) {
+        sim_failed("question %d: %lld hold and %lld wait, there were not so many", question->number,
+                   (long long)info->holders, (long long)info->waiters);
+    }
     if (question->hand == NULL || question->hand->gone || info->position < 0) {
         return;
     }
@@ -853,6 +887,9 @@ static inline void on_info(rlock_client *client, const rlock_info *info, void *u
     if (question->op == RLOCK_OP_FORCE && info->status == RLOCK_OK) {
         actor->forces[question->slot - oracle.slots]--;
     }
+    if (question->op == RLOCK_OP_SET_PERMITS && info->status == RLOCK_OK) {
+        actor->permits[question->slot - oracle.slots]--;
+    }
     seen.asked[question->op][info->status <= 0 && info->status > -16 ? -info->status : 15]++;
     seen.unanswered += info->status != RLOCK_OK;
     question_judge(question, info);
@@ -873,6 +910,7 @@ static inline struct question *question_new(struct actor *actor, struct slot *sl
     question->slot = slot;
     question->op = op;
     question->asked_us = sim.now_us;
+    line_counted(slot, question);
     return question;
 }
 
@@ -885,6 +923,9 @@ static inline int question_asked(struct question *question, int status) {
     }
     if (status == RLOCK_OK && question->op == RLOCK_OP_FORCE) {
         question->actor->forces[question->slot - oracle.slots]++;
+    }
+    if (status == RLOCK_OK && question->op == RLOCK_OP_SET_PERMITS) {
+        question->actor->permits[question->slot - oracle.slots]++;
     }
     if (status != RLOCK_OK && status != RLOCK_ERR_NOMEM &&
         !(status == RLOCK_ERR_CLOSED && (question->actor->closing || question->actor->gone)) &&

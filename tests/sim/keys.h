@@ -36,6 +36,7 @@ struct token { /* a value that was seen at a key */
     int64_t longest_ms;  /* of the leases asked for in these holds */
     int64_t away_us;     /* since when the server has not had it; -1 = has it */
     int64_t forced_us;   /* when it was taken away by force; 0 = never */
+    int64_t forgot_us;   /* until when it would be there, had its server not forgotten it */
 
     /* Of a queued kind; next_...: as the server has it now, while the two are compared. */
     int64_t weight;
@@ -45,6 +46,7 @@ struct token { /* a value that was seen at a key */
     int64_t permits;          /* that there were when it came to hold */
     uint64_t script, skipped; /* in which it came to hold; in which nobody heard its call */
     bool offered;             /* it holds for a turn, and has not asked since */
+    bool called;              /* ... and its client was told */
     bool kept;                /* it was there when its client went */
     bool late;                /* it came when its client did not want it any more */
 };
@@ -97,7 +99,8 @@ struct actor { /* a client */
     int handovers;            /* how often a hold may be handed on */
     bool closing, done, gone; /* shutdown was called, has called back; it was freed */
     int shutdown_status;
-    int forces[SIM_SLOTS]; /* asked for, and perhaps to be done yet */
+    int forces[SIM_SLOTS];  /* asked for, and perhaps to be done yet */
+    int permits[SIM_SLOTS]; /* changes of the number, likewise */
 };
 
 struct hand { /* a handle, and what it was told */
@@ -132,6 +135,7 @@ struct question { /* about a key */
     int number;
     uint64_t token; /* of that hand */
     int64_t asked_us;
+    int64_t most_holders, most_waiters; /* that there were since */
     bool answered;
     void (*react)(struct question *question);
 };
@@ -152,7 +156,9 @@ static struct {
     bool keeping;        /* holds are kept until their clients go */
     bool blind;          /* the locks are in a store that cannot be read from outside */
     bool deceived;       /* servers lie: holds may overlap, and fences fall */
+    bool council;        /* the servers are one quorum */
     int64_t trouble_us;  /* when something last went wrong on purpose */
+    int64_t forgot_us;   /* when a key was last forgotten; 0 = never */
     struct actor *frees; /* is being freed by the program as if it had crashed */
     uint64_t operations; /* accepted, and callbacks */
     uint64_t voids;
@@ -177,6 +183,9 @@ static struct {                         /* of all worlds */
     uint64_t forgotten;                 /* places, with their line */
     uint64_t forced, permits;           /* holds taken away by force; numbers of permits changed */
     uint64_t asked[6][16], unanswered;  /* questions, by rlock_op and -status; all that failed */
+    uint64_t quorums, votes_granted;    /* worlds with a quorum; holds there */
+    uint64_t votes_lost, votes_back;    /* forgotten by their servers; given again */
+    uint64_t thin, votes_overlaps;      /* holds that went on without a minority; overlaps */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -192,12 +201,25 @@ static inline int64_t slot_now_ms(const struct slot *slot) {
     return sim_local_us(&slot->server->clock) / 1000;
 }
 
+/* What stands there is void; its holder cannot know it yet. */
+static inline void slot_forgets(struct slot *slot) {
+    struct token *token = slot->there;
+    int64_t end_us =
+        slot->expires_us < 0 ? INT64_MAX : sim_true_us(&slot->server->clock, slot->expires_us);
+    token->is_void = true;
+    if (end_us > sim.now_us && !token->theirs) {
+        token->forgot_us = end_us > token->forgot_us ? end_us : token->forgot_us;
+        oracle.forgot_us = sim.now_us;
+        seen.votes_lost += oracle.council;
+    }
+}
+
 static inline void oracle_void(struct sim_server *server) {
     int i, k;
     for (i = 0; i < oracle.slot_count; i++) {
         struct slot *slot = &oracle.slots[i];
         if (slot->server == server && slot->there != NULL) {
-            slot->there->is_void = true;
+            slot_forgets(slot);
         }
         for (k = 0; k < slot->member_count && slot->server == server; k++) {
             slot->members[k]->is_void = true;
@@ -275,15 +297,21 @@ static inline bool oracle_owns(const struct sim_line *line, const struct token *
     return strncmp(token->text, line->client_id, 36) == 0;
 }
 
-/* Whether this client may be taking a hold of the key away by force. */
-static inline bool oracle_forces(const struct slot *slot, const struct sim_line *by) {
+/* The client of a connection, or NULL. */
+static inline const struct actor *oracle_actor(const struct sim_line *by) {
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
         if (strcmp(oracle.actors[i].id, by->client_id) == 0) {
-            return oracle.actors[i].forces[slot - oracle.slots] > 0;
+            return &oracle.actors[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+/* Whether this client may be taking a hold of the key away by force. */
+static inline bool oracle_forces(const struct slot *slot, const struct sim_line *by) {
+    const struct actor *actor = oracle_actor(by);
+    return actor != NULL && actor->forces[slot - oracle.slots] > 0;
 }
 
 static inline void oracle_force(struct token *token) {
@@ -339,7 +367,7 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
                    (long long)(slot->expires_us - expires_us));
     }
     if (before != NULL && by == NULL && oracle.stranger) {
-        before->is_void = true;
+        slot_forgets(slot);
     }
     if (force) {
         oracle_force(before);
@@ -351,6 +379,7 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
         slot->there = text[0] ? oracle_token(text) : NULL;
         slot->since_us = sim.now_us;
         if (slot->there != NULL) {
+            seen.votes_back += oracle.council && by != NULL && slot->there->order != 0;
             slot->there->order = ++oracle.orders;
             slot->free_since_us = -1;
             slot->there->theirs = by == NULL;
@@ -509,13 +538,10 @@ static inline bool line_beside(const struct slot *slot, const struct token *toke
 /* Somebody comes to hold: itself, if nobody is before it, or who is first, for one turn. */
 static inline void line_check_new(struct slot *slot, struct sim_line *by, struct token *token) {
     const struct token *head = line_head(slot);
-    int64_t used = line_used(slot) + token->weight, turn_ms = 0;
+    const struct actor *actor = oracle_actor(by);
+    int64_t used = line_used(slot) + token->weight;
+    int64_t turn_ms = actor != NULL ? actor->command_timeout_ms : 0;
     bool beside = line_beside(slot, token);
-    int i;
-    for (i = 0; i < oracle.actor_count; i++) {
-        bool this_one = strcmp(oracle.actors[i].id, by->client_id) == 0;
-        turn_ms = this_one ? oracle.actors[i].command_timeout_ms : turn_ms;
-    }
     if (!oracle_owns(by, token) &&
         (token != head || token->next_ms > slot_now_ms(slot) + turn_ms)) {
         sim_failed("%s gives %s to %s, who is not next, or for too long", by->client_id, slot->key,
@@ -609,6 +635,41 @@ static inline void line_check_gone(struct slot *slot, struct token *token) {
     }
 }
 
+/* The number of permits is changed by who was asked to. */
+static inline void line_check_permits(const struct slot *slot, const struct sim_line *by) {
+    const struct actor *actor = oracle_actor(by);
+    if (slot->next_in_force != slot->in_force &&
+        (actor == NULL || actor->permits[slot - oracle.slots] == 0)) {
+        sim_failed("%s changes the permits of %s from %lld to %lld", by->client_id, slot->key,
+                   (long long)slot->in_force, (long long)slot->next_in_force);
+    }
+}
+
+/* What open questions may say of a key. */
+static inline void line_counted(const struct slot *slot, struct question *question) {
+    int64_t holders = 0, waiters = 0, now_ms = slot_now_ms(slot);
+    int i;
+    for (i = 0; i < slot->member_count; i++) {
+        holders += slot->members[i]->ends_ms > now_ms;
+        waiters += slot->members[i]->place > 0;
+    }
+    if (holders > question->most_holders) {
+        question->most_holders = holders;
+    }
+    if (waiters > question->most_waiters) {
+        question->most_waiters = waiters;
+    }
+}
+
+static inline void line_count(const struct slot *slot) {
+    int i;
+    for (i = 0; i < oracle.question_count; i++) {
+        if (!oracle.questions[i].answered && oracle.questions[i].slot == slot) {
+            line_counted(slot, &oracle.questions[i]);
+        }
+    }
+}
+
 /* What was compared is so from now on. */
 static inline void line_commit(struct slot *slot, const struct sim_line *by) {
     int64_t now_ms = slot_now_ms(slot);
@@ -622,6 +683,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
             seen.offered += !own;
             seen.claimed += own && token->offered;
             token->offered = !own;
+            token->called = !own && token->place == (double)(int64_t)token->place;
         }
         seen.turns += !was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered;
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
@@ -642,6 +704,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         }
     }
     slot->member_count = kept;
+    line_count(slot);
     seen.permits += slot->in_force != slot->next_in_force;
     slot->in_force = slot->next_in_force;
 }
@@ -693,6 +756,9 @@ static inline void line_touched(struct slot *slot, struct sim_line *by) {
             line_check_gone(slot, slot->members[i]);
         }
     }
+    if (by != NULL) {
+        line_check_permits(slot, by);
+    }
     line_commit(slot, by);
     line_trace(slot);
     head = line_head(slot);
@@ -741,6 +807,7 @@ static inline void line_reread(struct slot *slot) {
     slot->member_count = kept;
     slot->in_force = slot->next_in_force;
     slot->unoffered = false;
+    line_count(slot);
 }
 
 static inline void oracle_reread(struct sim_server *server) {
