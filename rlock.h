@@ -144,7 +144,8 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
- *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
+ *                         questions: a third of the code
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -486,7 +487,7 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * and store (NULL = Redis) are read, and copied; all else comes from the client's config, whose own
  * address is not used. Every client that locks the same keys must name the same servers. It gives
  * no fencing numbers. Any number of clients, on any threads; free it after them. NULL is allowed.
- * Not there with RLOCK_NO_REDIS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+ * Not there with RLOCK_NO_REDIS or RLOCK_NO_KINDS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -2730,7 +2731,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
     rlock__token(redis->client, head, 0);
-    rlock__put_bytes(redis, head, sizeof head);
+    rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
     rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
     for (i = 0; i < command->count; i++) {
         rlock__put_number(redis, command->requests[i]->token);
@@ -4174,6 +4175,10 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
 
+#endif /* RLOCK_NO_REDIS */
+
+#if !defined(RLOCK_NO_REDIS) && RLOCK__HAS_KINDS
+
 /* ------------------------------------------------------------------------------------------------
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
  *
@@ -5130,7 +5135,7 @@ void rlock_quorum_free(rlock_store *store) {
     rlock__dealloc(quorum);
 }
 
-#endif /* RLOCK_NO_REDIS */
+#endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
 
 /* ------------------------------------------------------------------------------------------------
  * >>lock - one hold's state machine, local validity, delivery; knows nothing of servers

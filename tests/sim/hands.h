@@ -15,7 +15,7 @@
 #ifndef SIM_HANDS_H
 #define SIM_HANDS_H
 
-#include "keys.h"
+#include "quorum.h"
 
 #define SIM_FORCED_US 500000 /* how long it may take until force is told */
 #define SIM_TURN_US 1000000  /* the longest turn */
@@ -222,6 +222,10 @@ static inline bool hands_exclude(const struct hand *one, const struct hand *othe
 
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
 static inline void oracle_overlap(struct hand *one, struct hand *other) {
+    if (oracle.council) {
+        quorum_overlap(one, other);
+        return;
+    }
     if (one->token == other->token || (!one->token->is_void && !other->token->is_void)) {
         sim_failed("hands %d and %d both hold %s", one->number, other->number, one->slot->key);
     }
@@ -275,7 +279,9 @@ static inline bool oracle_waits(const struct slot *slot, const struct actor *act
 
 /* Whether this client hears of it when a key changes. */
 static inline bool oracle_hears(const struct actor *actor) {
-    return actor->server->model->flavour != MODEL_REDIS_5 || actor->wire == RLOCK_WIRE_REDISSON;
+    return oracle.council ? quorum_hears(actor)
+                          : actor->server->model->flavour != MODEL_REDIS_5 ||
+                                actor->wire == RLOCK_WIRE_REDISSON;
 }
 
 /* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
@@ -379,7 +385,7 @@ static inline void oracle_follows(struct hand *hand) {
 static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     char text[64];
     int i;
-    snprintf(text, sizeof text, "%.36s:%llu", hand->actor->id,
+    snprintf(text, sizeof text, "%.36s:%s%llu", hand->actor->id, oracle.council ? "all " : "",
              (unsigned long long)hand->lock->claim->request.token);
     if (oracle.blind) {
         oracle_token(text)->order = ++oracle.orders;
@@ -411,6 +417,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     }
     oracle_follows(hand);
     seen.granted[hand->kind]++;
+    seen.votes_granted += oracle.council;
     seen.sets += hand->slot_count > 1;
 }
 
@@ -582,6 +589,9 @@ static inline void oracle_round(void) {
         if (hand->holds && !hand->gone && !hand->actor->gone) {
             oracle_deadline(hand);
             if (rlock_is_held(hand->lock)) {
+                if (oracle.council) {
+                    quorum_backed(hand);
+                }
                 oracle_backed_by_all(hand);
                 oracle_told_of_force(hand);
             }
@@ -698,6 +708,9 @@ static inline void oracle_commands(int64_t elapsed_us) {
             rate += oracle.hands[k].actor == actor && slot_queued(oracle.hands[k].slot) ? 41 : 0;
         }
         rlock_stats stats;
+        if (oracle.council) { /* each server is asked, and more than once if votes are split */
+            rate *= 3 * sim.server_count;
+        }
         if (!actor->gone) {
             rlock_client_stats(actor->client, &stats);
             most = 100 + 12 * actor->calls + rate * (1 + elapsed_us / 1000000) +
@@ -725,7 +738,9 @@ static inline void oracle_begin(void) {
     oracle.question_count = 0;
     oracle.calls = 0;
     oracle.stranger = oracle.settled = oracle.quiet = oracle.keeping = oracle.blind = false;
-    oracle.deceived = oracle.refusing = false;
+    oracle.deceived = oracle.refusing = oracle.council = false;
+    oracle.forgot_us = 0;
+    memset(&quorum, 0, sizeof quorum);
     oracle.orders = 0;
     oracle.trouble_us = 0;
     oracle.operations = oracle.voids = 0;

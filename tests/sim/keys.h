@@ -36,6 +36,7 @@ struct token { /* a value that was seen at a key */
     int64_t longest_ms;  /* of the leases asked for in these holds */
     int64_t away_us;     /* since when the server has not had it; -1 = has it */
     int64_t forced_us;   /* when it was taken away by force; 0 = never */
+    int64_t forgot_us;   /* until when it would be there, had its server not forgotten it */
 
     /* Of a queued kind; next_...: as the server has it now, while the two are compared. */
     int64_t weight;
@@ -155,7 +156,9 @@ static struct {
     bool keeping;        /* holds are kept until their clients go */
     bool blind;          /* the locks are in a store that cannot be read from outside */
     bool deceived;       /* servers lie: holds may overlap, and fences fall */
+    bool council;        /* the servers are one quorum */
     int64_t trouble_us;  /* when something last went wrong on purpose */
+    int64_t forgot_us;   /* when a key was last forgotten; 0 = never */
     struct actor *frees; /* is being freed by the program as if it had crashed */
     uint64_t operations; /* accepted, and callbacks */
     uint64_t voids;
@@ -180,6 +183,9 @@ static struct {                         /* of all worlds */
     uint64_t forgotten;                 /* places, with their line */
     uint64_t forced, permits;           /* holds taken away by force; numbers of permits changed */
     uint64_t asked[6][16], unanswered;  /* questions, by rlock_op and -status; all that failed */
+    uint64_t quorums, votes_granted;    /* worlds with a quorum; holds there */
+    uint64_t votes_lost, votes_back;    /* forgotten by their servers; given again */
+    uint64_t thin, votes_overlaps;      /* holds that went on without a minority; overlaps */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -195,12 +201,25 @@ static inline int64_t slot_now_ms(const struct slot *slot) {
     return sim_local_us(&slot->server->clock) / 1000;
 }
 
+/* What stands there is void; its holder cannot know it yet. */
+static inline void slot_forgets(struct slot *slot) {
+    struct token *token = slot->there;
+    int64_t end_us =
+        slot->expires_us < 0 ? INT64_MAX : sim_true_us(&slot->server->clock, slot->expires_us);
+    token->is_void = true;
+    if (end_us > sim.now_us && !token->theirs) {
+        token->forgot_us = end_us > token->forgot_us ? end_us : token->forgot_us;
+        oracle.forgot_us = sim.now_us;
+        seen.votes_lost += oracle.council;
+    }
+}
+
 static inline void oracle_void(struct sim_server *server) {
     int i, k;
     for (i = 0; i < oracle.slot_count; i++) {
         struct slot *slot = &oracle.slots[i];
         if (slot->server == server && slot->there != NULL) {
-            slot->there->is_void = true;
+            slot_forgets(slot);
         }
         for (k = 0; k < slot->member_count && slot->server == server; k++) {
             slot->members[k]->is_void = true;
@@ -348,7 +367,7 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
                    (long long)(slot->expires_us - expires_us));
     }
     if (before != NULL && by == NULL && oracle.stranger) {
-        before->is_void = true;
+        slot_forgets(slot);
     }
     if (force) {
         oracle_force(before);
@@ -360,6 +379,7 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
         slot->there = text[0] ? oracle_token(text) : NULL;
         slot->since_us = sim.now_us;
         if (slot->there != NULL) {
+            seen.votes_back += oracle.council && by != NULL && slot->there->order != 0;
             slot->there->order = ++oracle.orders;
             slot->free_since_us = -1;
             slot->there->theirs = by == NULL;

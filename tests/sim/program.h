@@ -57,6 +57,7 @@ static struct {
     int rounds; /* of a busy seed, whose handles ask again when they have released */
     bool many;  /* each client has many keys, and takes them at one time */
     bool kinds; /* keys are of several kinds, and are asked about */
+    bool votes; /* the servers are one quorum */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -194,13 +195,16 @@ static inline struct hand *program_hand(struct actor *actor, struct sim_dice *di
     struct hand *hand;
     rlock_options options;
     int s, fitting = 0, count = 1;
-    for (s = 0; s < oracle.slot_count; s++) {
+    for (s = 0; s < oracle.slot_count && !program.votes; s++) {
         if (oracle.slots[s].server == actor->server && sim_one_in(dice, ++fitting)) {
             slot = &oracle.slots[s];
         }
     }
+    if (program.votes) {
+        slot = &quorum.slots[sim_roll(dice, quorum.slot_count)];
+    }
     memset(&options, 0, sizeof options);
-    options.fencing = !sim_one_in(dice, 3);
+    options.fencing = !sim_one_in(dice, 3) && !program.votes;
     options.reentrant = sim_one_in(dice, 8);
     options.watchdog = watchdogs[sim_roll(dice, 3)];
     options.max_hold_ms = sim_one_in(dice, 8) ? 20 + sim_roll(dice, 2000) : 0;
@@ -800,26 +804,54 @@ static inline void draw_kind(struct slot *slot) {
     }
 }
 
-static inline void draw_actors(void) {
+static inline void draw_server(struct sim_server *server) {
     static const char *const denied[] = {"client|kill", "info", "command", "delifeq"};
-    int clients = (int)(1 + draw(2)), p, c, h, hands = (int)(1 + draw(4));
+    draw_flavour(server);
+    server->database = draw_one_in(3) ? 2 : 0;
+    server->password = draw_one_in(4) ? "secret" : NULL;
+    server->always_denied = NULL;
+    if (!program.quiet && draw_one_in(4)) {
+        server->always_denied = denied[draw(4)];
+    }
+    heal_server(server);
+}
+
+/* A client and its handles. */
+static inline void draw_actor(struct sim_process *process, struct sim_server *server,
+                              rlock_wire wire, int hands) {
+    int order = oracle.council ? (int)draw(QUORUM_ORDERS) : 0, h;
+    struct actor *actor;
+    struct sim_dice dice;
+    rlock_config config;
+    memset(&config, 0, sizeof config);
+    quorum.reversed[oracle.actor_count] = order != 0;
+    config.store = quorum.stores[order]; /* NULL = that one server */
+    config.wire = wire;
+    config.watchdog_lease_ms = program.lease_ms[draw(3)];
+    config.command_timeout_ms = DRAW_OF(50, 200, 1000);
+    config.poll_ms = DRAW_OF(20, 250);
+    config.handovers = (int)DRAW_OF(0, 0, 1, 5, -1);
+    config.client_name = draw_one_in(2) ? "sim" : NULL;
+    actor = actor_new(process, server, config, draw_one_in(2));
+    dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
+    for (h = 0; h < hands + (program.many ? 6 : 0) && actor != NULL; h++) {
+        program_hand(actor, &dice);
+    }
+}
+
+static const char *const program_keys[SIM_SLOTS] = {"a", "b{1}", "{c}:d", "e", "f", "g", "h", "i"};
+
+static inline void draw_actors(void) {
+    int clients = (int)(1 + draw(2)), p, c, hands = (int)(1 + draw(4));
     rlock_wire wires[SIM_SERVERS];
     for (p = 0; p < sim.server_count; p++) {
-        static const char *const keys[SIM_SLOTS] = {"a", "b{1}", "{c}:d", "e", "f", "g", "h", "i"};
         int count = program.many         ? SIM_SLOTS / sim.server_count
                     : program.rounds > 0 ? 1
                                          : (int)(1 + draw(3));
         wires[p] = draw_one_in(program.kinds ? 12 : 3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
-        draw_flavour(&sim.servers[p]);
-        sim.servers[p].database = draw_one_in(3) ? 2 : 0;
-        sim.servers[p].password = draw_one_in(4) ? "secret" : NULL;
-        sim.servers[p].always_denied = NULL;
-        if (!program.quiet && draw_one_in(4)) {
-            sim.servers[p].always_denied = denied[draw(4)];
-        }
-        heal_server(&sim.servers[p]);
+        draw_server(&sim.servers[p]);
         while (count-- > 0) {
-            struct slot *slot = slot_new(&sim.servers[p], keys[count]);
+            struct slot *slot = slot_new(&sim.servers[p], program_keys[count]);
             if (wires[p] == RLOCK_WIRE_STRING) {
                 draw_kind(slot);
             }
@@ -828,22 +860,37 @@ static inline void draw_actors(void) {
     for (p = 0; p < sim.process_count; p++) {
         for (c = 0; c < clients; c++) {
             struct sim_server *server = &sim.servers[draw(sim.server_count)];
-            struct actor *actor;
-            struct sim_dice dice;
-            rlock_config config;
-            memset(&config, 0, sizeof config);
-            config.wire = wires[server->number];
-            config.watchdog_lease_ms = program.lease_ms[draw(3)];
-            config.command_timeout_ms = DRAW_OF(50, 200, 1000);
-            config.poll_ms = DRAW_OF(20, 250);
-            config.handovers = (int)DRAW_OF(0, 0, 1, 5, -1);
-            config.client_name = draw_one_in(2) ? "sim" : NULL;
-            actor = actor_new(&sim.processes[p], server, config, draw_one_in(2));
-            dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
-            for (h = 0; h < hands + (program.many ? 6 : 0) && actor != NULL; h++) {
-                program_hand(actor, &dice);
-            }
+            draw_actor(&sim.processes[p], server, wires[server->number], hands);
         }
+    }
+}
+
+/* All servers are one quorum. Its keys have a slot a server, and one for the handles. */
+static inline void draw_council(void) {
+    int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4));
+    int keys = sim.server_count * QUORUM_KEYS <= SIM_SLOTS ? (int)(1 + draw(QUORUM_KEYS)) : 1;
+    rlock_wire wire = draw_one_in(4) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
+    int p, k, i;
+    seen.quorums++;
+    oracle.council = oracle.blind = true;
+    for (p = 0; p < sim.server_count; p++) {
+        draw_server(&sim.servers[p]);
+    }
+    for (k = 0; k < keys; k++) {
+        for (p = 0; p < sim.server_count; p++) {
+            slot_new(&sim.servers[p], program_keys[k]);
+        }
+        quorum.slots[k] = *quorum_slot(&quorum.slots[k], 0);
+    }
+    quorum.slot_count = keys;
+    quorum.longest_ms = program.most_lease_ms;
+    quorum.leased = sim.weather.slow_us <= 2000;
+    for (i = 0; i < 3; i++) {
+        quorum.leased = quorum.leased && program.lease_ms[i] >= 300;
+    }
+    quorum_begin();
+    for (i = 0; i < sim.process_count * clients; i++) {
+        draw_actor(&sim.processes[i / clients], &sim.servers[0], wire, hands);
     }
 }
 
@@ -861,11 +908,16 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     }
     program.tape = tape;
     program.tape_left = size;
+    program.votes = sim_mix(seed ^ 0x766f7465) % 11 == 0 && tape == NULL;
+    program.kinds = program.kinds && !program.votes;
     servers = draw_one_in(4) ? 2 : 1;
+    if (program.votes) {
+        servers = servers == 2 ? 5 : 3;
+    }
     processes = (int)(1 + draw(4));
     program.quiet = draw_one_in(6);
     for (i = 0; i < FAMILIES && !program.quiet; i++) {
-        program.families |= draw_one_in(i == 4 ? 4 : 2) ? 1u << i : 0;
+        program.families |= draw_one_in(i == 4 && !program.votes ? 4 : 2) ? 1u << i : 0;
     }
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
@@ -892,7 +944,11 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     draw_weather(&sim.weather);
     program.weather = sim.weather;
     draw_clocks();
-    draw_actors();
+    if (program.votes) {
+        draw_council();
+    } else {
+        draw_actors();
+    }
     draw_steps();
 }
 
@@ -902,7 +958,11 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
 
 static inline void look_around(void *object) {
     (void)object;
-    oracle_liveness();
+    if (program.votes) {
+        quorum_liveness();
+    } else {
+        oracle_liveness();
+    }
     oracle_answers();
     if (oracle.quiet) {
         oracle_commands(sim.now_us);
@@ -1079,8 +1139,12 @@ static inline void program_last_holds(void) {
     sim_run_until(sim.now_us + 4000000);
     for (k = 0; k < oracle.hand_count; k++) {
         struct hand *hand = &oracle.hands[k];
-        for (i = 0; i < hand->slot_count && hand->holds && !hand->gone; i++) {
+        for (i = 0; i < hand->slot_count && hand->holds && !hand->gone && !program.votes; i++) {
             snprintf(hand->slots[i]->keeper, sizeof hand->slots[i]->keeper, "%s", hand->actor->id);
+        }
+        for (i = 0; i < sim.server_count && hand->holds && !hand->gone && program.votes; i++) {
+            struct slot *slot = quorum_slot(hand->slot, i);
+            snprintf(slot->keeper, sizeof slot->keeper, "%s", hand->actor->id);
         }
     }
 }
@@ -1169,6 +1233,7 @@ static inline void program_close(void) {
             actor_free(&oracle.actors[i]);
         }
     }
+    quorum_end();
     if (program.kinds) {
         program_forgotten();
     }

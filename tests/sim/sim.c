@@ -318,6 +318,12 @@ static const struct {
     {"question answered: force", &seen.asked[RLOCK_OP_FORCE][0]},
     {"question answered: permits", &seen.asked[RLOCK_OP_SET_PERMITS][0]},
     {"question without an answer", &seen.unanswered},
+    {"world whose servers are one quorum", &seen.quorums},
+    {"grant: quorum", &seen.votes_granted},
+    {"vote forgotten by its server", &seen.votes_lost},
+    {"vote won back", &seen.votes_back},
+    {"hold renewed with a minority of servers gone", &seen.thin},
+    {"overlap after a quorum of votes was forgotten", &seen.votes_overlaps},
 };
 #define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
 

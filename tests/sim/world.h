@@ -38,7 +38,8 @@
 #define SIM_SERVERS 5
 #define SIM_PROCESSES 6
 #define SIM_SEATS 16
-#define SIM_WATCHED 4
+#define SIM_WATCHED 16
+#define SIM_WATCHED_ALONE 4 /* of a client of one server */
 #define SIM_FDS 1024
 #define SIM_PORT 7000    /* of server 0; unix sockets are called sim-0, sim-1 ... */
 #define SIM_TURNS 500000 /* of one process, after which it is said to spin */
@@ -213,6 +214,7 @@ static struct {
     int server_count;
     struct sim_process processes[SIM_PROCESSES];
     int process_count;
+    int watched; /* how many descriptors a client has at most, all of them in one world */
     struct sim_line *lines;
     int line_count;
     struct sim_line *by_fd[SIM_FDS];
@@ -440,9 +442,9 @@ static inline void sim_leave(struct sim_seat *seat) {
 }
 
 static inline void sim_seat_io(struct sim_seat *seat) {
-    int first = (int)sim_roll(&sim.dice, SIM_WATCHED), i;
-    for (i = 0; i < SIM_WATCHED && seat->open; i++) {
-        struct sim_watched *watched = &seat->watched[(first + i) % SIM_WATCHED];
+    int first = (int)sim_roll(&sim.dice, sim.watched), i;
+    for (i = 0; i < sim.watched && seat->open; i++) {
+        struct sim_watched *watched = &seat->watched[(first + i) % sim.watched];
         unsigned events = sim_events_of(watched);
         if (events != 0) {
             sim_note(seat->process->number, events);
@@ -464,7 +466,7 @@ static inline int64_t sim_seat_due_us(const struct sim_seat *seat) {
     if (seat->open && seat->due_us >= 0) {
         due_us = sim_true_us(&seat->process->clock, seat->due_us);
     }
-    for (i = 0; i < SIM_WATCHED && seat->open; i++) {
+    for (i = 0; i < sim.watched && seat->open; i++) {
         due_us = sim_events_of(&seat->watched[i]) != 0 ? sim.now_us : due_us;
     }
     return due_us;
@@ -550,7 +552,7 @@ static inline struct sim_seat *sim_hook_seat(void *state, const char *hook) {
 static inline int sim_hook_watch(void *state, rlock_io *io, int fd, unsigned events) {
     struct sim_seat *seat = sim_hook_seat(state, "watch");
     int i, place = -1;
-    for (i = 0; i < SIM_WATCHED; i++) {
+    for (i = 0; i < sim.watched; i++) {
         if (seat->watched[i].io == io || (seat->watched[i].io == NULL && place < 0)) {
             place = i;
         }
@@ -1082,6 +1084,7 @@ static inline void sim_begin(uint64_t seed, int servers, int processes) {
     sim.weather.window = 1 << 20;
     sim.server_count = servers;
     sim.process_count = processes;
+    sim.watched = SIM_WATCHED_ALONE;
     for (i = 0; i < servers; i++) {
         struct model_hooks hooks = {&sim.servers[i], sim_model_send, sim_model_hang_up,
                                     sim_model_touched};
