@@ -699,6 +699,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         }
         token->ends_ms = token->next_ms;
         token->place = token->next_place;
+        token->offered = token->offered && token->ends_ms != 0;
         if (token->ends_ms != 0 || token->place > 0) {
             slot->members[kept++] = token;
         }
