@@ -144,7 +144,8 @@
  *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
- *     RLOCK_NO_KINDS      leave out all but the mutex with one key, and the questions
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
+ *                         questions: a third of the code
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -486,7 +487,7 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * and store (NULL = Redis) are read, and copied; all else comes from the client's config, whose own
  * address is not used. Every client that locks the same keys must name the same servers. It gives
  * no fencing numbers. Any number of clients, on any threads; free it after them. NULL is allowed.
- * Not there with RLOCK_NO_REDIS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+ * Not there with RLOCK_NO_REDIS or RLOCK_NO_KINDS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -2070,7 +2071,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
-#define RLOCK__ROOM 1024u          /* of a release with its script, but for the key */
+#define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
 #define RLOCK__BATCH 64            /* renewals in one command ... */
@@ -2207,8 +2208,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * given out in one place only, and one that lets its turn pass is a hold that expired. */
 #define RLOCK__PIECE_LINE                                                                \
     "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
-    "local now,old=t[1]*1000+math.floor(t[2]/1000),op~='0' or ARGV[10]=='1' "            \
-    "local e=old and math.abs(c('ZSCORE',K,me) or 0) or 0 "                              \
+    "local now,e=t[1]*1000+math.floor(t[2]/1000),0 "                                     \
     "local used,permits,set,first,mine,none "                                            \
     "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
     "local function hold(m,e,ms,left) left=left or c('PTTL',K) "                         \
@@ -2218,15 +2218,16 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "if n==1 then c('ZREM',K,m) end return r end "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
- * [8] the writer that is no obstacle, or empty; [9] how many fences; [10] 1: it may be there
- * already. The short ways come first. */
+ * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first; but
+ * even a first try may find its token there, if it is executed late, behind the second. */
 #define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
 #define RLOCK__PIECE_LINE_SHORT                                                \
     "local function grant(left) " RLOCK__PIECE_LINE_FENCE                      \
     "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS     \
     "' or ARGV[6],left) or f end "                                             \
-    "if op=='0' and e>now then return grant() end "                            \
     "if op=='0' and c('EXISTS',K,Q)==0 then return grant(-2) end "             \
+    "e=math.abs(c('ZSCORE',K,me) or 0) "                                       \
+    "if op=='0' and e>now then return grant() end "                            \
     "if op=='1' then if e<=now then return -1 end "                            \
     "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) "                  \
     "if r then return r end c('ZSCORE',K,me) return 1 end "                    \
@@ -2256,7 +2257,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
     "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
     "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
-    "if ARGV[7]~='0' then local q,l,last=old and c('ZSCORE',Q,me),ARGV[4]*30 ..'' "               \
+    "if ARGV[7]~='0' then local q,l,last=c('ZSCORE',Q,me),ARGV[4]*30 ..'' "                       \
     "if not q then last=c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] end "                             \
     "if not last then c('PEXPIRE',Q,l) end "                                                      \
     "c('ZADD',Q,math.floor(q or (last or 0)+1)+ARGV[7]-1 ..'',me) "                               \
@@ -2286,7 +2287,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__LUA_LINE                                                                         \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
         RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "333bf2ad0cdc28c8b748a760c52b3658cc30dad8"
+#define RLOCK__SHA_LINE "58eb3bbf134e05a1b4de31870cf47870f5b57912"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -2663,7 +2664,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
 }
 
 static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {10, 6, 5, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {9, 6, 5, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -2692,7 +2693,6 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
             rlock__put_text(redis, "");
         }
         rlock__put_number(redis, request->fences);
-        rlock__put_number(redis, request->flags & RLOCK_REQUEST_RETRY ? 1 : 0);
     }
 }
 
@@ -3922,6 +3922,20 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     rlock__put_batch(redis, command);
 }
 
+/* Of a release with its script, which may not fail for want of memory. */
+static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
+    const rlock_terms *terms = request->terms;
+    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
+    uint32_t i;
+    if (rlock__in_line(request)) {
+        bytes += sizeof RLOCK__LUA_LINE + 2 * strlen(redis->prefix);
+    }
+    for (i = 1; terms && i < terms->count; i++) {
+        bytes += terms->lens[i] + 16u;
+    }
+    return bytes;
+}
+
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
@@ -3933,8 +3947,8 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
-    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release, which may not fail */
-           rlock__reserve(redis, RLOCK__ROOM + 2 * (size_t)first->key_len);
+    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
+           rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
     rlock__command_put(redis, command);
     sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
@@ -4061,8 +4075,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
             request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
-            rlock__put_request(redis,
-                               request); /* never DELIFEQ: if it is forbidden, who says so? */
+            rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
         }
@@ -4161,6 +4174,10 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_watch,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
+
+#endif /* RLOCK_NO_REDIS */
+
+#if !defined(RLOCK_NO_REDIS) && RLOCK__HAS_KINDS
 
 /* ------------------------------------------------------------------------------------------------
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
@@ -5118,7 +5135,7 @@ void rlock_quorum_free(rlock_store *store) {
     rlock__dealloc(quorum);
 }
 
-#endif /* RLOCK_NO_REDIS */
+#endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
 
 /* ------------------------------------------------------------------------------------------------
  * >>lock - one hold's state machine, local validity, delivery; knows nothing of servers
@@ -6443,9 +6460,6 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (rlock__queued(claim->gate)) {
         rlock__gate_next(claim->gate);
-        if (claim->again) {
-            rlock__holding_look(claim); /* called meanwhile: it may have been taken away */
-        }
     }
 }
 
@@ -6858,8 +6872,12 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     rlock_client *client = gate->client;
     unsigned changed = *(const unsigned *)with;
     bool queued = rlock__queued(gate);
+    rlock_link *at = gate->holding.next;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
-        rlock__line_try_all(gate, true);          /* ... before may be lost */
+        rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
+        for (; at != &gate->holding && rlock__shared(gate); at = at->next) {
+            rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+        }
     }
     if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;

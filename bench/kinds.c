@@ -9,18 +9,21 @@
 #define PROCESSES 4
 #define WAITERS 1000
 #define SEVERAL 3
+#define SERVERS 3 /* of a quorum */
 
 static const struct kind {
     const char *name;
     rlock_kind kind;
     uint32_t permits;
-    bool several, alone; /* alone: nobody holds beside one who holds */
-} kinds[] = {{"mutex", RLOCK_KIND_MUTEX, 0, false, true},
-             {"fair", RLOCK_KIND_FAIR, 0, false, true},
-             {"read", RLOCK_KIND_READ, 0, false, false},
-             {"write", RLOCK_KIND_WRITE, 0, false, true},
-             {"semaphore", RLOCK_KIND_SEMAPHORE, 10, false, false},
-             {"keys", RLOCK_KIND_MUTEX, 0, true, true}};
+    enum { ONE_KEY, SEVERAL_KEYS, QUORUM } what;
+    bool alone; /* nobody holds beside one who holds */
+} kinds[] = {{"mutex", RLOCK_KIND_MUTEX, 0, ONE_KEY, true},
+             {"fair", RLOCK_KIND_FAIR, 0, ONE_KEY, true},
+             {"read", RLOCK_KIND_READ, 0, ONE_KEY, false},
+             {"write", RLOCK_KIND_WRITE, 0, ONE_KEY, true},
+             {"semaphore", RLOCK_KIND_SEMAPHORE, 10, ONE_KEY, false},
+             {"keys", RLOCK_KIND_MUTEX, 0, SEVERAL_KEYS, true},
+             {"quorum", RLOCK_KIND_MUTEX, 0, QUORUM, true}};
 
 #define KINDS ((int)(sizeof kinds / sizeof *kinds))
 
@@ -32,7 +35,7 @@ static struct shared {
     struct bench_samples between[PROCESSES];
 } * shared;
 
-static struct server server;
+static struct server server, others[SERVERS - 1];
 static int me;
 static uint64_t count;
 
@@ -40,14 +43,24 @@ static bool in_window(int64_t now_ns) {
     return now_ns >= shared->begin_ns && now_ns < shared->end_ns;
 }
 
-static rlock_client *client_new(void) {
+static rlock_client *client_new(const struct kind *kind) {
     rlock_client *client;
-    rlock_config config;
+    rlock_config config, nodes[SERVERS];
+    rlock_store *store = NULL; /* one for the life of the process */
+    int i;
 
+    memset(nodes, 0, sizeof nodes);
+    for (i = 0; i < SERVERS; i++) {
+        nodes[i].unix_path = i == 0 ? server.socket : others[i - 1].socket;
+    }
     memset(&config, 0, sizeof config);
     config.loop = rlock_libev_loop(EV_DEFAULT);
     config.unix_path = server.socket;
     config.handovers = -1;
+    if (kind->what == QUORUM && rlock_quorum_new(&store, nodes, SERVERS) != RLOCK_OK) {
+        bench_fail("no quorum");
+    }
+    config.store = store;
     if (rlock_client_new(&client, &config) != RLOCK_OK) {
         bench_fail("no client");
     }
@@ -68,9 +81,9 @@ static rlock *lock_new(rlock_client *client, const struct kind *kind, int number
     }
     options.kind = kind->kind;
     options.permits = kind->permits;
-    options.key = kind->several ? NULL : names[0];
-    options.keys = kind->several ? keys : NULL;
-    options.key_count = kind->several ? SEVERAL : 0;
+    options.key = kind->what == SEVERAL_KEYS ? NULL : names[0];
+    options.keys = kind->what == SEVERAL_KEYS ? keys : NULL;
+    options.key_count = kind->what == SEVERAL_KEYS ? SEVERAL : 0;
     if (rlock_new(&lock, client, &options) != RLOCK_OK) {
         bench_fail("no handle");
     }
@@ -116,7 +129,7 @@ static uint64_t commands_of(const rlock_client *client) {
 
 /* Handles that want a key each (apart), or all the same one. */
 static void work(const struct kind *kind, int handles, bool apart) {
-    rlock_client *client = client_new();
+    rlock_client *client = client_new(kind);
     uint64_t commands;
     int i;
 
@@ -143,6 +156,9 @@ static void measure(const struct kind *kind, int processes, int handles, bool ap
     uint32_t j;
 
     server_cli(&server, reply, sizeof reply, "FLUSHALL");
+    for (i = 0; i < SERVERS - 1; i++) {
+        server_cli(&others[i], reply, sizeof reply, "FLUSHALL");
+    }
     memset(shared, 0, sizeof *shared);
     shared->begin_ns = bench_now_ns() + (int64_t)(seconds * 0.4e9);
     shared->end_ns = shared->begin_ns + (int64_t)(seconds * 1e9);
@@ -183,6 +199,9 @@ int main(int argc, char **argv) {
     bench_arguments(argc, argv);
     seconds = bench_quick ? 0.1 : 0.6;
     bench_server(&server);
+    for (i = 0; i < SERVERS - 1; i++) {
+        bench_server(&others[i]);
+    }
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
@@ -197,5 +216,8 @@ int main(int argc, char **argv) {
         }
     }
     server_stop(&server);
+    for (i = 0; i < SERVERS - 1; i++) {
+        server_stop(&others[i]);
+    }
     return 0;
 }

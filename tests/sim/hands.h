@@ -649,6 +649,19 @@ static inline bool line_wanted(const struct slot *slot) {
     return wanted && !slot->foreign && (head == NULL || head->weight <= room);
 }
 
+/* Who is called asks. */
+static inline void line_asks(const struct slot *slot) {
+    int64_t patience_us = 40000 + 4 * sim.weather.slow_us;
+    int i;
+    for (i = 0; i < slot->member_count && oracle.quiet; i++) {
+        const struct token *token = slot->members[i];
+        const struct hand *hand = token->offered && token->called ? line_hand(token) : NULL;
+        if (hand != NULL && hand_waits(hand) && sim.now_us > token->came_us + patience_us) {
+            sim_failed("hand %d is called, and does not ask for %s", hand->number, slot->key);
+        }
+    }
+}
+
 /* A key that is free is taken soon, if somebody waits for it and nothing went wrong lately. */
 static inline void oracle_liveness(void) {
     int s;
@@ -658,6 +671,7 @@ static inline void oracle_liveness(void) {
         bool is_wanted = queued ? line_wanted(slot) : slot_free(slot) && slot_wanted(slot);
         int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
         line_served(slot);
+        line_asks(slot);
         if (!is_wanted) {
             slot->free_since_us = -1;
         } else if (slot->free_since_us < 0) {
@@ -828,6 +842,11 @@ static inline void question_judge(const struct question *question, const rlock_i
         (!queued && info->permits != (info->holders == 0))) {
         sim_failed("question %d: what is held, and by whom, does not fit", question->number);
     }
+    if (queued &&
+        (info->holders > question->most_holders || info->waiters > question->most_waiters)) {
+        sim_failed("question %d: %lld hold and %lld wait, there were not so many", question->number,
+                   (long long)info->holders, (long long)info->waiters);
+    }
     if (question->hand == NULL || question->hand->gone || info->position < 0) {
         return;
     }
@@ -868,6 +887,9 @@ static inline void on_info(rlock_client *client, const rlock_info *info, void *u
     if (question->op == RLOCK_OP_FORCE && info->status == RLOCK_OK) {
         actor->forces[question->slot - oracle.slots]--;
     }
+    if (question->op == RLOCK_OP_SET_PERMITS && info->status == RLOCK_OK) {
+        actor->permits[question->slot - oracle.slots]--;
+    }
     seen.asked[question->op][info->status <= 0 && info->status > -16 ? -info->status : 15]++;
     seen.unanswered += info->status != RLOCK_OK;
     question_judge(question, info);
@@ -888,6 +910,7 @@ static inline struct question *question_new(struct actor *actor, struct slot *sl
     question->slot = slot;
     question->op = op;
     question->asked_us = sim.now_us;
+    line_counted(slot, question);
     return question;
 }
 
@@ -900,6 +923,9 @@ static inline int question_asked(struct question *question, int status) {
     }
     if (status == RLOCK_OK && question->op == RLOCK_OP_FORCE) {
         question->actor->forces[question->slot - oracle.slots]++;
+    }
+    if (status == RLOCK_OK && question->op == RLOCK_OP_SET_PERMITS) {
+        question->actor->permits[question->slot - oracle.slots]++;
     }
     if (status != RLOCK_OK && status != RLOCK_ERR_NOMEM &&
         !(status == RLOCK_ERR_CLOSED && (question->actor->closing || question->actor->gone)) &&

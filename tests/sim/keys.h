@@ -46,6 +46,7 @@ struct token { /* a value that was seen at a key */
     int64_t permits;          /* that there were when it came to hold */
     uint64_t script, skipped; /* in which it came to hold; in which nobody heard its call */
     bool offered;             /* it holds for a turn, and has not asked since */
+    bool called;              /* ... and its client was told */
     bool kept;                /* it was there when its client went */
     bool late;                /* it came when its client did not want it any more */
 };
@@ -98,7 +99,8 @@ struct actor { /* a client */
     int handovers;            /* how often a hold may be handed on */
     bool closing, done, gone; /* shutdown was called, has called back; it was freed */
     int shutdown_status;
-    int forces[SIM_SLOTS]; /* asked for, and perhaps to be done yet */
+    int forces[SIM_SLOTS];  /* asked for, and perhaps to be done yet */
+    int permits[SIM_SLOTS]; /* changes of the number, likewise */
 };
 
 struct hand { /* a handle, and what it was told */
@@ -133,6 +135,7 @@ struct question { /* about a key */
     int number;
     uint64_t token; /* of that hand */
     int64_t asked_us;
+    int64_t most_holders, most_waiters; /* that there were since */
     bool answered;
     void (*react)(struct question *question);
 };
@@ -294,15 +297,21 @@ static inline bool oracle_owns(const struct sim_line *line, const struct token *
     return strncmp(token->text, line->client_id, 36) == 0;
 }
 
-/* Whether this client may be taking a hold of the key away by force. */
-static inline bool oracle_forces(const struct slot *slot, const struct sim_line *by) {
+/* The client of a connection, or NULL. */
+static inline const struct actor *oracle_actor(const struct sim_line *by) {
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
         if (strcmp(oracle.actors[i].id, by->client_id) == 0) {
-            return oracle.actors[i].forces[slot - oracle.slots] > 0;
+            return &oracle.actors[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+/* Whether this client may be taking a hold of the key away by force. */
+static inline bool oracle_forces(const struct slot *slot, const struct sim_line *by) {
+    const struct actor *actor = oracle_actor(by);
+    return actor != NULL && actor->forces[slot - oracle.slots] > 0;
 }
 
 static inline void oracle_force(struct token *token) {
@@ -529,13 +538,10 @@ static inline bool line_beside(const struct slot *slot, const struct token *toke
 /* Somebody comes to hold: itself, if nobody is before it, or who is first, for one turn. */
 static inline void line_check_new(struct slot *slot, struct sim_line *by, struct token *token) {
     const struct token *head = line_head(slot);
-    int64_t used = line_used(slot) + token->weight, turn_ms = 0;
+    const struct actor *actor = oracle_actor(by);
+    int64_t used = line_used(slot) + token->weight;
+    int64_t turn_ms = actor != NULL ? actor->command_timeout_ms : 0;
     bool beside = line_beside(slot, token);
-    int i;
-    for (i = 0; i < oracle.actor_count; i++) {
-        bool this_one = strcmp(oracle.actors[i].id, by->client_id) == 0;
-        turn_ms = this_one ? oracle.actors[i].command_timeout_ms : turn_ms;
-    }
     if (!oracle_owns(by, token) &&
         (token != head || token->next_ms > slot_now_ms(slot) + turn_ms)) {
         sim_failed("%s gives %s to %s, who is not next, or for too long", by->client_id, slot->key,
@@ -629,6 +635,41 @@ static inline void line_check_gone(struct slot *slot, struct token *token) {
     }
 }
 
+/* The number of permits is changed by who was asked to. */
+static inline void line_check_permits(const struct slot *slot, const struct sim_line *by) {
+    const struct actor *actor = oracle_actor(by);
+    if (slot->next_in_force != slot->in_force &&
+        (actor == NULL || actor->permits[slot - oracle.slots] == 0)) {
+        sim_failed("%s changes the permits of %s from %lld to %lld", by->client_id, slot->key,
+                   (long long)slot->in_force, (long long)slot->next_in_force);
+    }
+}
+
+/* What open questions may say of a key. */
+static inline void line_counted(const struct slot *slot, struct question *question) {
+    int64_t holders = 0, waiters = 0, now_ms = slot_now_ms(slot);
+    int i;
+    for (i = 0; i < slot->member_count; i++) {
+        holders += slot->members[i]->ends_ms > now_ms;
+        waiters += slot->members[i]->place > 0;
+    }
+    if (holders > question->most_holders) {
+        question->most_holders = holders;
+    }
+    if (waiters > question->most_waiters) {
+        question->most_waiters = waiters;
+    }
+}
+
+static inline void line_count(const struct slot *slot) {
+    int i;
+    for (i = 0; i < oracle.question_count; i++) {
+        if (!oracle.questions[i].answered && oracle.questions[i].slot == slot) {
+            line_counted(slot, &oracle.questions[i]);
+        }
+    }
+}
+
 /* What was compared is so from now on. */
 static inline void line_commit(struct slot *slot, const struct sim_line *by) {
     int64_t now_ms = slot_now_ms(slot);
@@ -642,6 +683,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
             seen.offered += !own;
             seen.claimed += own && token->offered;
             token->offered = !own;
+            token->called = !own && token->place == (double)(int64_t)token->place;
         }
         seen.turns += !was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered;
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
@@ -657,11 +699,13 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         }
         token->ends_ms = token->next_ms;
         token->place = token->next_place;
+        token->offered = token->offered && token->ends_ms != 0;
         if (token->ends_ms != 0 || token->place > 0) {
             slot->members[kept++] = token;
         }
     }
     slot->member_count = kept;
+    line_count(slot);
     seen.permits += slot->in_force != slot->next_in_force;
     slot->in_force = slot->next_in_force;
 }
@@ -713,6 +757,9 @@ static inline void line_touched(struct slot *slot, struct sim_line *by) {
             line_check_gone(slot, slot->members[i]);
         }
     }
+    if (by != NULL) {
+        line_check_permits(slot, by);
+    }
     line_commit(slot, by);
     line_trace(slot);
     head = line_head(slot);
@@ -761,6 +808,7 @@ static inline void line_reread(struct slot *slot) {
     slot->member_count = kept;
     slot->in_force = slot->next_in_force;
     slot->unoffered = false;
+    line_count(slot);
 }
 
 static inline void oracle_reread(struct sim_server *server) {

@@ -12,6 +12,7 @@
 
 #define PROGRAM_STEPS 256
 #define PROGRAM_CLEAN_US 4000000 /* for a reconnect, and for a release that is tried again */
+#define PROGRAM_KEEP_MS 60000    /* of what is held until the end */
 #define PROGRAM_LINE_US 30000000 /* the longest that a line is remembered */
 
 /* Families of faults; a seed has some of them. */
@@ -1131,7 +1132,7 @@ static inline void program_last_holds(void) {
             struct hand *hand = &oracle.hands[k];
             if (hand->actor == &oracle.actors[i] && !hand->gone && !hand->actor->gone &&
                 !hand->actor->closing) {
-                hand_acquire(hand, 0, 60000);
+                hand_acquire(hand, 0, PROGRAM_KEEP_MS);
             }
         }
     }
@@ -1166,7 +1167,7 @@ static inline void program_left(void) {
 static inline void program_forgotten(void) {
     struct model_arg names[64];
     int i, k;
-    sim_run_until(sim.now_us + program.most_lease_ms * 1000 + PROGRAM_LINE_US + 1000000);
+    sim_run_until(sim.now_us + PROGRAM_KEEP_MS * 1000 + PROGRAM_LINE_US);
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         int count = (int)model_keys(server->model, server->database, names, 64);

@@ -1300,7 +1300,11 @@ static void forgive(void *failures_before) {
     for (i = 0; i < oracle.slot_count && sim.failures > *(const uint64_t *)failures_before &&
                 sim.failure.step != SIM_ALLOC;
          i++) {
+        int k;
         oracle.slots[i].keeper[0] = 0;
+        for (k = 0; k < oracle.slots[i].member_count; k++) {
+            oracle.slots[i].members[k]->kept = false;
+        }
     }
 }
 
