@@ -365,6 +365,48 @@ static void a_writer_steps_down_to_its_own_read_lock(void **state) {
     assert_int_equal(owner_wait(w2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
+/* It waited before its writer was granted, and comes out of the line when it asks again. */
+static void a_reader_in_line_may_come_beside_its_writer(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
+    struct owner *first = owner_of(other, RLOCK_KIND_WRITE), *w, *mine,
+                 *w2 = owner_of(other, RLOCK_KIND_WRITE);
+
+    (void)state;
+    write.owner = read.owner = 7;
+    w = owner_with(client, &write), mine = owner_with(client, &read);
+    assert_int_equal(owner_acquire(first, 0, 0), RLOCK_OK);
+    stands_in_line(w, 1);
+    stands_in_line(mine, 2);
+    stands_in_line(w2, 3);
+    assert_int_equal(owner_release(first), RLOCK_OK);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_wait(mine, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "ZCARD rlock:{k}:queue")), 1);
+    assert_false(rlock_is_held(w2->lock));
+}
+
+/* Without push its client does not know yet. */
+static void a_reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
+    rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *w, *mine, *w2 = owner_of(client_new(), RLOCK_KIND_WRITE);
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER mute on >p ~* resetchannels +@all -client|tracking"));
+    config.username = "mute", config.password = "p";
+    client = kit_client(&config);
+    write.owner = read.owner = 7;
+    w = owner_with(client, &write), mine = owner_with(client, &read);
+    assert_int_equal(owner_acquire(w, 0, 60000), RLOCK_OK);
+    tell(ask(&server, "DEL k"));
+    assert_int_equal(owner_acquire(w2, 0, 0), RLOCK_OK);
+    assert_true(rlock_is_held(w->lock));
+    assert_int_equal(owner_acquire(mine, 0, 0), RLOCK_ERR_BUSY);
+    tell(ask(&server, "ACL DELUSER mute"));
+}
+
 static void a_dead_reader_does_not_keep_the_writer_waiting(void **state) {
     rlock_client *client = client_new();
     struct owner *r = owner_of(client, RLOCK_KIND_READ), *live = owner_of(client, RLOCK_KIND_READ),
@@ -944,6 +986,8 @@ int main(void) {
         TEST(readers_share_and_a_writer_waits_for_all),
         TEST(a_waiting_writer_is_before_readers_that_come_later),
         TEST(a_writer_steps_down_to_its_own_read_lock),
+        TEST(a_reader_in_line_may_come_beside_its_writer),
+        TEST(a_reader_does_not_come_beside_a_writer_that_is_gone),
         TEST(a_dead_reader_does_not_keep_the_writer_waiting),
         TEST(a_semaphore_gives_out_no_more_than_there_are),
         TEST(a_heavy_one_waits_for_all_it_weighs_and_is_not_starved),
