@@ -1085,7 +1085,8 @@ static inline bool program_line_left(const struct slot *slot, int64_t begin_us) 
         int64_t since_us = token->came_us > begin_us ? token->came_us : begin_us;
         int64_t for_us = program_clean_us(token);
         bool late = token->late && (program.families & ABOUT_NETWORK) != 0;
-        if (token->place > 0 && (!program_owned(token) || token->is_void || late)) {
+        if (token->place > 0 &&
+            (!program_owned(token) || token->is_void || late || oracle.refusing)) {
             for_us = PROGRAM_LINE_US + PROGRAM_CLEAN_US;
         } else if (token->place == 0 && token->ends_ms <= now_ms) {
             continue;
