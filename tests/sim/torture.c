@@ -42,7 +42,7 @@ enum {
     FAIR = 1024,  /* the first two keys are of this kind ... */
     SHARED = 2048,
     SEMAPHORE = 4096,
-    SETS = 8192 /* ... or are always wanted together */
+    SETS = 8192 /* ... or the first is always wanted with another */
 };
 
 struct scenario {
@@ -133,7 +133,7 @@ static struct actor *client(void) {
 }
 
 static struct hand *handle_with(struct actor *actor, int slot, rlock_options options) {
-    struct slot *const slots[] = {&oracle.slots[slot], &oracle.slots[1]};
+    struct slot *const slots[] = {&oracle.slots[slot], &oracle.slots[6]};
     struct hand *hand = NULL;
     int tries;
     options.fencing = is(FENCED);
