@@ -645,6 +645,23 @@ static void test_release_that_is_never_sure_ends_with_the_lease(void **state) {
     BETWEEN(i, 40, 42); /* the lease and a command timeout are 2 s */
 }
 
+/* Between two tries nothing is out that the servers' own close could send. */
+static void test_client_that_goes_gives_back_what_may_still_be_there(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int i;
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    reply(RLOCK_OP_RELEASE, 0, MAJORITY, scripted_done());
+    reply(RLOCK_OP_RELEASE, MAJORITY, SERVERS - MAJORITY, unknown());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+    virtual_client_free(&g.loop, g.client);
+    g.client = NULL;
+    for (i = 0; i < SERVERS; i++) {
+        SAME(scripted_asked(&servers[i], RLOCK_OP_RELEASE), i < MAJORITY ? 1 : 2);
+    }
+}
+
 static void test_release_of_a_bare_majority_waits_for_all_of_it(void **state) {
     struct owner *owner;
     (void)state;
@@ -1391,6 +1408,7 @@ int main(void) {
         CASE(test_no_vote_is_won_back_where_no_majority_stands),
         CASE(test_release_is_done_by_a_majority_and_goes_on_behind),
         CASE(test_release_that_is_never_sure_ends_with_the_lease),
+        CASE(test_client_that_goes_gives_back_what_may_still_be_there),
         CASE(test_release_of_a_bare_majority_waits_for_all_of_it),
         CASE(test_release_of_what_most_have_lost_is_not_held),
         CASE(test_release_refused_by_most_is_repeated_and_remembers),
