@@ -2259,7 +2259,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
     "if ARGV[7]~='0' then local q,l,last=c('ZSCORE',Q,me),ARGV[4]*30 ..'' "                       \
     "if not q then last=c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] end "                             \
-    "if not last then c('PEXPIRE',Q,l) end "                                                      \
+    "c('PEXPIRE',Q,l) "                                                                           \
     "c('ZADD',Q,math.floor(q or (last or 0)+1)+ARGV[7]-1 ..'',me) "                               \
     "if not (q or last) then c('PEXPIRE',Q,l) end end "                                           \
     "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) "         \
@@ -2287,7 +2287,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__LUA_LINE                                                                         \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
         RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "58eb3bbf134e05a1b4de31870cf47870f5b57912"
+#define RLOCK__SHA_LINE "7f1e9617f5c7f35e148bfd57edcb2cfab1c718fc"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.

@@ -138,6 +138,19 @@ static void fair_stands_in_a_sorted_set_and_its_line_beside_it_expires(void **st
     assert_int_equal(num(ask(&server, "DBSIZE")), 0);
 }
 
+static void fair_who_joins_a_line_that_is_there_keeps_it_for_as_long_again(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR),
+                 *c = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 60000), RLOCK_OK);
+    stands_in_line(b, 1);
+    tell(ask(&server, "PEXPIRE rlock:{k}:queue 9000"));
+    stands_in_line(c, 2);
+    assert_true(num(ask(&server, "PTTL rlock:{k}:queue")) > 20000);
+}
+
 static void fair_who_tries_once_does_not_join_the_line(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR);
@@ -974,6 +987,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         TEST(fair_grants_in_the_order_of_asking_across_clients),
         TEST(fair_stands_in_a_sorted_set_and_its_line_beside_it_expires),
+        TEST(fair_who_joins_a_line_that_is_there_keeps_it_for_as_long_again),
         TEST(fair_who_tries_once_does_not_join_the_line),
         TEST(fair_who_waited_too_long_leaves_the_line),
         TEST(fair_the_dead_in_line_are_skipped_at_once),
