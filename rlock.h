@@ -4608,8 +4608,8 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     return true;
 }
 
-/* Whether nobody got a majority, or votes are being given back that a server may have granted: news
- * of that wakes all who wait, this one too, and each would ask again at once, without end. */
+/* Whether nobody got a majority, or a fault kept it from us and votes are being given back: news of
+ * that wakes all who wait, this one too, and each would ask again at once, without end. */
 static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer *answer) {
     bool held = answer->outcome == RLOCK_OUTCOME_HELD, mended = false;
     bool watched = (ballot->request->flags & RLOCK_REQUEST_WATCH) != 0;
@@ -4620,7 +4620,7 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
     if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
         return false;
     }
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->council->count && mended; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         if (vote->request.place && vote->request.op == RLOCK_OP_RELEASE) {
             return true;
