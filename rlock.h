@@ -4260,10 +4260,12 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint64_t token;
     int64_t since_us, lease_ms; /* of the majority's lease */
     int64_t longest_ms;         /* of all leases asked for */
+    int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
     uint8_t goal;               /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
-    bool paused;                /* the round is over, its answer waits */
-    bool cleaning;              /* counted as such */
+    uint8_t outcome, fault;
+    bool paused;   /* the round is over, its answer waits */
+    bool cleaning; /* counted as such */
 } rlock__ballot;
 
 /* --- votes --- */
@@ -4606,10 +4608,31 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     return true;
 }
 
+/* Whether nobody got a majority, or a fault kept it from us and votes are being given back: news of
+ * that wakes all who wait, this one too, and each would ask again at once, without end. */
+static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer *answer) {
+    bool held = answer->outcome == RLOCK_OUTCOME_HELD, mended = false;
+    bool watched = (ballot->request->flags & RLOCK_REQUEST_WATCH) != 0;
+    int i;
+    if (answer->outcome == RLOCK_OUTCOME_FAULT) { /* the others are told at once: they end it */
+        mended = answer->fault == RLOCK_FAULT_DOWN || answer->fault == RLOCK_FAULT_BUSY;
+    }
+    if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
+        return false;
+    }
+    for (i = 0; i < ballot->council->count && mended; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.place && vote->request.op == RLOCK_OP_RELEASE) {
+            return true;
+        }
+    }
+    return held && answer->left_ms == 0;
+}
+
 /* The vote was split. Whoever is told so asks again at once; so it is told after a while, at random
  * and the longer the more often, in which what is given back can become somebody's majority. News
  * of that to the waiter only marks its try, which is still out. */
-static void rlock__round_pause(rlock__ballot *ballot) {
+static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer) {
     rlock_client *client = ballot->council->client;
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
@@ -4620,6 +4643,9 @@ static void rlock__round_pause(rlock__ballot *ballot) {
         limit_us = client->poll_ms * 1000;
     }
     ballot->paused = true;
+    ballot->outcome = (uint8_t)answer->outcome;
+    ballot->fault = (uint8_t)answer->fault;
+    ballot->left_ms = answer->left_ms;
     rlock_timer_set(client, &ballot->timer,
                     now_us + (int64_t)(rlock__random(client) % (uint64_t)limit_us));
 }
@@ -4653,12 +4679,12 @@ static void rlock__round_settle(rlock__ballot *ballot) {
                request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
     }
+    if (rlock__round_pauses(ballot, &answer)) {
+        rlock__round_pause(ballot, &answer);
+        return;
+    }
     if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
         answer.left_ms = -1;
-        if (request->flags & RLOCK_REQUEST_WATCH) {
-            rlock__round_pause(ballot);
-            return;
-        }
     } else {
         request->epoch = 0; /* somebody has it: the next split is another one */
     }
@@ -4694,7 +4720,9 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     if (ballot->paused) {
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        answer.outcome = RLOCK_OUTCOME_HELD;
+        answer.outcome = (rlock_outcome)ballot->outcome;
+        answer.fault = (rlock_fault)ballot->fault;
+        answer.left_ms = ballot->left_ms;
         answer.sure = true;
         rlock__round_answer(ballot, &answer);
         return;

@@ -325,6 +325,28 @@ static void test_up_is_a_majority_and_down_is_none(void **state) {
     }
 }
 
+/* News of what is given back reaches also who gave it back. */
+static void test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(void **state) {
+    struct owner *owner = handle("key");
+    int64_t start_us = g.loop.now_us;
+    int tries;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
+    for (tries = 0; tries < 20; tries++) {
+        reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_done());
+        reply(RLOCK_OP_ACQUIRE, 0, 3,
+              tries == 0 ? scripted_held(5000) : scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+        reply(RLOCK_OP_RELEASE, 3, 2, scripted_done());
+        scripted_woken(&servers[3], "key");
+        virtual_idle(&g.loop);
+        while (asked(RLOCK_OP_ACQUIRE) < SERVERS) {
+            virtual_run_ms(&g.loop, 1);
+        }
+    }
+    BETWEEN(g.loop.now_us - start_us, 20 * 10000, 20 * 600000);
+    SAME(owner->events, 0);
+}
+
 static void test_cancelled_acquire_is_taken_back_from_all(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -1387,6 +1409,7 @@ int main(void) {
         CASE(test_fault_that_time_mends_is_told_before_one_that_lasts),
         CASE(test_servers_that_are_down_are_not_waited_for),
         DOWN_CASE(test_up_is_a_majority_and_down_is_none),
+        CASE(test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once),
         CASE(test_cancelled_acquire_is_taken_back_from_all),
         CASE(test_words_of_a_server_are_passed_on),
         CASE(test_hold_without_an_end_is_told_as_such),
