@@ -855,6 +855,10 @@ static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
+static int64_t rlock__min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>list - doubly linked lists inside the things they link; an unlinked link points to itself
  */
@@ -4194,8 +4198,10 @@ static const rlock_store rlock__redis_store = {NULL,
  *   new token, and not before the old one is surely gone there.
  */
 
-#define RLOCK__SERVERS 15       /* at most */
-#define RLOCK__CONTESTED_MAX 10 /* how often the pause after a split vote doubles */
+#define RLOCK__SERVERS 15         /* at most */
+#define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
+#define RLOCK__WIN_BACK_US 100000 /* not sooner: who takes all votes by force takes one by one */
+#define RLOCK__STRAY_MAX_US 10000 /* the longest pause for a single vote that is given back */
 
 typedef struct rlock__quorum {
     rlock_store store; /* first: it is what the user sees */
@@ -4245,9 +4251,10 @@ typedef struct rlock__vote { /* what one server knows of a token */
     uint8_t has;               /* whether the token is there */
     uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
     uint8_t fault;
-    bool refused; /* it may not say yes in this round */
-    bool spent;   /* a release of this token was sent, and may come late: it is not used again */
-    bool stolen;  /* another's token is there */
+    int64_t not_before_us; /* when it may be won back */
+    bool refused;          /* it may not say yes in this round */
+    bool spent;  /* a release of this token was sent, and may come late: it is not used again */
+    bool stolen; /* another's token is there */
 } rlock__vote;
 
 typedef struct rlock__ballot { /* one token, until no server has it */
@@ -4349,7 +4356,8 @@ static void rlock__vote_next(rlock__vote *vote) {
     if (op == RLOCK_OP_RENEW && vote->has != RLOCK__THERE) { /* win it, or win it back */
         op = RLOCK_OP_ACQUIRE;
         lease_ms = lease_ms ? lease_ms : rlock__ballot_left_ms(ballot);
-        if (!lease_ms || rlock__ballot_standing(ballot) < ballot->council->need) {
+        if (!lease_ms || vote->not_before_us > rlock_client_now_us(ballot->council->client) ||
+            rlock__ballot_standing(ballot) < ballot->council->need) {
             vote->word = RLOCK__NO;
             return;
         }
@@ -4608,25 +4616,30 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     return true;
 }
 
-/* Whether nobody got a majority, or a fault kept it from us and votes are being given back: news of
- * that wakes all who wait, this one too, and each would ask again at once, without end. */
+/* Whether a vote of ours is being given back, or may still have to be. */
+static bool rlock__ballot_strays(const rlock__ballot *ballot, bool open) {
+    int i;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.place && (open || vote->request.op == RLOCK_OP_RELEASE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether nobody got a majority, or votes are given back, now or soon: news of that wakes all who
+ * wait, this one too, and each would ask again at once, without end. */
 static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer *answer) {
     bool held = answer->outcome == RLOCK_OUTCOME_HELD, mended = false;
     bool watched = (ballot->request->flags & RLOCK_REQUEST_WATCH) != 0;
-    int i;
     if (answer->outcome == RLOCK_OUTCOME_FAULT) { /* the others are told at once: they end it */
         mended = answer->fault == RLOCK_FAULT_DOWN || answer->fault == RLOCK_FAULT_BUSY;
     }
     if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
         return false;
     }
-    for (i = 0; i < ballot->council->count && mended; i++) {
-        const rlock__vote *vote = &ballot->votes[i];
-        if (vote->request.place && vote->request.op == RLOCK_OP_RELEASE) {
-            return true;
-        }
-    }
-    return held && answer->left_ms == 0;
+    return rlock__ballot_strays(ballot, held) || (held && answer->left_ms == 0);
 }
 
 /* The vote was split. Whoever is told so asks again at once; so it is told after a while, at random
@@ -4636,12 +4649,12 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     rlock_client *client = ballot->council->client;
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
-    int64_t limit_us = now_us - request->sent_us + 1000;
-    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
-    limit_us <<= request->epoch;
-    if (limit_us > client->poll_ms * 1000) {
-        limit_us = client->poll_ms * 1000;
+    int64_t limit_us = now_us - request->sent_us + 1000, most_us = client->poll_ms * 1000;
+    if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
+        most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
+    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
+    limit_us = rlock__min(limit_us << request->epoch, most_us);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
     ballot->fault = (uint8_t)answer->fault;
@@ -4729,10 +4742,15 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     }
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
-        if (ballot->goal == RLOCK_OP_RELEASE && !vote->request.place) {
+        bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
+        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.place) {
             vote->word = RLOCK__OPEN;
             rlock__vote_next(vote);
         }
+    }
+    if (ballot->request && ballot->goal == RLOCK_OP_RENEW) {
+        rlock_timer_set(ballot->council->client, timer,
+                        rlock_client_now_us(ballot->council->client) + RLOCK__WIN_BACK_US);
     }
     rlock__round_settle(ballot);
 }
@@ -4815,7 +4833,10 @@ static void rlock__server_answered(void *owner, rlock_request *request,
         vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
     } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
         vote->refused = true;
-        vote->word = RLOCK__OPEN; /* to be won back */
+        vote->not_before_us = rlock_client_now_us(council->client) + RLOCK__WIN_BACK_US;
+        if (!ballot->paused) {
+            rlock_timer_set(council->client, &ballot->timer, vote->not_before_us);
+        }
         if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
             council->events->woken(council->owner, request->key, request->key_len);
         }
@@ -5315,10 +5336,6 @@ static void rlock__op_deliver(rlock__ready *ready);
 
 static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
-}
-
-static int64_t rlock__min(int64_t a, int64_t b) {
-    return a < b ? a : b;
 }
 
 /* The deadline of a lease that was asked for at sent_us. */
