@@ -1335,6 +1335,52 @@ static void lies_grant_nothing(void **state) {
     }
 }
 
+static int asked_status;
+
+static void asked_about(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client, (void)user;
+    asked_status = info->status;
+}
+
+static int was_answered(void *arg) {
+    (void)arg;
+    return asked_status != KIT_NOTHING;
+}
+
+static void lies_answer_no_question(void **state) {
+    static const struct lie lies[] = {
+        {NULL, "+OK\r\n", true, false, false},
+        {NULL, ":-1\r\n", true, false, false},
+        {NULL, "*0\r\n", true, false, false},
+        {NULL, "$-1\r\n", true, false, false},
+        {NULL, "$0\r\n\r\n", true, false, false},
+        {NULL, "$4\r\nnope\r\n", true, false, false},
+        {NULL, "$6\r\n1 2 3 \r\n", true, false, false},
+        {NULL, "$9\r\n1 2 3 4,5\r\n", true, false, false},
+        {NULL, "$11\r\n1 -2 3 4 5 \r\n", true, false, false},
+    };
+    size_t i, count = sizeof lies / sizeof lies[0];
+    int force;
+
+    (void)state;
+    liars_start(lies, count);
+    for (i = 0; i < count * 2; i++) {
+        rlock_client *client = client_at(liars[i / 2].path, RLOCK_WIRE_STRING);
+        rlock_options options;
+
+        force = i % 2 == 1;
+        memset(&options, 0, sizeof options);
+        options.key = "k";
+        asked_status = KIT_NOTHING;
+        assert_int_equal(force ? rlock_force_release(client, &options, asked_about, NULL)
+                               : rlock_inspect(client, &options, asked_about, NULL),
+                         RLOCK_OK);
+        assert_true(kit_until(was_answered, NULL, 5000));
+        assert_int_not_equal(asked_status, RLOCK_OK);
+        kit_reset();
+    }
+}
+
 /* Everything that hiredis asserts, and every way to end at once: no crash, and no storm of
  * connects. Each connection is made again, but later each time. */
 #define STORM 20
@@ -3399,6 +3445,7 @@ int main(int argc, char **argv) {
         TEST(unanswered_release_is_sent_again),
         TEST(acquire_that_an_old_connection_still_carries_is_waited_for),
         TEST(lies_grant_nothing),
+        TEST(lies_answer_no_question),
         TEST(reply_that_nobody_asked_for_ends_the_connection),
         TEST(message_of_an_unknown_shape_ends_the_connection),
         TEST(server_that_closes_at_once_is_not_stormed),

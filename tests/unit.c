@@ -2873,6 +2873,11 @@ static void test_null_handles_are_refused(void **state) {
  * Fork. The child must not jump out of a check: it exits with the number of the one that failed.
  */
 
+static void on_nothing_asked(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client, (void)info, (void)user;
+    fail_msg("a question was answered that was not asked");
+}
+
 static int child_of_fork(struct owner *owner) {
     rlock_options options = options_for("new");
     rlock *lock = NULL, *mine = owner->lock;
@@ -2891,6 +2896,8 @@ static int child_of_fork(struct owner *owner) {
     CHILD(rlock_cancel(mine) == RLOCK_ERR_STATE);
     CHILD(rlock_new(&lock, g.client, &options) == RLOCK_ERR_STATE);
     CHILD(lock == NULL);
+    CHILD(rlock_inspect(g.client, &options, on_nothing_asked, NULL) == RLOCK_ERR_STATE);
+    CHILD(rlock_queue_position(mine, on_nothing_asked, NULL) == RLOCK_ERR_STATE);
     CHILD(rlock_client_shutdown(g.client, 0, NULL, NULL) == RLOCK_ERR_STATE);
     CHILD(!rlock_is_held(mine));
     CHILD(rlock_remaining_ms(mine) == 0);
