@@ -4236,6 +4236,7 @@ typedef struct rlock__council { /* one client of the quorum */
     uint64_t tokens;    /* given out: two addresses of one server are not two votes */
     rlock_info info;    /* of the question being answered */
     bool up, pushing;
+    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
 } rlock__council;
 
 enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has */
@@ -4639,7 +4640,8 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
     if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
         return false;
     }
-    return rlock__ballot_strays(ballot, held) || (held && answer->left_ms == 0);
+    return ((mended || ballot->council->hears_itself) && rlock__ballot_strays(ballot, held)) ||
+           (held && answer->left_ms == 0);
 }
 
 /* The vote was split. Whoever is told so asks again at once; so it is told after a while, at random
@@ -5110,6 +5112,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->events = events;
     council->owner = owner;
     council->servers = (rlock__server *)(void *)(council + 1);
+    council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     council->count = quorum->count;
     council->need = quorum->count / 2 + 1;
     council->spare = quorum->count - council->need;
