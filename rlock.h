@@ -718,8 +718,8 @@ RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *opt
                                   rlock_info_callback *done, void *user);
 
 /* Changes how many permits a semaphore has, for all who use it, for a day, and for a day more from
- * each time that somebody gets one without waiting; 0 = what their options say. With fewer than are out, none is granted until enough came back.
- * `done` (may be NULL) and errors: as above. */
+ * each time that somebody gets one without waiting; 0 = what their options say. With fewer than are
+ * out, none is granted until enough came back. `done` (may be NULL) and errors: as above. */
 RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *options,
                                 uint32_t permits, rlock_info_callback *done, void *user);
 
@@ -1110,11 +1110,11 @@ struct rlock_client {
     bool unsent;      /* something was submitted outside the loop's entries */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
-    bool mixed;       /* some key is, or was, wanted as more than one thing */
-    unsigned pushing; /* RLOCK_PUSH_... */
+    bool mixed;             /* some key is, or was, wanted as more than one thing */
+    unsigned pushing;       /* RLOCK_PUSH_... */
     int64_t calls_since_us; /* since when RLOCK_PUSH_CALLS is on */
-    rlock_fault fault; /* why it is not up ... */
-    char *fault_text;  /* ... in the words of the store */
+    rlock_fault fault;      /* why it is not up ... */
+    char *fault_text;       /* ... in the words of the store */
     pid_t pid;
     const volatile uint32_t *process; /* NULL: the pid has to be compared */
     uint32_t process_number;
