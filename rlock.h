@@ -355,15 +355,17 @@ typedef struct rlock_request {
     uint8_t place;    /* the store's: where the request is now; 0 = not with the store */
     uint8_t how;      /* the store's */
     uint16_t fences;  /* acquire: how many fencing tokens in a row are wanted; 0 = none */
+    uint32_t epoch;   /* the store's; 0 when the request is new */
     int64_t lease_ms; /* renew: 0 = only look whether the token is still there; never shorten
                          a time to live */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: whose place
                          in the line is wanted, 0 = nobody's */
+    uint64_t next;    /* release: whose acquire is submitted right behind this, so that it need
+                         not be called; 0 = nobody's */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of requests that have to wait, the earliest goes first */
     rlock_link link;  /* the store's */
     void *store;      /* the store's */
-    uint32_t epoch;   /* the store's; 0 when the request is new */
 } rlock_request;
 
 typedef enum rlock_outcome {
@@ -402,6 +404,7 @@ typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
     bool sure; /* no earlier attempt of this request can still be executed after this answer */
+    bool ours; /* acquire, of a queued kind: granted, and who is next in line is of this client */
     uint64_t fence;
     int64_t left_ms;
     const char *text;       /* the server's words, or NULL; valid during the call */
@@ -2210,74 +2213,80 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * Who comes to the head of the line holds, for one turn, and is called by <number>:<key> on its
  * client's channel, to ask itself and get its lease; whom nobody hears is skipped. So holds are
  * given out in one place only, and one that lets its turn pass is a hold that expired. */
-#define RLOCK__PIECE_LINE                                                                \
-    "local c,K,Q,op,me,t=redis.call,KEYS[1],KEYS[2],ARGV[1],ARGV[2],redis.call('TIME') " \
-    "local now,e=t[1]*1000+math.floor(t[2]/1000),0 "                                     \
-    "local used,permits,set,first,mine,none "                                            \
-    "local function weight(m) return tonumber(string.match(m,'%d+$')) end "              \
-    "local function hold(m,e,ms,left) left=left or c('PTTL',K) "                         \
-    "local n=redis.pcall('ZADD',K,(weight(m)>1 and -e or e)..'',m) "                     \
-    "if type(n)=='table' then return n end if left>=tonumber(ms) then return end "       \
-    "local r=redis.pcall('PEXPIRE',K,ms) if type(r)=='number' then return end "          \
-    "if n==1 then c('ZREM',K,m) end return r end "
+#define RLOCK__PIECE_LINE                                                                        \
+    "local c,p,K,Q,op,me,W=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES' " \
+    "local t,used,permits,set,first,mine=c('TIME') local now=t[1]*1000+math.floor(t[2]/1000) "   \
+    "local function line(i) return c('ZRANGE',Q,i,i,W) end "                                     \
+    "local function weight(m) return m:match('%d+$')+0 end "                                     \
+    "local function hold(m,w,e,ms,left) local n=p('ZADD',K,(w>1 and -e or e)..'',m) "            \
+    "if type(n)=='table' then return n end "                                                     \
+    "if not left then if p('PEXPIRE',K,ms,'GT')==1 then return end left=c('PTTL',K) end "        \
+    "if left>=ms+0 then return end "                                                             \
+    "local r=p('PEXPIRE',K,ms) if type(r)=='number' then return end "                            \
+    "if n==1 then c('ZREM',K,m) end return r end "                                               \
+    "local two=op=='1' and {} or c('ZRANGE',K,'0','1',W) "                                       \
+    "local e=math.abs(two[1]==me and two[2] or (op=='1' or two[3]) and c('ZSCORE',K,me) or 0) "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
  * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first; but
- * even a first try may find its token there, if it is executed late, behind the second. */
+ * even a first try may find its token there, if it is executed late, behind the second. Answers the
+ * fence, with a + behind it if who is next in line is of the same client. */
 #define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
-#define RLOCK__PIECE_LINE_SHORT                                                \
-    "local function grant(left) " RLOCK__PIECE_LINE_FENCE                      \
-    "return hold(me,math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS     \
-    "' or ARGV[6],left) or f end "                                             \
-    "if op=='0' and c('EXISTS',K,Q)==0 then return grant(-2) end "             \
-    "e=math.abs(c('ZSCORE',K,me) or 0) "                                       \
-    "if op=='0' and e>now then return grant() end "                            \
-    "if op=='1' then if e<=now then return -1 end "                            \
-    "local r=e<now+ARGV[6] and hold(me,now+ARGV[6],ARGV[6]) "                  \
-    "if r then return r end c('ZSCORE',K,me) return 1 end "                    \
-    "local head if op=='2' then if c('ZREM',K,me)==0 then c('ZREM',Q,me) end " \
-    "head=c('ZRANGE',Q,'0','0','WITHSCORES') "                                 \
-    "if e>now and not head[1] then return 1 end end "
+#define RLOCK__PIECE_LINE_SHORT                                                        \
+    "local function grant(left) " RLOCK__PIECE_LINE_FENCE                              \
+    "local r=hold(me,weight(me),math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS \
+    "' or ARGV[6],left) if r or left then return r or f end local h=line('0')[1] "     \
+    "return h and h:sub(1,36)==me:sub(1,36) and f..'+' or f end "                      \
+    "if op=='0' and not two[1] and c('EXISTS',Q)==0 then return grant(-2) end "        \
+    "if op=='0' and e>now then return grant() end "                                    \
+    "if op=='1' then if e<=now then return -1 end "                                    \
+    "local r=e<now+ARGV[6] and hold(me,weight(me),now+ARGV[6],ARGV[6]) "               \
+    "if r then return r end c('ZSCORE',K,me) return 1 end "
 
-#define RLOCK__PIECE_LINE_OFFER                                                                 \
-    "local low,high='('..-now,'('..now "                                                        \
-    "local function count() used,permits=0,tonumber(ARGV[3]) "                                  \
-    "if c('EXISTS',K)==0 then none=-2 return end used=c('ZCOUNT',K,high,'+inf') "               \
-    "local h=c('ZRANGEBYSCORE',K,'-inf',low,'WITHSCORES') for i=1,#h,2 do "                     \
-    "if h[i+1]=='-inf' then set=true permits=weight(h[i]) "                                     \
-    "else used,first=used+weight(h[i]),-h[i+1] end end end "                                    \
-    "local function call(m) return redis.pcall('PUBLISH',ARGV[5]..string.sub(m,1,36),"          \
-    "string.match(m,':(%d+):')..':'..K)~=0 end "                                                \
-    "local function offer() while used<permits do "                                             \
-    "local h=head or c('ZRANGE',Q,'0','0','WITHSCORES') head=nil "                              \
-    "local m=h[1] if not m then return true end local w=weight(m) "                             \
-    "if w<=permits then if used+w>permits or hold(m,now+ARGV[4],ARGV[4],none) then return end " \
-    "used,none=used+w if m==me then mine=true "                                                 \
-    "elseif h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "                  \
-    "c('ZREM',Q,m) end end "
+/* ARGV[6] who asks right behind, and need not be called. */
+#define RLOCK__PIECE_LINE_RELEASE                                                     \
+    "local head if op=='2' then if e==0 then c('ZREM',Q,me) else c('ZREM',K,me) end " \
+    "if two[1]==me and not two[3] then two={} end head=line('0') "                    \
+    "if not head[1] then return e>now and 1 or -1 end end "
+
+#define RLOCK__PIECE_LINE_OFFER                                                                    \
+    "local function ends(a,b,...) return c('ZRANGEBYSCORE',K,a,b,W,...) end "                      \
+    "local function one(m,s) if s=='-inf' then set=true permits=weight(m) elseif math.abs(s)>now " \
+    "then used,first=used+(s+0>0 and 1 or weight(m)),math.abs(s) end end "                         \
+    "local function count() used,permits=0,ARGV[3]+0 "                                             \
+    "if not two[3] then if two[1] then one(two[1],two[2]) end return end "                         \
+    "used=c('ZCOUNT',K,'('..now,'+inf') local h=ends('-inf','('..-now) "                           \
+    "for i=1,#h,2 do one(h[i],h[i+1]) end end "                                                    \
+    "local function call(m) "                                                                      \
+    "return p('PUBLISH',ARGV[5]..m:sub(1,36),m:match(':(%d+):')..':'..K)~=0 end "                  \
+    "local function offer() while used<permits do "                                                \
+    "local h=head or line('0') head=nil local m=h[1] if not m then return true end "               \
+    "local w=weight(m) if w<=permits then if used+w>permits or "                                   \
+    "hold(m,w,now+ARGV[4],ARGV[4],not two[1] and -2) then return end "                             \
+    "used,two=used+w,{m,0,m} if m==me then mine=true "                                             \
+    "elseif m~=ARGV[6] and h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "      \
+    "c('ZREM',Q,m) end end "                                                                       \
+    "if op=='2' then count() offer() return e>now and 1 or -1 end "
 
 #define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
     "if op=='0' then count() local s "                                                            \
-    "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
+    "if used<permits and two[1] then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "               \
     "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
     "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
-    "if ARGV[7]~='0' then local q,l,last=c('ZSCORE',Q,me),ARGV[4]*30 ..'' "                       \
-    "if not q then last=c('ZRANGE',Q,'-1','-1','WITHSCORES')[2] end "                             \
-    "c('PEXPIRE',Q,l) "                                                                           \
-    "c('ZADD',Q,math.floor(q or (last or 0)+1)+ARGV[7]-1 ..'',me) "                               \
-    "if not (q or last) then c('PEXPIRE',Q,l) end end "                                           \
-    "local l=tonumber(c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES','LIMIT','0','1')[2]) "         \
+    "if ARGV[7]~='0' then local q,l=line('-1')[2],ARGV[4]*30 ..'' "                               \
+    "if q then c('PEXPIRE',Q,l) end "                                                             \
+    "if c('ZADD',Q,'NX',math.floor((q or 0)+1)+ARGV[7]-1 ..'',me)==0 then "                       \
+    "c('ZADD',Q,math.floor(c('ZSCORE',Q,me))+ARGV[7]-1 ..'',me) end "                             \
+    "if not q then c('PEXPIRE',Q,l) end end "                                                     \
+    "local l=two[3] and tonumber(ends('('..now,'+inf','LIMIT','0','1')[2]) "                      \
     "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
 
-#define RLOCK__PIECE_LINE_RELEASE "if op=='2' then count() offer() return e>now and 1 or -1 end "
-
-#define RLOCK__PIECE_LINE_INSPECT                                                 \
-    "local l=c('ZRANGEBYSCORE',K,high,'+inf','WITHSCORES') "                      \
-    "local h=c('ZRANGEBYSCORE',K,'(-inf',low,'WITHSCORES') local held=(#l+#h)/2 " \
-    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "           \
-    "return string.format('%d %d %d %d %d %s',held,e-now,c('ZCARD',Q),"           \
-    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                             \
-    "(string.gsub(l[1] or h[1] or '',':%d+$',''))) end "
+#define RLOCK__PIECE_LINE_INSPECT                                                   \
+    "local l,h=ends('('..now,'+inf'),ends('(-inf','('..-now) local held=(#l+#h)/2 " \
+    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "             \
+    "return ('%d %d %d %d %d %s'):format(held,e-now,c('ZCARD',Q),"                  \
+    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                               \
+    "((l[1] or h[1] or ''):gsub(':%d+$',''))) end "
 
 /* By force; or ARGV[6] is how many permits there are, 0 = as many as each says itself. */
 #define RLOCK__PIECE_LINE_CHANGE                                     \
@@ -2286,12 +2295,12 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "else held=0 c('ZREMRANGEBYSCORE',K,'-inf','-inf') "             \
     "if ARGV[6]~='0' then c('ZADD',K,'-inf','permits:'..ARGV[6]) "   \
     "c('PEXPIRE',K,'" RLOCK__FENCE_TTL_MS "') end end "              \
-    "count() offer() return held"
+    "two={0,0,0} count() offer() return held"
 
 #define RLOCK__LUA_LINE                                                                         \
-    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE \
-        RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "7f1e9617f5c7f35e148bfd57edcb2cfab1c718fc"
+    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_OFFER \
+        RLOCK__PIECE_LINE_ACQUIRE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
+#define RLOCK__SHA_LINE "3a2a2494b564cd256430f79bce18dead1fe68894"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -2430,6 +2439,7 @@ typedef struct rlock__command { /* of one request or more under way; kept for th
     rlock_request **batch;          /* room for a batch, once there was one */
     uint32_t bytes;
     uint8_t count, op, how;
+    bool tells; /* its request's script in full */
 } rlock__command;
 
 typedef struct rlock__redis {
@@ -2455,11 +2465,13 @@ typedef struct rlock__redis {
     bool native;           /* the server of this connection knows DELIFEQ */
     bool batches;          /* ... runs the script of many renewals */
     bool batch_unknown;    /* ... once it is told it */
+    const char *told;      /* the script that is on its way in full: not once more before that */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
     bool tracked, subscribed, closing;
     bool calls_wanted;  /* some key is of a queued kind */
+    bool line_wanted;   /* ... and somebody here stood in its line */
     bool calls_refused; /* by an ACL */
     bool calling;       /* its own channel is subscribed to */
     unsigned pushing;   /* what the owner was told */
@@ -2582,6 +2594,14 @@ static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weig
     rlock__put_bytes(redis, text, n);
 }
 
+static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight) {
+    if (token) {
+        rlock__put_member(redis, token, weight);
+    } else {
+        rlock__put_text(redis, "");
+    }
+}
+
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
     bool more = flags || request->fences || request->terms || redis->wire != RLOCK_WIRE_STRING;
@@ -2610,10 +2630,15 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
     return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
 }
 
+static const rlock__script *rlock__script_of(const rlock__redis *redis,
+                                             const rlock_request *request) {
+    return &rlock__scripts[rlock__row(redis, request)][request->op];
+}
+
 /* The command, its script, and how many keys follow. */
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
-    const rlock__script *script = &rlock__scripts[rlock__row(redis, request)][request->op];
+    const rlock__script *script = rlock__script_of(redis, request);
     bool eval = request->how == RLOCK__HOW_EVAL;
     rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
@@ -2668,7 +2693,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
 }
 
 static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {9, 6, 5, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {9, 6, 6, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -2685,17 +2710,15 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
         rlock__put_number(redis, request->token);
+    } else if (request->op == RLOCK_OP_RELEASE) {
+        rlock__put_member_or_none(redis, request->next, terms->weight);
     } else if (acquire || request->op == RLOCK_OP_RENEW) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
     if (acquire) {
         const char *heard = redis->calling ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        if (terms->beside) {
-            rlock__put_member(redis, terms->beside, terms->permits);
-        } else {
-            rlock__put_text(redis, "");
-        }
+        rlock__put_member_or_none(redis, terms->beside, terms->permits);
         rlock__put_number(redis, request->fences);
     }
 }
@@ -3035,6 +3058,14 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
     return limit * 500u + jittered; /* half of it fixed, half at random; the first one at once */
 }
 
+/* What the watching connection is wanted for, and not refused. */
+static bool rlock__tracks(const rlock__redis *redis) {
+    return redis->push_wanted && !redis->push_refused;
+}
+static bool rlock__lines(const rlock__redis *redis) {
+    return redis->line_wanted && !redis->calls_refused;
+}
+
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
 static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
@@ -3062,12 +3093,12 @@ static void rlock__conn_bury(rlock__conn *conn) {
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         bool refused = was_ready && rlock__classify(conn->text) == RLOCK_FAULT_AUTH;
         bool last = redis->subscribed && redis->calls_wanted && !redis->calling;
-        redis->calls_refused = redis->calls_refused || (refused && last);
+        redis->calls_refused = redis->calls_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->calling = false;
     }
     rlock__redis_pushing(redis);
-    if (!main && redis->push_refused) {
+    if (!main && !rlock__tracks(redis) && !rlock__lines(redis)) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
@@ -3582,7 +3613,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (redis->watcher.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
-    } else if (redis->push_refused) {
+    } else if (!rlock__tracks(redis) && !rlock__lines(redis)) {
         rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "not needed");
     } else {
         rlock__watcher_subscribe(redis);
@@ -3590,26 +3621,28 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis_pushing(redis);
 }
 
-/* Sends the invalidations of what the command connection reads to the watching connection.
+/* Sends the invalidations of what the command connection reads to the watching connection, if some
+ * key is to be watched: who only waits to be called needs none of them.
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
     rlock__conn *watcher = &redis->watcher;
-    if (redis->commands.state != RLOCK__CONN_READY || !redis->push_wanted || redis->push_refused) {
+    if (redis->commands.state != RLOCK__CONN_READY ||
+        (!rlock__tracks(redis) && !rlock__lines(redis))) {
         return;
     }
     if (watcher->state != RLOCK__CONN_READY) {
         rlock__conn_wanted(watcher);
         return;
     }
-    if (!watcher->id) { /* CLIENT ID is refused */
+    if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
     }
-    if (redis->push_refused) {
+    if (!rlock__tracks(redis) && !rlock__lines(redis)) {
         rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "not needed");
         return;
     }
-    if (rlock__by_channel(redis)) {
+    if (!rlock__tracks(redis) || rlock__by_channel(redis)) {
         rlock__watcher_subscribe(redis);
         return;
     }
@@ -3661,21 +3694,22 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
     request->how = how;
+    request->next = 0; /* it may have asked already */
     request->place = RLOCK__QUEUED;
     rlock__list_append(&redis->queues[0], &request->link);
 }
 
-static bool rlock__parse_fence(const redisReply *reply, uint64_t *fence) {
+static bool rlock__parse_fence(const char *text, size_t len, uint64_t *fence) {
     size_t i;
     *fence = 0;
-    for (i = 0; i < (size_t)reply->len; i++) {
-        unsigned digit = (unsigned)(unsigned char)reply->str[i] - '0';
+    for (i = 0; i < len; i++) {
+        unsigned digit = (unsigned)(unsigned char)text[i] - '0';
         if (digit > 9 || i > 18) {
             return false;
         }
         *fence = *fence * 10 + digit;
     }
-    return reply->len > 0;
+    return len > 0;
 }
 
 /* Five numbers, a token: see RLOCK__LUA_STRING_INSPECT. */
@@ -3734,7 +3768,9 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
     } else if (acquire && reply->type == REDIS_REPLY_STRING) {
-        if (rlock__parse_fence(reply, &answer->fence) && fenced == (answer->fence != 0)) {
+        answer->ours = rlock__in_line(request) && reply->len && reply->str[reply->len - 1] == '+';
+        if (rlock__parse_fence(reply->str, (size_t)reply->len - answer->ours, &answer->fence) &&
+            fenced == (answer->fence != 0)) {
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
     } else if (reply->type == REDIS_REPLY_INTEGER && acquire) {
@@ -3806,6 +3842,11 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
+    if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__in_line(request) &&
+        !(request->flags & RLOCK_REQUEST_ONCE) && !redis->line_wanted) {
+        redis->line_wanted = true;
+        rlock__track(redis);
+    }
     rlock__answer(redis, request, &answer);
 }
 
@@ -3847,6 +3888,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     uint32_t i;
     (void)ac;
     redis->bytes -= command->bytes;
+    redis->told = command->tells ? NULL : redis->told;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     } else if (command->op == RLOCK_OP_ACQUIRE) {
@@ -3915,8 +3957,15 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
 }
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
+    command->tells = false;
     if (command->count == 1) {
-        rlock__put_request(redis, command->requests[0]);
+        rlock_request *request = command->requests[0];
+        if (request->how == RLOCK__HOW_EVAL &&
+            redis->told == rlock__script_of(redis, request)->lua) {
+            request->how = RLOCK__HOW_SCRIPT;
+        }
+        command->tells = request->how == RLOCK__HOW_EVAL;
+        rlock__put_request(redis, request);
         return;
     }
     if (redis->batch_unknown) {
@@ -3956,6 +4005,9 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     rlock__command_fill(redis, command, queue);
     rlock__command_put(redis, command);
     sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
+    if (sent && command->tells) {
+        redis->told = rlock__script_of(redis, command->requests[0])->lua;
+    }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
     for (i = 0; i < command->count; i++) {
@@ -5245,6 +5297,7 @@ typedef struct rlock__gate {
     uint8_t polls;                /* tries since somebody woke us: the exponent of the back-off */
     bool dirty;                   /* woken while a try is out: its answer may be old */
     bool yields;                  /* the next try is put off, so that others come first */
+    bool ours;                    /* of a queued kind: the next in line is likely one of these */
     bool watched;
 } rlock__gate; /* each key's bytes and a NUL follow */
 
@@ -5334,6 +5387,7 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us);
 static void rlock__acquire_again(rlock__claim *claim, bool exists);
 static void rlock__claim_fire(rlock_timer *timer);
 static void rlock__letting_go_arm(rlock__claim *claim);
+static void rlock__claim_try(rlock__claim *claim, bool urgent);
 static void rlock__claim_deliver(rlock__ready *ready);
 static void rlock__op_deliver(rlock__ready *ready);
 
@@ -5522,9 +5576,18 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock__claim_end(claim);
 }
 
+/* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
+ * if it is likely the first at the server too. */
+static rlock__claim *rlock__follower(const rlock__gate *gate) {
+    rlock__claim *first = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+    bool likely = gate->ours && !rlock__list_empty(&gate->waiting);
+    return likely && !first->request.place && first->exists ? first : NULL;
+}
+
 /* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
 static void rlock__claim_let_go(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    rlock__claim *follower;
     bool held = claim->phase == RLOCK__HOLDING;
     rlock__claim_recall(claim);
     if (!held && !claim->exists) {
@@ -5536,7 +5599,12 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__letting_go_arm(claim);
+    follower = held ? rlock__follower(claim->gate) : NULL;
+    claim->request.next = follower ? follower->request.token : 0;
     rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+    if (follower) {
+        rlock__claim_try(follower, true);
+    }
 }
 
 /* --- letting go --- */
@@ -5635,6 +5703,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
         verdict = RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
+    claim->request.next = 0;
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->since_us;
         if (rlock__claim_release_pending(claim)) {
@@ -6124,7 +6193,7 @@ static uint64_t rlock__writer(const rlock__gate *gate) {
     return 0;
 }
 
-static void rlock__claim_try(rlock__claim *claim) {
+static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     unsigned flags = 0;
@@ -6145,7 +6214,7 @@ static void rlock__claim_try(rlock__claim *claim) {
         gate->things->terms.beside = rlock__writer(gate);
     }
     rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
-                        client->now_us + client->command_timeout_ms * 1000);
+                        client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
 /* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. */
@@ -6154,7 +6223,7 @@ static void rlock__line_try(rlock__gate *gate) {
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         if (!claim->request.place && (claim->again || at == gate->waiting.next)) {
-            rlock__claim_try(claim);
+            rlock__claim_try(claim, false);
         }
     }
 }
@@ -6177,7 +6246,7 @@ static void rlock__gate_try(rlock__gate *gate) {
     gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
     gate->dirty = gate->yields = false;
     rlock_timer_set(gate->client, &gate->timer, -1);
-    rlock__claim_try(gate->trying);
+    rlock__claim_try(gate->trying, false);
 }
 
 static void rlock__gate_ask(rlock__gate *gate) {
@@ -6499,6 +6568,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->gate->polls = 0;
+    claim->gate->ours = answer->ours;
     rlock__set_text(&claim->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
@@ -6522,9 +6592,11 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return;
     }
-    rlock__gate_watch(gate);
+    if (!queued) { /* who stands in line is called */
+        rlock__gate_watch(gate);
+    }
     if (queued && claim->again) {
-        rlock__claim_try(claim); /* called meanwhile */
+        rlock__claim_try(claim, true); /* called meanwhile */
     } else if (!queued && (!watched || gate->dirty)) {
         rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
@@ -6975,7 +7047,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     if (holds) {
         rlock__holding_look(holds);
     } else if (waits && rlock__queued(gate) && !waits->request.place) {
-        rlock__claim_try(waits);
+        rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;
     }
@@ -7567,7 +7639,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     }
     rlock__list_append(&gate->waiting, &claim->link);
     if (rlock__queued(gate)) {
-        rlock__claim_try(claim);
+        rlock__claim_try(claim, false);
         return RLOCK_OK;
     }
     if (claim->once && (held || (!first && client->up))) { /* no need to ask the server */
