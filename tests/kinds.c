@@ -308,6 +308,106 @@ static void fair_waiters_survive_a_lost_connection(void **state) {
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
+/* Who is granted hears whether the next is of its own client: then that one asks right behind the
+ * release, and need not be called. */
+static void fair_own_waiters_in_a_row_are_not_called(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *line[6];
+    uint64_t before = 0;
+    int i;
+
+    (void)state;
+    line[0] = owner_of(client, RLOCK_KIND_FAIR);
+    assert_int_equal(owner_acquire(line[0], 0, 0), RLOCK_OK);
+    for (i = 1; i < 6; i++) {
+        line[i] = owner_of(i < 5 ? client : other, RLOCK_KIND_FAIR);
+        stands_in_line(line[i], i);
+    }
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    assert_true(kit_until(kit_is_pushing, other, 5000));
+    kit_run(50);
+    for (i = 0; i < 5; i++) {
+        before = i == 1 ? kit_stats(client).commands : before;
+        assert_int_equal(owner_release(line[i]), RLOCK_OK);
+        assert_int_equal(owner_wait(line[i + 1], RLOCK_ACQUIRED, 400), RLOCK_OK);
+        if (i == 3) {
+            assert_int_equal(kit_stats(client).woken, 1); /* the first of the row */
+            assert_int_equal(kit_stats(client).commands - before, 6);
+        }
+    }
+    assert_true(kit_stats(other).woken > 0);
+    assert_int_equal(owner_release(line[5]), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+}
+
+static void fair_who_only_waits_is_told_of_no_changes(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_line(b, 1);
+    assert_true(kit_until(kit_is_pushing, other, 5000));
+    assert_true(kit_until(kit_is_pushing, client, 5000)); /* for the loss of its hold */
+    kit_run(50);
+    assert_int_equal(info(&server, "clients", "tracking_clients"), 1);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
+static void fair_who_may_not_track_is_called_all_the_same(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client = client_new(), *other;
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b;
+    int i;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER untold on >p ~* &* +@all -client|tracking"));
+    config.username = "untold", config.password = "p";
+    other = kit_client(&config);
+    b = owner_of(other, RLOCK_KIND_FAIR);
+    for (i = 1; i <= 2; i++) {
+        assert_int_equal(owner_acquire(a, RLOCK_FOREVER, 0), RLOCK_OK);
+        stands_in_line(b, 1);
+        assert_true(kit_until(kit_is_pushing, other, 5000));
+        kit_run(50);
+        assert_int_equal(owner_release(a), RLOCK_OK);
+        assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 400), RLOCK_OK);
+        assert_int_equal(kit_stats(other).woken, i);
+        kit_run(300); /* it wants to hear of the loss of its hold, and is refused */
+        assert_int_equal(owner_release(b), RLOCK_OK);
+    }
+    tell(ask(&server, "ACL DELUSER untold"));
+}
+
+static void a_script_that_many_need_is_sent_once(void **state) {
+    rlock_client *client = client_new();
+    struct owner *owners[20];
+    long long waiters = 19;
+    char calls[32] = "";
+    redisReply *reply;
+    int i;
+
+    (void)state;
+    owners[0] = owner_of(client, RLOCK_KIND_MUTEX);
+    assert_int_equal(owner_acquire(owners[0], 0, 0), RLOCK_OK); /* connected */
+    assert_int_equal(owner_release(owners[0]), RLOCK_OK);
+    tell(ask(&server, "SCRIPT FLUSH"));
+    tell(ask(&server, "CONFIG RESETSTAT"));
+    for (i = 0; i < 20; i++) {
+        owners[i] = owner_of(client, RLOCK_KIND_FAIR);
+        assert_int_equal(rlock_acquire(owners[i]->lock, RLOCK_FOREVER, 0, owner_told, owners[i]),
+                         RLOCK_OK);
+    }
+    assert_int_equal(owner_wait(owners[0], RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(kit_until(in_line, &waiters, 5000));
+    reply = ask(&server, "INFO commandstats");
+    assert_non_null(strstr(reply->str, "cmdstat_eval:"));
+    sscanf(strstr(reply->str, "cmdstat_eval:"), "cmdstat_eval:%31[^,]", calls);
+    freeReplyObject(reply);
+    assert_string_equal(calls, "calls=1");
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Read and write
  */
@@ -997,6 +1097,10 @@ int main(void) {
         TEST(fair_a_deleted_key_is_told_at_once),
         TEST(fair_without_push_is_polled_for),
         TEST(fair_waiters_survive_a_lost_connection),
+        TEST(fair_own_waiters_in_a_row_are_not_called),
+        TEST(fair_who_only_waits_is_told_of_no_changes),
+        TEST(fair_who_may_not_track_is_called_all_the_same),
+        TEST(a_script_that_many_need_is_sent_once),
         TEST(readers_share_and_a_writer_waits_for_all),
         TEST(a_waiting_writer_is_before_readers_that_come_later),
         TEST(a_writer_steps_down_to_its_own_read_lock),

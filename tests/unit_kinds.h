@@ -777,6 +777,88 @@ static void test_nothing_is_handed_on_of_a_queued_kind(void **state) {
     }
 }
 
+/* Holds, and heard that the next in line is of this client too. */
+static struct owner *holder_before_ours(rlock_kind kind, const char *key) {
+    struct owner *owner = kind_handle(kind, key);
+    rlock_answer granted = scripted_done();
+    granted.ours = true;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, FOR_LONG), RLOCK_OK);
+    idle();
+    answer_to(owner, granted);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    return owner;
+}
+
+static void test_release_names_who_asks_right_behind_it(void **state) {
+    size_t i;
+    (void)state;
+    for (i = 0; i < QUEUED_KINDS; i++) {
+        struct owner *holds = holder_before_ours(queued_kinds[i], "key");
+        struct owner *first = in_line(queued_kinds[i], "key", RLOCK_FOREVER);
+        struct owner *second = in_line(queued_kinds[i], "key", RLOCK_FOREVER);
+        uint64_t token = token_of(first);
+        size_t at = g.store.count;
+        SAME(owner_release(holds), RLOCK_OK);
+        SAME(g.store.count, at + 2);
+        SAME(g.store.log[at].op, RLOCK_OP_RELEASE);
+        SAME(g.store.log[at].next, token);
+        SAME(g.store.log[at + 1].op, RLOCK_OP_ACQUIRE);
+        SAME(g.store.log[at + 1].token, token);
+        assert_true((g.store.log[at + 1].flags & RLOCK_REQUEST_RETRY) != 0);
+        idle();
+        reply(RLOCK_OP_RELEASE, scripted_done());
+        answer_to(first, scripted_done()); /* and nothing of ours is behind it */
+        SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+        at = g.store.count;
+        SAME(owner_release(first), RLOCK_OK);
+        SAME(g.store.count, at + 1);
+        SAME(g.store.log[at].next, 0);
+        SAME(tries_of(token_of(second)), 1);
+        anew();
+    }
+}
+
+static void test_release_names_nobody_who_has_no_place_or_asks_just_now(void **state) {
+    int way;
+    (void)state;
+    for (way = 0; way < 4; way++) {
+        struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key"), *waits;
+        size_t at;
+        waits = way ? kind_handle(RLOCK_KIND_FAIR, way == 1 ? "other" : "key") : NULL;
+        if (way) {
+            SAME(owner_acquire(waits, RLOCK_FOREVER, FOR_LONG), RLOCK_OK);
+            idle();
+        }
+        if (way == 1) {
+            answer_to(waits, scripted_held(FOR_LONG)); /* it waits for another key */
+        } else if (way == 3) {
+            answer_to(waits, scripted_fault(RLOCK_FAULT_BUSY, "LOADING")); /* it has no place */
+        }
+        at = g.store.count;
+        SAME(owner_release(holds), RLOCK_OK);
+        SAME(g.store.count, at + 1);
+        SAME(g.store.log[at].next, 0);
+        anew();
+    }
+}
+
+/* The one that was named has asked long since, and may have left. */
+static void test_release_that_is_sent_again_names_nobody(void **state) {
+    struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key");
+    struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    size_t at = g.store.count;
+    (void)state;
+    SAME(owner_release(holds), RLOCK_OK);
+    SAME(g.store.log[at].next, token_of(waits));
+    idle();
+    reply(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    answer_to(waits, scripted_held(FOR_LONG));
+    at = g.store.count;
+    (void)retried(RLOCK_OP_RELEASE);
+    SAME(g.store.count, at + 1);
+    SAME(g.store.log[at].next, 0);
+}
+
 /* Where nobody is called, our own release is as good as a poll. */
 static void test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called(void **state) {
     struct owner *holds, *first, *second;
