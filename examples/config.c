@@ -1,6 +1,6 @@
-/* How do many read while nobody writes? With the kinds read and write. Three processes read a
- * configuration that stands in two places, one changes it in two steps. Before others may write
- * again the writer steps down: it reads what it wrote, with the readers beside it. */
+/* How do many read while nobody writes? Three processes read a configuration that stands in two
+ * places, one changes it in two steps, and then steps down to reading: nobody else writes before it
+ * has read what it wrote, but readers are beside it. */
 #define _GNU_SOURCE 1 /* MAP_ANONYMOUS */
 #include <ev.h>
 #include <signal.h>
@@ -19,10 +19,12 @@
 /* Seen by all processes; it could as well be two files. */
 static struct {
     volatile int host, port; /* of the same number, or somebody reads half a change */
-    volatile int changes, reads, torn, beside_writer;
-    int inside, most_inside;
+    volatile int changes, torn, beside_reader, beside_writer;
+    int inside;
 } * config;
 static rlock *to_read, *to_write;
+static bool writer;
+static int seen_host;
 
 static void must(bool good, const char *else_say) {
     if (!good) {
@@ -31,76 +33,44 @@ static void must(bool good, const char *else_say) {
     }
 }
 
-static void later(void (*next)(int revents, void *user), double seconds) {
-    ev_once(EV_DEFAULT, -1, 0, seconds, next, NULL);
-}
-
 static void ask_for(rlock *lock, rlock_callback *next) {
     must(rlock_acquire(lock, 20000, 0, next, NULL) == RLOCK_OK, "cannot acquire");
+}
+
+static void on_read(rlock *lock, const rlock_event *event, void *user);
+static void on_write(rlock *lock, const rlock_event *event, void *user);
+
+static void on_released(rlock *lock, const rlock_event *event, void *user) {
+    (void)lock;
+    (void)user;
+    must(event->status == RLOCK_OK, rlock_strerror(event->status));
+    config->changes += writer;
+    if (config->changes < CHANGES) {
+        ask_for(writer ? to_write : to_read, writer ? on_write : on_read);
+    } else {
+        ev_break(EV_DEFAULT, EVBREAK_ALL);
+    }
 }
 
 static void let_go(rlock *lock, rlock_callback *next) {
     must(rlock_release(lock, next, NULL) == RLOCK_OK, "the lock was lost");
 }
 
-/* ---- a reader ---- */
-
-static int seen_host;
-
-static void on_read(rlock *lock, const rlock_event *event, void *user);
-
-static void read_again(int revents, void *user) {
-    (void)revents;
-    (void)user;
-    ask_for(to_read, on_read);
-}
-
-static void on_read_released(rlock *lock, const rlock_event *event, void *user) {
-    (void)lock;
-    (void)event;
-    (void)user;
-    if (config->changes < CHANGES) {
-        later(read_again, 0.001);
-    } else {
-        ev_break(EV_DEFAULT, EVBREAK_ALL);
-    }
-}
-
 static void read_port(int revents, void *user) {
     (void)revents;
     (void)user;
-    __sync_fetch_and_add(&config->reads, 1);
     __sync_fetch_and_add(&config->torn, seen_host != config->port);
     __sync_fetch_and_sub(&config->inside, 1);
-    let_go(to_read, on_read_released);
+    let_go(to_read, on_released);
 }
 
 static void on_read(rlock *lock, const rlock_event *event, void *user) {
-    int inside = __sync_add_and_fetch(&config->inside, 1), most = config->most_inside;
     (void)lock;
     (void)user;
     must(event->status == RLOCK_OK, rlock_strerror(event->status));
-    while (inside > most && !__sync_bool_compare_and_swap(&config->most_inside, most, inside)) {
-        most = config->most_inside;
-    }
+    __sync_fetch_and_add(&config->beside_reader, __sync_fetch_and_add(&config->inside, 1) > 0);
     seen_host = config->host;
-    later(read_port, 0.004);
-}
-
-/* ---- the writer ---- */
-
-static void on_write(rlock *lock, const rlock_event *event, void *user);
-
-static void on_written(rlock *lock, const rlock_event *event, void *user) {
-    (void)lock;
-    (void)event;
-    (void)user;
-    config->changes++;
-    if (config->changes < CHANGES) {
-        ask_for(to_write, on_write);
-    } else {
-        ev_break(EV_DEFAULT, EVBREAK_ALL);
-    }
+    ev_once(EV_DEFAULT, -1, 0, 0.004, read_port, NULL);
 }
 
 static void look_at_it(int revents, void *user) {
@@ -108,7 +78,7 @@ static void look_at_it(int revents, void *user) {
     (void)user;
     config->beside_writer += config->inside;
     config->torn += config->host != config->changes + 1 || config->port != config->changes + 1;
-    let_go(to_read, on_written);
+    let_go(to_read, on_released);
 }
 
 static void on_stepped_down(rlock *lock, const rlock_event *event, void *user) {
@@ -116,7 +86,7 @@ static void on_stepped_down(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
     must(event->status == RLOCK_OK, rlock_strerror(event->status));
     let_go(to_write, NULL); /* from here on others read too; nobody has written in between */
-    later(look_at_it, 0.008);
+    ev_once(EV_DEFAULT, -1, 0, 0.008, look_at_it, NULL);
 }
 
 static void write_port(int revents, void *user) {
@@ -131,23 +101,18 @@ static void on_write(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
     must(event->status == RLOCK_OK, rlock_strerror(event->status));
     config->host = config->changes + 1;
-    later(write_port, 0.004);
+    ev_once(EV_DEFAULT, -1, 0, 0.004, write_port, NULL);
 }
 
-/* ---- the program ---- */
-
-static int take_part(bool writer) {
-    rlock_config settings = {0};
-    rlock_options options = {0};
+static int take_part(void) {
+    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    rlock_config settings = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_options options = {.key = "config", .owner = 1}; /* who steps down: any number but 0 */
     rlock_client *client;
 
     alarm(30); /* should the parent be gone */
     signal(SIGPIPE, SIG_IGN);
-    settings.loop = rlock_libev_loop(EV_DEFAULT);
-    settings.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
     must(rlock_client_new(&client, &settings) == RLOCK_OK, "out of memory");
-    options.key = "config";
-    options.owner = 1; /* who steps down; any number but 0, the same for both handles */
     options.kind = RLOCK_KIND_READ;
     must(rlock_new(&to_read, client, &options) == RLOCK_OK, "out of memory");
     options.kind = RLOCK_KIND_WRITE;
@@ -167,16 +132,16 @@ int main(void) {
     must(config != MAP_FAILED, "out of memory");
     for (i = 0; i <= READERS; i++) {
         if (fork() == 0) {
-            return take_part(i == READERS);
+            writer = i == READERS;
+            return take_part();
         }
     }
     while (wait(&status) > 0) {
         failed |= status;
     }
-    printf("%d changes, %d reads, up to %d readers at a time\n", config->changes, config->reads,
-           config->most_inside);
-    printf("beside the writer that had stepped down: %s\n",
-           config->beside_writer > 0 ? "readers" : "nobody");
+    printf("%d changes; readers beside a reader: %s, beside the writer that stepped down: %s\n",
+           config->changes, config->beside_reader > 0 ? "yes" : "never",
+           config->beside_writer > 0 ? "yes" : "never");
     printf("half a change was read %d times\n", config->torn);
     return failed != 0 || config->torn != 0;
 }

@@ -15,19 +15,15 @@ static const char *me;
 static int to_parent;
 
 static rlock_options job(void) {
-    rlock_options options = {0};
-    options.key = "nightly-report";
-    options.kind = RLOCK_KIND_FAIR;
-    return options;
+    return (rlock_options){.key = "nightly-report", .kind = RLOCK_KIND_FAIR};
 }
 
 static rlock_client *connect_to_server(void) {
-    rlock_config config = {0};
+    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
     rlock_client *client;
 
     signal(SIGPIPE, SIG_IGN);
-    config.loop = rlock_libev_loop(EV_DEFAULT);
-    config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
     if (rlock_client_new(&client, &config) != RLOCK_OK) {
         exit(1);
     }
@@ -116,12 +112,8 @@ static pid_t start(const char *name, const int *ends, char hear) {
 
 static void on_info(rlock_client *client, const rlock_info *info, void *question) {
     (void)client;
-    if (info->status != RLOCK_OK) {
-        printf("%s: %s\n", (const char *)question, rlock_strerror(info->status));
-    } else {
-        printf("%s: %d held, %d waiting\n", (const char *)question, (int)info->holders,
-               (int)info->waiters);
-    }
+    printf("%s: %s, %d held, %d waiting\n", (const char *)question, rlock_strerror(info->status),
+           (int)info->holders, (int)info->waiters);
     if (info->token != NULL) { /* its client's id: compare rlock_client_id(), log it at start */
         printf("  by %.*s for %d s more\n", (int)info->token_len, info->token,
                (int)(info->left_ms / 1000));

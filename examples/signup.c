@@ -1,10 +1,10 @@
 /* How do I give out a limited number of places? An event has 40 places; four processes register 50
  * people each, all at once. One in four gives up over the form, and one process is killed.
  *
- * A permit is a place that is kept for somebody who fills in the form, and for who has done so
- * until sign-up closes; it ends with its process. What is given out for good stands in a list, and
- * the list, not the permit, refuses one too many. So the number is exact whatever dies, and nobody
- * fills in the form for nothing, but who comes in place of one whose process died registered. */
+ * A permit is a place kept for who fills in the form, and for who has done so until sign-up closes;
+ * it ends with its process. Places given out for good stand in a list, which refuses one too many:
+ * so the number is exact whatever dies. A form is filled in for nothing only where it takes the
+ * place of one whose process died registered. */
 #include <ev.h>
 #include <hiredis/hiredis.h>
 #include <hiredis/async.h>
@@ -39,15 +39,13 @@ static void must(bool good, const char *else_say) {
 }
 
 static int number_of(const rlock *person) {
-    int i = 0;
-    while (people[i] != person) {
-        i++;
+    int i;
+    for (i = 0; people[i] != person; i++) {
     }
     return i;
 }
 
-/* The permit is kept, registered or refused: who is refused has the place of one whose process died
- * after it was in the list. */
+/* The permit is kept: who is refused has that of one whose process died registered. */
 static void on_written(redisAsyncContext *c, void *reply, void *person) {
     const redisReply *r = reply;
     (void)c;
@@ -55,7 +53,7 @@ static void on_written(redisAsyncContext *c, void *reply, void *person) {
     must(r != NULL && r->type == REDIS_REPLY_INTEGER, "the list was not written");
     undecided--;
     if (r->integer == 10) {
-        raise(SIGKILL); /* its registered ones keep their places, its other forms are gone */
+        raise(SIGKILL); /* who is registered keeps the place, the other forms are gone */
     }
 }
 
@@ -71,13 +69,13 @@ static void on_form(int revents, void *person) {
 }
 
 static void on_place(rlock *person, const rlock_event *event, void *user) {
+    bool full = event->status == RLOCK_ERR_TIMEOUT; /* until sign-up closed */
     (void)user;
-    if (event->status == RLOCK_ERR_TIMEOUT) { /* until sign-up closed: the event is full */
-        undecided--;
-        return;
+    must(full || event->status == RLOCK_OK, rlock_strerror(event->status));
+    undecided -= full;
+    if (!full) {
+        ev_once(EV_DEFAULT, -1, 0, 0.005 + 0.001 * (number_of(person) % 20), on_form, person);
     }
-    must(event->status == RLOCK_OK, rlock_strerror(event->status));
-    ev_once(EV_DEFAULT, -1, 0, 0.005 + 0.001 * (number_of(person) % 20), on_form, person);
 }
 
 static void on_closed(int revents, void *open) {
@@ -86,20 +84,15 @@ static void on_closed(int revents, void *open) {
 }
 
 static int registrar(const char *path) {
-    rlock_config config = {0};
-    rlock_options options = {0};
+    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_options options = {.key = "event", .kind = RLOCK_KIND_SEMAPHORE, .permits = PLACES};
     rlock_client *client;
     bool open = true;
     int i;
 
     alarm(30); /* should the parent be gone */
     signal(SIGPIPE, SIG_IGN);
-    config.loop = rlock_libev_loop(EV_DEFAULT);
-    config.unix_path = path;
     config.watchdog_lease_ms = 1000; /* the places of a dead process come back after a second */
-    options.key = "event:places";
-    options.kind = RLOCK_KIND_SEMAPHORE;
-    options.permits = PLACES;
     redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
     must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
     must(rlock_client_new(&client, &config) == RLOCK_OK, "out of memory");

@@ -1,6 +1,5 @@
-/* How do I lock two things at once without a deadlock? With several keys in one handle: all or
- * none, in any order. Four processes move money between six accounts that are kept in Redis, by
- * reading two of them, pausing, and writing them back. */
+/* How do I lock two things without a deadlock? With several keys in one handle: all or none, in any
+ * order. Four processes move money between accounts in Redis: read two, pause, write them back. */
 #include <ev.h>
 #include <hiredis/hiredis.h>
 #include <hiredis/async.h>
@@ -47,8 +46,7 @@ static void on_released(rlock *lock, const rlock_event *event, void *c) {
 
 static void on_written(redisAsyncContext *redis_, void *reply, void *user) {
     clerk *c = user;
-    (void)redis_;
-    must(reply != NULL && ((redisReply *)reply)->type == REDIS_REPLY_STATUS, "not written");
+    must(redis_ && reply && ((redisReply *)reply)->type == REDIS_REPLY_STATUS, "not written");
     must(rlock_release(c->lock, on_released, c) == RLOCK_OK, "the lock was lost");
 }
 
@@ -63,8 +61,7 @@ static void on_paused(int revents, void *user) {
 static void on_balances(redisAsyncContext *redis_, void *reply, void *user) {
     const redisReply *r = reply;
     clerk *c = user;
-    (void)redis_;
-    must(r != NULL && r->type == REDIS_REPLY_ARRAY && r->elements == 2, "no balances");
+    must(redis_ && r && r->type == REDIS_REPLY_ARRAY && r->elements == 2, "no balances");
     c->has_from = atoi(r->element[0]->str);
     c->has_to = atoi(r->element[1]->str);
     ev_once(EV_DEFAULT, -1, 0, 0.001, on_paused, c);
@@ -72,26 +69,22 @@ static void on_balances(redisAsyncContext *redis_, void *reply, void *user) {
 
 static void on_locked(rlock *lock, const rlock_event *event, void *user) {
     clerk *c = user;
-    (void)lock;
-    must(event->status == RLOCK_OK, rlock_strerror(event->status));
+    must(lock && event->status == RLOCK_OK, rlock_strerror(event->status));
     redisAsyncCommand(redis, on_balances, c, "MGET balance:%d balance:%d", c->from, c->to);
 }
 
 static void begin(clerk *c) {
     char from[32], to[32];
     const char *keys[2] = {from, to};
-    rlock_options options = {0};
+    rlock_options options = {.keys = keys, .key_count = 2}; /* copied */
 
-    if (begun == TRANSFERS) {
+    if (begun++ >= TRANSFERS) {
         return;
     }
-    begun++;
     c->from = rand() % ACCOUNTS;
     c->to = (c->from + 1 + rand() % (ACCOUNTS - 1)) % ACCOUNTS;
     snprintf(from, sizeof from, "account:%d", c->from);
     snprintf(to, sizeof to, "account:%d", c->to);
-    options.keys = keys; /* copied; on a cluster give them a hash tag: {bank}account:1 */
-    options.key_count = 2;
     must(rlock_new(&c->lock, client, &options) == RLOCK_OK, "out of memory");
     must(rlock_acquire(c->lock, 30000, 0, on_locked, c) == RLOCK_OK, "cannot acquire");
 }

@@ -21,15 +21,14 @@ static int me, to_parent;
 static ev_io commands;
 
 static int number_of(const rlock *ticket) {
-    int i = 0;
-    while (tickets[i] != ticket) {
-        i++;
+    int i;
+    for (i = 0; tickets[i] != ticket; i++) {
     }
     return i;
 }
 
-static void tell_parent(int number) {
-    if (write(to_parent, &number, sizeof number) != sizeof number) {
+static void say(int to, int number) {
+    if (write(to, &number, sizeof number) != sizeof number) {
         exit(1);
     }
 }
@@ -41,7 +40,7 @@ static void on_position(rlock_client *of, const rlock_info *info, void *ticket) 
         return;
     }
     printf("ticket %d, at counter %d: %d before it\n", number_of(ticket), me, (int)info->position);
-    tell_parent(number_of(ticket));
+    say(to_parent, number_of(ticket));
 }
 
 static void on_turn(rlock *ticket, const rlock_event *event, void *user) {
@@ -50,17 +49,15 @@ static void on_turn(rlock *ticket, const rlock_event *event, void *user) {
         fprintf(stderr, "ticket %d: %s\n", number_of(ticket), rlock_strerror(event->status));
         exit(1);
     }
-    tell_parent(number_of(ticket));
+    say(to_parent, number_of(ticket));
     if (number_of(ticket) > 0) {
         rlock_release(ticket, NULL, NULL); /* served: the next one's turn */
     }
 }
 
 static void draw(int number) {
-    rlock_options options = {0};
+    rlock_options options = {.key = "office", .kind = RLOCK_KIND_FAIR};
 
-    options.key = "office";
-    options.kind = RLOCK_KIND_FAIR;
     if (rlock_new(&tickets[number], client, &options) != RLOCK_OK ||
         rlock_acquire(tickets[number], 20000, 0, on_turn, NULL) != RLOCK_OK) {
         exit(1);
@@ -84,13 +81,12 @@ static void on_command(struct ev_loop *loop, ev_io *watcher, int revents) {
 }
 
 static int counter(int from_parent) {
-    rlock_config config = {0};
+    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
     int i;
 
     alarm(30); /* should the parent be gone */
     signal(SIGPIPE, SIG_IGN);
-    config.loop = rlock_libev_loop(EV_DEFAULT);
-    config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
     if (rlock_client_new(&client, &config) != RLOCK_OK) {
         return 1;
     }
@@ -109,23 +105,15 @@ static int said(int from_children) {
     return read(from_children, &number, sizeof number) == sizeof number ? number : -1;
 }
 
-static void say(int to_child, int number) {
-    if (write(to_child, &number, sizeof number) != sizeof number) {
-        exit(1);
-    }
-}
-
 int main(void) {
     int up[2], down[COUNTERS + 1][2], i, last = 0, status, failed = 0;
     pid_t pids[COUNTERS + 1];
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (pipe(up) != 0) {
-        return 1;
-    }
+    failed = pipe(up);
     to_parent = up[1];
     for (me = 1; me <= COUNTERS; me++) {
-        if (pipe(down[me]) != 0 || (pids[me] = fork()) < 0) {
+        if (failed || pipe(down[me]) != 0 || (pids[me] = fork()) < 0) {
             return 1;
         }
         if (pids[me] == 0) {

@@ -99,7 +99,7 @@ check "leader: leaves no key behind" gone leader
 check "signup: runs" run "$bin/signup"
 check "signup: is exact to the last place, though a process is killed" says \
     '200 people, 40 places, 1 of 4 processes killed' '40 registered: exact' '[0-9]+ forms filled in for nothing'
-check "signup: leaves no key behind" goes event:places
+check "signup: leaves no key behind" goes event
 
 check "turns: runs" run "$bin/turns"
 each_knows_its_place() {
@@ -114,8 +114,8 @@ check "turns: leaves no key behind" goes office
 
 check "config: runs" run "$bin/config"
 check "config: many read at a time, beside a writer that steps down, and nobody half a change" says \
-    '20 changes, [0-9]+ reads, up to [23] readers at a time' \
-    'beside the writer that had stepped down: readers' 'half a change was read 0 times'
+    '20 changes; readers beside a reader: yes, beside the writer that stepped down: yes' \
+    'half a change was read 0 times'
 check "config: leaves no key behind" gone config
 
 check "transfer: runs" run "$bin/transfer"
@@ -125,8 +125,8 @@ check "transfer: leaves no key behind" gone account:0
 
 check "operator: runs" run "$bin/operator"
 taken_away() {
-    for line in '  by [0-9a-f-]*:1 for [0-9]* s more' 'look: 1 held, 1 waiting' 'take away: 1 held, 0 waiting' \
-        'look again: 0 held, 0 waiting'; do
+    for line in '  by [0-9a-f-]*:1 for [0-9]* s more' 'look: ok, 1 held, 1 waiting' \
+        'take away: ok, 1 held, 0 waiting' 'look again: ok, 0 held, 0 waiting'; do
         grep -qx "$line" "$out" || return 1
     done
 }
