@@ -1434,7 +1434,10 @@ static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *ent
     rlock__member *member = RLOCK__OF(spare->next, rlock__member, link);
     if (!rlock__list_empty(spare)) {
         rlock__list_remove(&member->link);
-    } else if ((member = (rlock__member *)RLOCK_MALLOC(sizeof *member)) == NULL) {
+    } else {
+        member = (rlock__member *)RLOCK_MALLOC(sizeof *member);
+    }
+    if (!member) {
         return NULL;
     }
     memset(member, 0, sizeof *member);
@@ -1543,9 +1546,6 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     }
     while (!rlock__list_empty(&entry->holders)) {
         rlock__member_drop(memory, RLOCK__OF(entry->holders.next, rlock__member, link));
-    }
-    while (!rlock__list_empty(&entry->line)) {
-        rlock__member_drop(memory, RLOCK__OF(entry->line.next, rlock__member, link));
     }
     rlock__list_remove(&entry->link);
     rlock__dealloc(entry);
@@ -1708,8 +1708,10 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         if (!rlock__memory_hold(tenant, request, key, len, now_us)) {
-            for (k = 0; k < i && rlock__request_key(request, k, &key, &len); k++) {
-                rlock__entry *entry = rlock__entry_find(memory, key, len);
+            for (k = 0; k < i; k++) {
+                rlock__entry *entry;
+                (void)rlock__request_key(request, k, &key, &len);
+                entry = rlock__entry_find(memory, key, len);
                 rlock__member_drop(memory,
                                    rlock__member_find(&entry->holders, tenant, request->token));
             }
@@ -4669,16 +4671,13 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     return true;
 }
 
-/* Whether a vote of ours is being given back, or may still have to be. */
-static bool rlock__ballot_strays(const rlock__ballot *ballot, bool open) {
-    int i;
-    for (i = 0; i < ballot->council->count; i++) {
-        const rlock__vote *vote = &ballot->votes[i];
-        if (vote->request.place && (open || vote->request.op == RLOCK_OP_RELEASE)) {
-            return true;
-        }
+/* Whether a vote of ours is being given back: behind rlock__ballot_give_back nothing else is out. */
+static bool rlock__ballot_strays(const rlock__ballot *ballot) {
+    int i = 0;
+    while (i < ballot->council->count && !ballot->votes[i].request.place) {
+        i++;
     }
-    return false;
+    return i < ballot->council->count;
 }
 
 /* Whether nobody got a majority, or votes are given back, now or soon: news of that wakes all who
@@ -4692,7 +4691,7 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
     if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
         return false;
     }
-    return ((mended || ballot->council->hears_itself) && rlock__ballot_strays(ballot, held)) ||
+    return ((mended || ballot->council->hears_itself) && rlock__ballot_strays(ballot)) ||
            (held && answer->left_ms == 0);
 }
 
@@ -4888,9 +4887,7 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
         vote->refused = true;
         vote->not_before_us = rlock_client_now_us(council->client) + RLOCK__WIN_BACK_US;
-        if (!ballot->paused) {
-            rlock_timer_set(council->client, &ballot->timer, vote->not_before_us);
-        }
+        rlock_timer_set(council->client, &ballot->timer, vote->not_before_us);
         if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
             council->events->woken(council->owner, request->key, request->key_len);
         }
@@ -7536,7 +7533,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
         !rlock__within(options->max_hold_ms, 1, INT64_MAX) || rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
-    if (client->closed || client->closing) {
+    if (client->closing) {
         return RLOCK_ERR_CLOSED;
     }
     lock = (rlock *)rlock__alloc(sizeof *lock);
@@ -7813,7 +7810,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
         rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
-    if (client->closed || client->closing) {
+    if (client->closing) {
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
@@ -7856,7 +7853,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         !rlock__queued(lock->gate)) {
         return RLOCK_ERR_STATE;
     }
-    if (client->closed || client->closing) {
+    if (client->closing) {
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);

@@ -208,6 +208,29 @@ static void test_keys_are_independent_and_binary(void **state) {
     }
 }
 
+/* All that is known of a key by its hash is where it may be found. */
+static void test_keys_of_one_hash_are_told_apart(void **state) {
+    static const char *const keys[] = {"declinate", "macallums", "costarring", "liquid"};
+    int i, other;
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        struct owner *held[2], *next[2];
+        other = i ^ 1;
+        SAME(rlock__hash(keys[i], strlen(keys[i])), rlock__hash(keys[other], strlen(keys[other])));
+        held[0] = holder(0, keys[i], 60000);
+        held[1] = holder(0, keys[other], 60000);
+        next[0] = waiter(1, keys[i], RLOCK_FOREVER);
+        next[1] = waiter(1, keys[other], RLOCK_FOREVER);
+        run_ms(1000);
+        release(held[0]);
+        assert_true(granted(next[0]) && !granted(next[1]));
+        release(held[1]);
+        assert_true(granted(next[1]));
+        release(next[0]);
+        release(next[1]);
+    }
+}
+
 static void test_stores_are_independent(void **state) {
     rlock_client *client = NULL;
     rlock_store *other = NULL;
@@ -552,6 +575,7 @@ static void test_bad_arguments_and_no_memory(void **state) {
     uint64_t n;
     (void)state;
     SAME(rlock_memory_new(NULL), RLOCK_ERR_ARG);
+    rlock_memory_free(NULL);
     for (n = 1; n < 100; n++) {
         int status;
         virtual_memory.fail_at = n;
@@ -759,6 +783,28 @@ static void test_store_tells_tokens_of_one_client_apart(void **state) {
     g.store->close(alone.state);
 }
 
+/* Keys that others take and leave: entries that are not in use go meanwhile. */
+static void others_come_and_go(int client) {
+    int i;
+    for (i = 0; i < 10; i++) {
+        struct owner *owner = holder(client, i % 2 ? "some" : "others", 1000);
+        release(owner);
+        owner_free(owner);
+    }
+}
+
+static void test_token_is_gone_once_its_key_is_forgotten(void **state) {
+    (void)state;
+    alone_begins();
+    SAME(alone_asks(RLOCK_OP_ACQUIRE, 1), RLOCK_OUTCOME_DONE);
+    run_ms(1001);
+    others_come_and_go(1);
+    SAME(alone_asks(RLOCK_OP_RENEW, 1), RLOCK_OUTCOME_GONE);
+    SAME(alone_asks(RLOCK_OP_RELEASE, 1), RLOCK_OUTCOME_GONE);
+    SAME(alone_asks(RLOCK_OP_ACQUIRE, 2), RLOCK_OUTCOME_DONE);
+    g.store->close(alone.state);
+}
+
 static void test_key_may_be_watched_before_anybody_had_it(void **state) {
     (void)state;
     alone_begins();
@@ -938,6 +984,7 @@ int main(void) {
         CASE(test_waiters_of_a_client_are_served_in_order),
         CASE(test_every_waiter_of_every_client_is_served),
         CASE(test_keys_are_independent_and_binary),
+        CASE(test_keys_of_one_hash_are_told_apart),
         CASE(test_stores_are_independent),
         CASE(test_wait_ends_as_timeout_and_the_queue_goes_on),
         CASE(test_canceled_waiter_gets_nothing_and_the_next_one_does),
@@ -961,6 +1008,7 @@ int main(void) {
         CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
         STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
         CASE(test_store_tells_tokens_of_one_client_apart),
+        CASE(test_token_is_gone_once_its_key_is_forgotten),
         CASE(test_key_may_be_watched_before_anybody_had_it),
         CASE(test_watch_without_memory_is_none_and_harms_nobody),
         CASE(test_grant_told_too_late_is_asked_for_again_and_got),
@@ -969,11 +1017,13 @@ int main(void) {
         CASE(test_fair_who_leaves_the_line_is_passed_over),
         CASE(test_fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         CASE(test_fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        CASE(test_fair_line_without_a_holder_keeps_its_order_while_it_sleeps),
         CASE(test_fair_fences_rise_and_renewals_extend),
         CASE(test_line_that_was_left_by_all_leaves_nothing_behind),
         CASE(test_readers_share_and_a_writer_waits_for_all),
         CASE(test_waiting_writer_is_before_readers_that_come_later),
         CASE(test_writer_steps_down_to_its_own_read_lock),
+        CASE(test_reader_does_not_come_beside_a_writer_that_is_gone),
         CASE(test_reader_in_line_may_come_beside_its_writer),
         CASE(test_semaphore_gives_out_no_more_than_there_are),
         CASE(test_heavy_one_waits_for_all_it_weighs_and_is_not_starved),
@@ -986,7 +1036,12 @@ int main(void) {
         CASE(test_inspect_says_who_holds_and_for_how_long),
         CASE(test_force_release_is_told_to_the_holders_and_serves_who_waits),
         CASE(test_frozen_holder_hears_of_its_forced_release_when_it_thaws),
+        CASE(test_hold_that_was_forced_is_forgotten_only_when_its_holder_heard),
+        CASE(test_who_was_called_and_forced_before_it_heard_has_nothing),
+        CASE(test_hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced),
+        CASE(test_question_about_a_key_that_nobody_used_finds_it_free),
         CASE(test_number_of_permits_changes_while_in_use),
+        CASE(test_number_of_permits_for_which_there_is_no_memory_is_not_set),
         CASE(test_set_number_of_permits_is_forgotten_a_day_after_its_last_use),
         CASE(test_set_number_of_permits_outlives_other_keys),
         CASE(test_who_weighs_more_than_there_are_does_not_block_the_line),

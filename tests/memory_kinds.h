@@ -173,6 +173,28 @@ static void test_fair_who_lets_its_turn_pass_is_followed_by_the_next(void **stat
     assert_true(holds(sleeps)); /* it stands in the line again */
 }
 
+/* Nobody holds, and nobody asks: the places stay, whatever becomes of other keys. */
+static void test_fair_line_without_a_holder_keeps_its_order_while_it_sleeps(void **state) {
+    struct owner *dies = of_kind(0, RLOCK_KIND_FAIR), *first, *next;
+    (void)state;
+    SAME(tried(dies, 100), RLOCK_OK);
+    first = waits(of_kind(0, RLOCK_KIND_FAIR));
+    next = waits(of_kind(1, RLOCK_KIND_FAIR));
+    freeze(0, true);
+    freeze(1, true);
+    run_ms(10 * TURN_MS);
+    others_come_and_go(2);
+    freeze(1, false);
+    run_ms(TURN_MS - 100);
+    assert_false(holds(next)); /* it is the turn of the one that sleeps */
+    run_ms(100 + TURN_MS / 2);
+    assert_true(holds(next));
+    freeze(0, false);
+    run_ms(1);
+    release(next);
+    assert_true(holds(first));
+}
+
 static void test_fair_fences_rise_and_renewals_extend(void **state) {
     rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0);
     struct owner *a, *b;
@@ -261,6 +283,29 @@ static void test_writer_steps_down_to_its_own_read_lock(void **state) {
     assert_true(holds(mine) && !holds(next));
     release(mine);
     assert_true(holds(next));
+}
+
+/* The writer's client sleeps, and names the writer still when it asks for the reader. */
+static void test_reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
+    rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
+    rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
+    struct owner *writer, *reader, *other;
+    (void)state;
+    write.owner = read.owner = 7;
+    writer = held(owner_new(&g.loop, g.clients[0], &write));
+    reader = owner_new(&g.loop, g.clients[0], &read);
+    other = waits(of_kind(1, RLOCK_KIND_WRITE));
+    freeze(0, true);
+    answered(rlock_force_release(g.clients[2], &write, on_info, &told));
+    run_ms(1);
+    assert_true(holds(other));
+    assert_true(holds(writer)); /* it has not heard of it yet */
+    SAME(owner_acquire(reader, 0, 60000), RLOCK_OK);
+    freeze(0, false);
+    run_ms(1);
+    SAME(reader->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    SAME(writer->seen[RLOCK_LOST].count, 1);
+    assert_true(holds(other) && !holds(reader));
 }
 
 /* It waited before its writer was granted, and comes out of the line when it asks again. */
@@ -497,6 +542,115 @@ static void test_frozen_holder_hears_of_its_forced_release_when_it_thaws(void **
     freeze(0, false);
     run_ms(1);
     SAME(reader->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+}
+
+/* The call is on its way to a client that sleeps: other keys come and go, and questions too. */
+static void test_hold_that_was_forced_is_forgotten_only_when_its_holder_heard(void **state) {
+    int i;
+    (void)state;
+    for (i = 1; i < KINDS; i++) { /* of a mutex, change is told by its watch */
+        rlock_options options = options_of(kinds[i], 0, 0);
+        struct owner *owner = held(of_kind(0, kinds[i])), *next = of_kind(2, kinds[i]);
+        int64_t permits;
+        freeze(0, true);
+        answered(rlock_force_release(g.clients[1], &options, on_info, &told));
+        SAME(told.info.holders, 1);
+        answered(rlock_force_release(g.clients[1], &options, on_info, &told));
+        SAME(told.info.holders, 0); /* once only */
+        others_come_and_go(1);
+        SAME(inspected(1, &options)->holders, 0);
+        assert_null(told.info.token);
+        permits = told.info.permits;
+        assert_true(permits > 0);
+        freeze(0, false);
+        run_ms(1);
+        SAME(owner->seen[RLOCK_LOST].count, 1);
+        SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+        SAME(inspected(1, &options)->permits, permits);
+        release(held(next));
+    }
+}
+
+/* It comes to the head of the line and is called, but sleeps; then the key is taken from it. What
+ * else its client is called for is not lost. */
+static void test_who_was_called_and_forced_before_it_heard_has_nothing(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0), elsewhere = options;
+    struct owner *first[2], *sleeps[2], *other = of_kind(2, RLOCK_KIND_FAIR);
+    int i;
+    (void)state;
+    elsewhere.key = "l";
+    for (i = 0; i < 2; i++) {
+        const rlock_options *of = i == 0 ? &options : &elsewhere;
+        first[i] = held(owner_new(&g.loop, g.clients[0], of));
+        sleeps[i] = waits(owner_new(&g.loop, g.clients[1], of));
+    }
+    freeze(1, true);
+    release(first[0]);
+    release(first[1]);
+    answered(rlock_force_release(g.clients[2], &options, on_info, &told));
+    SAME(told.info.holders, 1);
+    held(other);
+    freeze(1, false);
+    run_ms(1);
+    assert_true(holds(sleeps[1]));
+    run_ms(TURN_MS);
+    assert_false(holds(sleeps[0]));
+    SAME(inspected(2, &options)->waiters, 1); /* it asked, and stands in the line anew */
+    release(other);
+    assert_true(holds(sleeps[0]));
+}
+
+/* What it left behind counts until its lease is over, or it is taken away. */
+static void
+test_hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_MUTEX, 0, 0);
+    struct owner *waits_for_it;
+    (void)state;
+    options.key = "key";
+    alone_begins();
+    SAME(alone_asks(RLOCK_OP_ACQUIRE, 1), RLOCK_OUTCOME_DONE);
+    g.store->close(alone.state);
+    SAME(inspected(1, &options)->holders, 1);
+    BETWEEN(told.info.left_ms, 990, 1000);
+    assert_null(told.info.token);
+    waits_for_it = waiter(1, "key", RLOCK_FOREVER);
+    answered(rlock_force_release(g.clients[2], &options, on_info, &told));
+    SAME(told.info.holders, 1);
+    run_ms(1);
+    assert_true(granted(waits_for_it));
+}
+
+static void test_question_about_a_key_that_nobody_used_finds_it_free(void **state) {
+    static const int64_t permits[KINDS] = {1, 1, RLOCK_PERMITS_MAX, RLOCK_PERMITS_MAX, 2};
+    int i;
+    (void)state;
+    for (i = 0; i < KINDS; i++) {
+        rlock_options options = options_of(kinds[i], 0, 0);
+        SAME(inspected(0, &options)->status, RLOCK_OK);
+        SAME(told.info.holders + told.info.left_ms, 0);
+        SAME(told.info.waiters, i == 0 ? -1 : 0);
+        SAME(told.info.position, -1);
+        SAME(told.info.permits, permits[i]);
+        answered(rlock_force_release(g.clients[0], &options, on_info, &told));
+        SAME(told.info.status, RLOCK_OK);
+        SAME(told.info.holders, 0);
+    }
+}
+
+static void test_number_of_permits_for_which_there_is_no_memory_is_not_set(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
+    (void)state;
+    memset(&told, 0, sizeof told);
+    SAME(rlock_set_permits(g.clients[0], &options, 7, on_info, &told), RLOCK_OK);
+    virtual_memory.fail_at = 1; /* the key is known to nobody */
+    run_ms(1);
+    assert_true(virtual_memory.failed);
+    SAME(told.count, 1);
+    SAME(told.info.status, RLOCK_ERR_NOMEM);
+    SAME(inspected(1, &options)->permits, 2);
+    answered(rlock_set_permits(g.clients[0], &options, 7, on_info, &told));
+    SAME(told.info.status, RLOCK_OK);
+    SAME(inspected(1, &options)->permits, 7);
 }
 
 static void test_number_of_permits_changes_while_in_use(void **state) {

@@ -25,6 +25,7 @@ struct scripted_request {   /* one request as it was submitted */
     uint8_t op, flags;
     int64_t lease_ms;
     uint64_t token, beside, next;
+    bool urgent; /* to be sent before what waits */
     int64_t at_us;
     bool forgotten;
 };
@@ -285,6 +286,7 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     record->lease_ms = request->lease_ms;
     record->token = request->token;
     record->beside = request->terms != NULL ? request->terms->beside : 0;
+    record->urgent = request->due_us <= rlock_client_now_us(self->client);
     record->next = request->op == RLOCK_OP_RELEASE ? request->next : 0;
     record->at_us = self->loop->now_us;
     request->sent_us = rlock_client_now_us(self->client);

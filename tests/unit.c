@@ -3388,6 +3388,14 @@ static void test_arguments_that_no_other_test_gives(void **state) {
     rlock_free(lock);
 }
 
+/* Refuses nothing, as long as it may be asked. */
+static const char *refuse_nothing(void *state, const char *key, size_t key_len,
+                                  const rlock_terms *terms, bool fencing) {
+    (void)key, (void)key_len, (void)terms, (void)fencing;
+    (void)scripted_alive(state, "refuses");
+    return NULL;
+}
+
 /* What the rest of a callback may do that has freed its client. */
 static void free_and_go_on(struct owner *owner, const rlock_event *event) {
     rlock_client *client = owner->client;
@@ -3407,6 +3415,7 @@ static void free_and_go_on(struct owner *owner, const rlock_event *event) {
     rlock_client_stats(client, &now);
     assert_false(now.up || now.pushing);
     SAME(rlock_new(&lock, client, &options), RLOCK_ERR_CLOSED);
+    SAME(rlock_inspect(client, &options, on_nothing_asked, NULL), RLOCK_ERR_CLOSED);
     SAME(rlock_client_shutdown(client, 0, NULL, NULL), RLOCK_ERR_STATE);
     SAME(owner_acquire(owner, 0, 0), RLOCK_ERR_CLOSED);
     io.client = name.client = client;
@@ -3420,6 +3429,7 @@ static void test_callback_that_freed_its_client_may_go_on_calling(void **state) 
     struct owner *owner = handle("key"), *other = handle("other");
     (void)state;
     io_events = 0;
+    g.store.store.refuses = refuse_nothing;
     owner->react = free_and_go_on;
     always(RLOCK_OP_ACQUIRE, scripted_done());
     SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
@@ -4112,9 +4122,11 @@ static const struct CMUnitTest singles[] = {
     CASE(test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called),
     CASE(test_one_fence_is_asked_for_by_each_of_a_queued_kind),
     CASE(test_reader_names_the_writer_of_its_owner_while_that_holds),
+    CASE(test_set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing),
     CASE(test_same_key_on_other_terms_is_another_gate),
     CASE(test_gates_of_one_key_may_be_freed_in_any_order),
     CASE(test_many_keys_of_many_sets_are_found_when_the_table_grows),
+    CASE(test_change_of_a_key_wakes_nobody_whose_key_has_the_same_hash),
     CASE(test_each_key_of_a_set_wakes_who_waits_for_it),
     CASE(test_each_key_of_a_set_makes_its_holder_look),
     CASE(test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back),
@@ -4124,12 +4136,14 @@ static const struct CMUnitTest singles[] = {
     CASE(test_question_without_an_answer_ends_after_a_command_timeout),
     CASE(test_questions_end_when_the_connection_does),
     CASE(test_answered_question_is_not_ended_again),
+    CASE(test_question_for_whose_timer_there_is_no_memory_is_not_asked),
     CASE(test_question_of_a_freed_client_is_not_answered),
     CASE(test_client_may_be_freed_or_asked_in_the_callback_of_a_question),
     CASE(test_position_is_asked_with_the_token_of_who_waits),
     CASE(test_position_of_who_does_not_wait_in_a_line_is_not_asked),
     CASE(test_wrong_options_are_refused_by_handles_and_questions),
     CASE(test_questions_that_cannot_be_asked_are_refused),
+    CASE(test_set_is_refused_for_one_key_that_the_store_refuses),
     cmocka_unit_test(test_every_failing_allocation_of_the_kinds_is_survived),
 };
 

@@ -192,6 +192,7 @@ static void test_who_is_called_asks_again_with_its_token(void **state) {
     call(called);
     assert_non_null(out_of(called));
     SAME(out_of(called)->token, token);
+    assert_true(out_of(called)->urgent);
     assert_null(out_of(first));
     answer_to(called, scripted_done());
     SAME(called->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
@@ -804,6 +805,7 @@ static void test_release_names_who_asks_right_behind_it(void **state) {
         SAME(g.store.log[at].next, token);
         SAME(g.store.log[at + 1].op, RLOCK_OP_ACQUIRE);
         SAME(g.store.log[at + 1].token, token);
+        assert_true(g.store.log[at + 1].urgent); /* before others that join the line */
         assert_true((g.store.log[at + 1].flags & RLOCK_REQUEST_RETRY) != 0);
         idle();
         reply(RLOCK_OP_RELEASE, scripted_done());
@@ -821,11 +823,14 @@ static void test_release_names_who_asks_right_behind_it(void **state) {
 static void test_release_names_nobody_who_has_no_place_or_asks_just_now(void **state) {
     int way;
     (void)state;
-    for (way = 0; way < 4; way++) {
-        struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key"), *waits;
+    for (way = 0; way < 5; way++) {
+        struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key"), *waits = NULL;
         size_t at;
-        waits = way ? kind_handle(RLOCK_KIND_FAIR, way == 1 ? "other" : "key") : NULL;
-        if (way) {
+        if (way == 4) {
+            waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+            call(waits);
+        } else if (way) {
+            waits = kind_handle(RLOCK_KIND_FAIR, way == 1 ? "other" : "key");
             SAME(owner_acquire(waits, RLOCK_FOREVER, FOR_LONG), RLOCK_OK);
             idle();
         }
@@ -921,6 +926,7 @@ static void test_reader_names_the_writer_of_its_owner_while_that_holds(void **st
     struct owner *nobodys = owned(RLOCK_KIND_READ, "key", 0);
     struct owner *elsewhere = owned(RLOCK_KIND_READ, "other", 7);
     (void)state;
+    (void)kind_handle(RLOCK_KIND_MUTEX, "key"); /* which has no owner to name */
     SAME(beside_of(mine), 0);
     SAME(owner_acquire(writer, 0, FOR_LONG), RLOCK_OK);
     SAME(beside_of(mine), 0); /* it does not hold yet */
@@ -958,7 +964,7 @@ static struct owner *weighs(uint32_t permits, uint32_t weight) {
 }
 
 static void test_same_key_on_other_terms_is_another_gate(void **state) {
-    struct owner *handles[12];
+    struct owner *handles[13];
     int i, k, n = 0;
     (void)state;
     handles[n++] = kind_handle(RLOCK_KIND_MUTEX, "key");
@@ -973,6 +979,7 @@ static void test_same_key_on_other_terms_is_another_gate(void **state) {
     handles[n++] = of_keys("b", "key", NULL);
     handles[n++] = of_keys("key", "b", "c");
     handles[n++] = of_keys("key", "bb", NULL);
+    handles[n++] = of_keys("key", "d", NULL);
     for (i = 0; i < n; i++) {
         for (k = 0; k < i; k++) {
             assert_true(handles[i]->lock->gate != handles[k]->lock->gate);
@@ -1046,6 +1053,22 @@ static struct owner *sleeps_for(struct owner *owner) {
     return owner;
 }
 
+/* These pairs have one hash; of the first the lengths are the same as well. */
+static void test_change_of_a_key_wakes_nobody_whose_key_has_the_same_hash(void **state) {
+    static const char *const keys[] = {"declinate", "macallums", "costarring", "liquid"};
+    int i;
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        struct owner *other = sleeps_for(kind_handle(RLOCK_KIND_MUTEX, keys[i ^ 1]));
+        struct owner *waits = sleeps_for(kind_handle(RLOCK_KIND_MUTEX, keys[i]));
+        SAME(rlock__hash(keys[i], strlen(keys[i])), rlock__hash(keys[i ^ 1], strlen(keys[i ^ 1])));
+        scripted_woken(&g.store, keys[i]);
+        assert_non_null(out_of(waits));
+        assert_null(out_of(other));
+        anew();
+    }
+}
+
 static void test_each_key_of_a_set_wakes_who_waits_for_it(void **state) {
     static const char *const keys[] = {"b", "a", "c"};
     struct owner *set = sleeps_for(of_keys("a", "b", "c"));
@@ -1083,6 +1106,27 @@ static void test_each_key_of_a_set_makes_its_holder_look(void **state) {
     answer_to(set, scripted_plain(RLOCK_OUTCOME_GONE));
     SAME(set->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
     SAME(asked(RLOCK_OP_RELEASE), 1); /* the others are at the server still */
+}
+
+/* What was lost is gone from the server; of a set the other keys are not. */
+static void test_set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing(void **state) {
+    static const rlock_outcome ends[] = {RLOCK_OUTCOME_GONE, RLOCK_OUTCOME_STOLEN};
+    static const rlock_reason reasons[] = {RLOCK_REASON_DELETED, RLOCK_REASON_STOLEN};
+    int end, several;
+    (void)state;
+    for (end = 0; end < 2; end++) {
+        for (several = 0; several < 2; several++) {
+            struct owner *owner =
+                several ? of_keys("a", "b", "c") : kind_handle(RLOCK_KIND_MUTEX, "a");
+            grant(owner, FOR_LONG);
+            SAME(owner_renew(owner, 0), RLOCK_OK);
+            answer_to(owner, scripted_plain(ends[end]));
+            SAME(owner->seen[RLOCK_LOST].reason, reasons[end]);
+            SAME(asked(RLOCK_OP_RELEASE), several);
+            SAME(stats().cleaning, several);
+            anew();
+        }
+    }
 }
 
 /* Nobody tells us of our own releases: they wake our own waiters, whatever these want it as. */
@@ -1292,6 +1336,34 @@ static void test_answered_question_is_not_ended_again(void **state) {
     SAME(told.count, 1);
 }
 
+/* Each has a timer of its own; the room for those grows by and by. */
+static void test_question_for_whose_timer_there_is_no_memory_is_not_asked(void **state) {
+    rlock_options options;
+    int i, none = 0;
+    (void)state;
+    (void)kind_handle(RLOCK_KIND_FAIR, "key"); /* the key is known, and stays so */
+    options = options_for("key");
+    memset(&told, 0, sizeof told);
+    for (i = 0; i < 40; i++) {
+        size_t live = virtual_memory.live;
+        int status;
+        virtual_memory.failed = false;
+        virtual_memory.fail_at = 2; /* behind the question itself */
+        status = rlock_inspect(g.client, &options, on_info, &told);
+        virtual_memory.fail_at = 0;
+        SAME(status, virtual_memory.failed ? RLOCK_ERR_NOMEM : RLOCK_OK);
+        if (virtual_memory.failed) {
+            none++;
+            SAME(virtual_memory.live, live);
+            SAME(rlock_inspect(g.client, &options, on_info, &told), RLOCK_OK);
+        }
+    }
+    BETWEEN(none, 1, 4);
+    SAME(asked(RLOCK_OP_INSPECT), 40);
+    scripted_settle(&g.store);
+    SAME(told.count, 40);
+}
+
 static void test_question_of_a_freed_client_is_not_answered(void **state) {
     rlock_info info;
     (void)state;
@@ -1468,6 +1540,39 @@ static void test_questions_that_cannot_be_asked_are_refused(void **state) {
     SAME(rlock_set_permits(g.client, &options, 1, on_info, &told), RLOCK_ERR_CLOSED);
     SAME(g.store.count, 0);
     SAME(told.count, 0);
+}
+
+static int keys_asked_for;
+
+static const char *refuse_b(void *state, const char *key, size_t key_len, const rlock_terms *terms,
+                            bool fencing) {
+    (void)state, (void)fencing;
+    assert_non_null(terms);
+    SAME(key_len, 1);
+    keys_asked_for++;
+    return *key == 'b' ? "not this one" : NULL;
+}
+
+/* The store is asked for each, until it says no; and the log is told once. */
+static void test_set_is_refused_for_one_key_that_the_store_refuses(void **state) {
+    static const char *const keys[] = {"a", "b", "c"};
+    rlock_options options;
+    rlock *lock = NULL;
+    int lines = g.log_lines;
+    (void)state;
+    g.store.store.refuses = refuse_b;
+    options = options_for(NULL);
+    options.keys = keys;
+    options.key_count = 3;
+    keys_asked_for = 0;
+    SAME(rlock_new(&lock, g.client, &options), RLOCK_ERR_ARG);
+    assert_null(lock);
+    SAME(keys_asked_for, 2);
+    SAME(g.log_lines, lines + 1);
+    (void)of_keys("a", "c", "d");
+    SAME(keys_asked_for, 5);
+    SAME(g.log_lines, lines + 1);
+    g.store.store.refuses = NULL;
 }
 
 /* A little of every new thing, with each of its allocations failing in turn. */

@@ -348,6 +348,43 @@ static void test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(voi
     SAME(owner->events, 0);
 }
 
+/* Another holds, and what the last servers were asked for is taken back, which they publish. On a
+ * wire where that wakes who did it too, it is told of the other only behind it, and asks once. */
+static void test_own_news_of_what_is_taken_back_is_waited_for_a_moment(void **state) {
+    rlock_config config = config_on(g.store);
+    struct owner *owner;
+    int64_t longest_us = 0;
+    int i, tries;
+    (void)state;
+    virtual_client_free(&g.loop, g.client);
+    config.wire = RLOCK_WIRE_REDISSON;
+    SAME(rlock_client_new(&g.client, &config), RLOCK_OK);
+    for (i = 0; i < SERVERS; i++) {
+        scripted_up(&servers[i]);
+    }
+    owner = handle("key");
+    SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, scripted_held(5000)); /* told at once: not registered */
+    reply(RLOCK_OP_RELEASE, MAJORITY, SERVERS - MAJORITY, gone());
+    for (tries = 0; tries < 20; tries++) {
+        int64_t start_us = g.loop.now_us;
+        SAME(asked(RLOCK_OP_ACQUIRE), SERVERS);
+        reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, scripted_held(5000));
+        SAME(asked(RLOCK_OP_ACQUIRE), 0);
+        SAME(asked(RLOCK_OP_RELEASE), SERVERS - MAJORITY);
+        for (i = MAJORITY; i < SERVERS; i++) {
+            reply(RLOCK_OP_RELEASE, i, 1, gone());
+            scripted_woken(&servers[i], "key");
+        }
+        while (asked(RLOCK_OP_ACQUIRE) < SERVERS) {
+            virtual_turn(&g.loop, INT64_MAX);
+        }
+        longest_us = g.loop.now_us - start_us > longest_us ? g.loop.now_us - start_us : longest_us;
+    }
+    BETWEEN(longest_us, 500, 10000);
+    SAME(owner->events, 0);
+}
+
 static void test_cancelled_acquire_is_taken_back_from_all(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -1416,6 +1453,7 @@ int main(void) {
         CASE(test_servers_that_are_down_are_not_waited_for),
         DOWN_CASE(test_up_is_a_majority_and_down_is_none),
         CASE(test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once),
+        CASE(test_own_news_of_what_is_taken_back_is_waited_for_a_moment),
         CASE(test_cancelled_acquire_is_taken_back_from_all),
         CASE(test_words_of_a_server_are_passed_on),
         CASE(test_hold_without_an_end_is_told_as_such),
