@@ -2220,26 +2220,27 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local t,used,permits,set,first,mine=c('TIME') local now=t[1]*1000+math.floor(t[2]/1000) "   \
     "local function line(i) return c('ZRANGE',Q,i,i,W) end "                                     \
     "local function weight(m) return m:match('%d+$')+0 end "                                     \
-    "local function hold(m,w,e,ms,left) local n=p('ZADD',K,(w>1 and -e or e)..'',m) "            \
-    "if type(n)=='table' then return n end "                                                     \
-    "if not left then if p('PEXPIRE',K,ms,'GT')==1 then return end left=c('PTTL',K) end "        \
-    "if left>=ms+0 then return end "                                                             \
-    "local r=p('PEXPIRE',K,ms) if type(r)=='number' then return end "                            \
+    "local function hold(m,w,e,ms,new) "                                                         \
+    "local r=not new and (p('PEXPIRE',K,ms,'GT')==1 or c('PTTL',K)>=ms+0) "                      \
+    "local n=p('ZADD',K,(w>1 and -e or e)..'',m) if type(n)=='table' then return n end "         \
+    "r=r or p('PEXPIRE',K,ms) if type(r)~='table' then return end "                              \
     "if n==1 then c('ZREM',K,m) end return r end "                                               \
     "local two=op=='1' and {} or c('ZRANGE',K,'0','1',W) "                                       \
     "local e=math.abs(two[1]==me and two[2] or (op=='1' or two[3]) and c('ZSCORE',K,me) or 0) "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
  * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first; but
- * even a first try may find its token there, if it is executed late, behind the second. Answers the
- * fence, with a + behind it if who is next in line is of the same client. */
+ * even a first try may find its token there, if it is executed late, behind the second. A server
+ * that is out of memory refuses only the first write of a script, and only if that may need any: so
+ * one that needs none comes first, where something of the key is there already. Answers the fence,
+ * with a + behind it if who is next in line is of the same client. */
 #define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
 #define RLOCK__PIECE_LINE_SHORT                                                        \
-    "local function grant(left) " RLOCK__PIECE_LINE_FENCE                              \
+    "local function grant(new) " RLOCK__PIECE_LINE_FENCE                               \
     "local r=hold(me,weight(me),math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS \
-    "' or ARGV[6],left) if r or left then return r or f end local h=line('0')[1] "     \
+    "' or ARGV[6],new) if r or new then return r or f end local h=line('0')[1] "       \
     "return h and h:sub(1,36)==me:sub(1,36) and f..'+' or f end "                      \
-    "if op=='0' and not two[1] and c('EXISTS',Q)==0 then return grant(-2) end "        \
+    "if op=='0' and not two[1] and c('EXISTS',Q)==0 then return grant(true) end "      \
     "if op=='0' and e>now then return grant() end "                                    \
     "if op=='1' then if e<=now then return -1 end "                                    \
     "local r=e<now+ARGV[6] and hold(me,weight(me),now+ARGV[6],ARGV[6]) "               \
@@ -2264,7 +2265,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local function offer() while used<permits do "                                                \
     "local h=head or line('0') head=nil local m=h[1] if not m then return true end "               \
     "local w=weight(m) if w<=permits then if used+w>permits or "                                   \
-    "hold(m,w,now+ARGV[4],ARGV[4],not two[1] and -2) then return end "                             \
+    "hold(m,w,now+ARGV[4],ARGV[4],not two[1]) then return end "                                    \
     "used,two=used+w,{m,0,m} if m==me then mine=true "                                             \
     "elseif m~=ARGV[6] and h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "      \
     "c('ZREM',Q,m) end end "                                                                       \
@@ -2272,11 +2273,11 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 
 #define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
     "if op=='0' then count() local s "                                                            \
-    "if used<permits and two[1] then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "               \
+    "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
     "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
     "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
     "if ARGV[7]~='0' then local q,l=line('-1')[2],ARGV[4]*30 ..'' "                               \
-    "if q then c('PEXPIRE',Q,l) end "                                                             \
+    "c('PEXPIRE',Q,l) "                                                                           \
     "if c('ZADD',Q,'NX',math.floor((q or 0)+1)+ARGV[7]-1 ..'',me)==0 then "                       \
     "c('ZADD',Q,math.floor(c('ZSCORE',Q,me))+ARGV[7]-1 ..'',me) end "                             \
     "if not q then c('PEXPIRE',Q,l) end end "                                                     \
@@ -2302,7 +2303,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__LUA_LINE                                                                         \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_OFFER \
         RLOCK__PIECE_LINE_ACQUIRE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "3a2a2494b564cd256430f79bce18dead1fe68894"
+#define RLOCK__SHA_LINE "17aadac96595263439b1a177383ebb21990c8da5"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -2393,7 +2394,9 @@ enum { /* rlock_request.how */
        RLOCK__HOW_BEST = 0,
        RLOCK__HOW_PLAIN,  /* one command of the server does it */
        RLOCK__HOW_SCRIPT, /* that one said no, or more is wanted */
-       RLOCK__HOW_EVAL    /* the server does not know the script */
+       RLOCK__HOW_EVAL,   /* the server does not know the script: in full, or ... */
+       RLOCK__HOW_BEHIND, /* ... behind another that is sent in full just now; ... */
+       RLOCK__HOW_FULL    /* ... which did not help */
 };
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
@@ -2641,7 +2644,7 @@ static const rlock__script *rlock__script_of(const rlock__redis *redis,
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
     const rlock__script *script = rlock__script_of(redis, request);
-    bool eval = request->how == RLOCK__HOW_EVAL;
+    bool eval = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
     rlock__put_text(redis, eval ? script->lua : script->sha);
@@ -3093,11 +3096,13 @@ static void rlock__conn_bury(rlock__conn *conn) {
             rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
-        bool refused = was_ready && rlock__classify(conn->text) == RLOCK_FAULT_AUTH;
+        rlock_fault why = rlock__classify(conn->text);
+        bool unknown = why == RLOCK_FAULT_OTHER && strncmp(conn->text, "ERR", 3) == 0;
+        bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
         bool last = redis->subscribed && redis->calls_wanted && !redis->calling;
         redis->calls_refused = redis->calls_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
-        redis->subscribed = redis->calling = false;
+        redis->subscribed = redis->calling = redis->tracked = false;
     }
     rlock__redis_pushing(redis);
     if (!main && !rlock__tracks(redis) && !rlock__lines(redis)) {
@@ -3794,6 +3799,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
 /* Whether the reply only says that it has to be asked in another way. */
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
+    bool behind = request->how == RLOCK__HOW_BEHIND;
     if (request->how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
     } else if (request->how == RLOCK__HOW_PLAIN) {
@@ -3803,9 +3809,9 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
     }
     if (again) {
         rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
-    } else if (error && request->how == RLOCK__HOW_SCRIPT &&
+    } else if (error && (request->how == RLOCK__HOW_SCRIPT || behind) &&
                strncmp(reply->str, "NOSCRIPT", 8) == 0) {
-        rlock__request_again(redis, request, RLOCK__HOW_EVAL);
+        rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
         again = true;
     }
     return again;
@@ -3964,7 +3970,7 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
         rlock_request *request = command->requests[0];
         if (request->how == RLOCK__HOW_EVAL &&
             redis->told == rlock__script_of(redis, request)->lua) {
-            request->how = RLOCK__HOW_SCRIPT;
+            request->how = RLOCK__HOW_BEHIND;
         }
         command->tells = request->how == RLOCK__HOW_EVAL;
         rlock__put_request(redis, request);
@@ -4671,7 +4677,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     return true;
 }
 
-/* Whether a vote of ours is being given back: behind rlock__ballot_give_back nothing else is out. */
+/* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
 static bool rlock__ballot_strays(const rlock__ballot *ballot) {
     int i = 0;
     while (i < ballot->council->count && !ballot->votes[i].request.place) {
@@ -6565,7 +6571,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->gate->polls = 0;
-    claim->gate->ours = answer->ours;
+    claim->gate->ours = answer->ours && rlock__queued(claim->gate);
     rlock__set_text(&claim->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);

@@ -445,6 +445,102 @@ static void a_script_that_many_need_is_sent_once(void **state) {
     assert_string_equal(calls, "calls=1");
 }
 
+/* A server that is out of memory refuses a script only if its first write may need some. */
+static void fair_line_goes_on_while_the_server_is_out_of_memory(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR);
+    int joined, renewed, granted;
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 1000), RLOCK_OK); /* nobody else renews it */
+    tell(ask(&server, "CONFIG SET maxmemory 1"));
+    joined = rlock_acquire(b->lock, RLOCK_FOREVER, 0, owner_told, b);
+    renewed = owner_renew(a, 1500);
+    granted = owner_wait(b, RLOCK_ACQUIRED, 10000);
+    tell(ask(&server, "CONFIG SET maxmemory 0"));
+    assert_int_equal(joined, RLOCK_OK);
+    assert_int_equal(renewed, RLOCK_OK);
+    assert_int_equal(granted, RLOCK_OK);
+    assert_int_equal(a->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
+    assert_int_equal(kit_stats(other).faults, 0);
+}
+
+static void fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client = client_new(), *other;
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b, *m;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER forgetful on >p ~* &* +@all"));
+    config.username = "forgetful", config.password = "p";
+    config.poll_ms = 100;
+    other = kit_client(&config);
+    b = owner_of(other, RLOCK_KIND_FAIR), m = owner_new(other, "m");
+    tell(ask(&server, "SET m another"));
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_line(b, 1);
+    assert_int_equal(rlock_acquire(m->lock, RLOCK_FOREVER, 0, owner_told, m), RLOCK_OK);
+    kit_run(300); /* tracked */
+    tell(ask(&server, "ACL SETUSER forgetful -client|id"));
+    tell(ask(&server, "CLIENT KILL TYPE pubsub"));
+    kit_run(500);
+    assert_true(kit_until(kit_is_pushing, other, 5000)); /* it is called again */
+    tell(ask(&server, "DEL m"));
+    assert_int_equal(owner_wait(m, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+    tell(ask(&server, "ACL DELUSER forgetful"));
+}
+
+static void a_server_that_takes_no_script_is_asked_three_times_at_most(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *owners[100];
+    rlock_client *client;
+    uint64_t before;
+    int i;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER silent on >p ~* &* +@all"));
+    config.username = "silent", config.password = "p";
+    client = kit_client(&config);
+    for (i = 0; i < 100; i++) {
+        owners[i] = owner_of(client, RLOCK_KIND_FAIR);
+    }
+    assert_int_equal(owner_acquire(owners[0], 0, 0), RLOCK_OK); /* connected */
+    assert_int_equal(owner_release(owners[0]), RLOCK_OK);
+    tell(ask(&server, "SCRIPT FLUSH"));
+    tell(ask(&server, "ACL SETUSER silent -eval"));
+    before = kit_stats(client).commands;
+    for (i = 0; i < 100; i++) {
+        assert_int_equal(rlock_acquire(owners[i]->lock, 0, 0, owner_told, owners[i]), RLOCK_OK);
+    }
+    for (i = 0; i < 100; i++) {
+        assert_int_equal(owner_wait(owners[i], RLOCK_ACQUIRED, 5000), RLOCK_ERR_AUTH);
+    }
+    assert_in_range(kit_stats(client).commands - before, 200, 300);
+    tell(ask(&server, "ACL DELUSER silent"));
+}
+
+static void fair_where_nobody_can_subscribe_is_polled_for(void **state) {
+    const char *args[] = {"--rename-command", "SUBSCRIBE", "LISTEN", NULL};
+    static struct server deaf;
+    rlock_config config;
+    rlock_client *client;
+    struct owner *a, *b;
+
+    (void)state;
+    assert_int_equal(server_start(&deaf, args), 0);
+    config = kit_config(&deaf);
+    client = kit_client(&config);
+    a = owner_of(client, RLOCK_KIND_FAIR), b = owner_of(client, RLOCK_KIND_FAIR);
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 0, owner_told, b), RLOCK_OK);
+    kit_run(2000);
+    assert_in_range(kit_stats(client).connects, 2, 3); /* it is not tried again and again */
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    kit_reset();
+    server_stop(&deaf);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Read and write
  */
@@ -1139,6 +1235,10 @@ int main(void) {
         TEST(fair_who_only_waits_is_told_of_no_changes),
         TEST(fair_who_may_not_track_is_called_all_the_same),
         TEST(a_script_that_many_need_is_sent_once),
+        TEST(fair_line_goes_on_while_the_server_is_out_of_memory),
+        TEST(fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex),
+        TEST(a_server_that_takes_no_script_is_asked_three_times_at_most),
+        TEST(fair_where_nobody_can_subscribe_is_polled_for),
         TEST(readers_share_and_a_writer_waits_for_all),
         TEST(a_waiting_writer_is_before_readers_that_come_later),
         TEST(a_writer_steps_down_to_its_own_read_lock),
