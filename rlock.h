@@ -5300,7 +5300,6 @@ typedef struct rlock__gate {
     uint8_t polls;                /* tries since somebody woke us: the exponent of the back-off */
     bool dirty;                   /* woken while a try is out: its answer may be old */
     bool yields;                  /* the next try is put off, so that others come first */
-    bool ours;                    /* of a queued kind: the next in line is likely one of these */
     bool watched;
 } rlock__gate; /* each key's bytes and a NUL follow */
 
@@ -5343,6 +5342,7 @@ typedef struct rlock__claim {
     int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint64_t fence;
     uint16_t handed; /* how often it went on to the next in line */
+    bool ours;       /* granted, and the next in line at the server was of this client */
     int status;      /* the event's; before that, how the last try ended */
     uint8_t phase;   /* RLOCK__TRYING ... */
     uint8_t event;   /* rlock_event_kind to be delivered, 0 = none */
@@ -5581,9 +5581,10 @@ static void rlock__claim_gone(rlock__claim *claim) {
 
 /* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
  * if it is likely the first at the server too. */
-static rlock__claim *rlock__follower(const rlock__gate *gate) {
+static rlock__claim *rlock__follower(const rlock__claim *held) {
+    const rlock__gate *gate = held->gate;
     rlock__claim *first = RLOCK__OF(gate->waiting.next, rlock__claim, link);
-    bool likely = gate->ours && !rlock__list_empty(&gate->waiting);
+    bool likely = held->ours && rlock__queued(gate) && !rlock__list_empty(&gate->waiting);
     return likely && !first->request.place && first->exists ? first : NULL;
 }
 
@@ -5602,7 +5603,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__letting_go_arm(claim);
-    follower = held ? rlock__follower(claim->gate) : NULL;
+    follower = held ? rlock__follower(claim) : NULL;
     claim->request.next = follower ? follower->request.token : 0;
     rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
     if (follower) {
@@ -6571,7 +6572,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->gate->polls = 0;
-    claim->gate->ours = answer->ours && rlock__queued(claim->gate);
+    claim->ours = answer->ours;
     rlock__set_text(&claim->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
