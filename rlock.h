@@ -3097,7 +3097,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
-        bool unknown = why == RLOCK_FAULT_OTHER && strncmp(conn->text, "ERR", 3) == 0;
+        bool unknown = strncmp(conn->text, "ERR unknown command", 19) == 0;
         bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
         bool last = redis->subscribed && redis->calls_wanted && !redis->calling;
         redis->calls_refused = redis->calls_refused || refused;
