@@ -5582,9 +5582,9 @@ static void rlock__claim_gone(rlock__claim *claim) {
 /* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
  * if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    const rlock__gate *gate = held->gate;
-    rlock__claim *first = RLOCK__OF(gate->waiting.next, rlock__claim, link);
-    bool likely = held->ours && rlock__queued(gate) && !rlock__list_empty(&gate->waiting);
+    rlock_link *waiting = &held->gate->waiting;
+    rlock__claim *first = RLOCK__OF(waiting->next, rlock__claim, link);
+    bool likely = held->ours && !rlock__list_empty(waiting);
     return likely && !first->request.place && first->exists ? first : NULL;
 }
 
