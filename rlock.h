@@ -1113,11 +1113,10 @@ struct rlock_client {
     bool unsent;      /* something was submitted outside the loop's entries */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
-    bool mixed;             /* some key is, or was, wanted as more than one thing */
-    unsigned pushing;       /* RLOCK_PUSH_... */
-    int64_t calls_since_us; /* since when RLOCK_PUSH_CALLS is on */
-    rlock_fault fault;      /* why it is not up ... */
-    char *fault_text;       /* ... in the words of the store */
+    bool mixed;        /* some key is, or was, wanted as more than one thing */
+    unsigned pushing;  /* RLOCK_PUSH_... */
+    rlock_fault fault; /* why it is not up ... */
+    char *fault_text;  /* ... in the words of the store */
     pid_t pid;
     const volatile uint32_t *process; /* NULL: the pid has to be compared */
     uint32_t process_number;
@@ -6018,11 +6017,9 @@ static void rlock__holding_up(rlock__claim *claim) {
     }
 }
 
-/* Who shares is not registered, but called; whether that was so from the beginning of a hold. */
-static bool rlock__heard(const rlock__claim *claim) {
-    const rlock_client *client = claim->gate->client;
-    return rlock__shared(claim->gate) && (client->pushing & RLOCK_PUSH_CALLS) &&
-           client->calls_since_us <= claim->since_us;
+/* Who shares is not registered, but called; when calls begin each looks: see rlock__gate_pushing. */
+static bool rlock__heard(const rlock__gate *gate) {
+    return rlock__shared(gate) && (gate->client->pushing & RLOCK_PUSH_CALLS);
 }
 
 static void rlock__holding_fire(rlock__claim *claim) {
@@ -6032,7 +6029,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         return;
     }
     if (claim->look_us <= client->now_us) {
-        bool known = claim->registered, heard = rlock__heard(claim);
+        bool known = claim->registered, heard = rlock__heard(claim->gate);
         claim->look_us = RLOCK__NEVER;
         claim->registered = true;
         rlock__gate_watch(claim->gate);
@@ -7018,9 +7015,6 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
-    if (!(client->pushing & RLOCK_PUSH_CALLS)) {
-        client->calls_since_us = client->now_us;
-    }
     client->pushing = what;
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
