@@ -419,8 +419,9 @@ static void fair_who_may_not_track_is_called_all_the_same(void **state) {
 
 static void a_script_that_many_need_is_sent_once(void **state) {
     rlock_client *client = client_new();
-    struct owner *owners[20];
+    struct owner *owners[20], *late;
     long long waiters = 19;
+    uint64_t before;
     char calls[32] = "";
     redisReply *reply;
     int i;
@@ -443,6 +444,11 @@ static void a_script_that_many_need_is_sent_once(void **state) {
     sscanf(strstr(reply->str, "cmdstat_eval:"), "cmdstat_eval:%31[^,]", calls);
     freeReplyObject(reply);
     assert_string_equal(calls, "calls=1");
+    tell(ask(&server, "SCRIPT FLUSH")); /* and once more when it is forgotten again */
+    before = kit_stats(client).commands;
+    late = owner_of(client, RLOCK_KIND_FAIR);
+    assert_int_equal(owner_acquire(late, 0, 0), RLOCK_ERR_BUSY);
+    assert_int_equal(kit_stats(client).commands - before, 2);
 }
 
 /* A server that is out of memory refuses a script only if its first write may need some. */
