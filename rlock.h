@@ -6017,7 +6017,7 @@ static void rlock__holding_up(rlock__claim *claim) {
     }
 }
 
-/* Who shares is not registered, but called; when calls begin each looks: see rlock__gate_pushing. */
+/* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__gate *gate) {
     return rlock__shared(gate) && (gate->client->pushing & RLOCK_PUSH_CALLS);
 }
