@@ -1074,8 +1074,14 @@ static inline int64_t program_clean_us(const struct token *token) {
                : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
 }
 
-/* Who holds, or stands in the line, though it does not want to. A place in the line that nobody
- * gives back stays for as long as the line. */
+/* A place in the line that nobody gives back, because nobody could know of it any more, or was let:
+ * it stays for as long as the line. */
+static inline bool program_place_stays(const struct token *token) {
+    bool late = token->late && (program.families & ABOUT_NETWORK) != 0;
+    return token->place > 0 && (!program_owned(token) || token->is_void || late || oracle.refusing);
+}
+
+/* Who holds, or stands in the line, though it does not want to. */
 static inline bool program_line_left(const struct slot *slot, int64_t begin_us) {
     int64_t now_ms = slot_now_ms(slot);
     bool left = false;
@@ -1084,9 +1090,7 @@ static inline bool program_line_left(const struct slot *slot, int64_t begin_us) 
         const struct token *token = slot->members[i];
         int64_t since_us = token->came_us > begin_us ? token->came_us : begin_us;
         int64_t for_us = program_clean_us(token);
-        bool late = token->late && (program.families & ABOUT_NETWORK) != 0;
-        if (token->place > 0 &&
-            (!program_owned(token) || token->is_void || late || oracle.refusing)) {
+        if (program_place_stays(token)) {
             for_us = PROGRAM_LINE_US + PROGRAM_CLEAN_US;
         } else if (token->place == 0 && token->ends_ms <= now_ms) {
             continue;
@@ -1158,7 +1162,9 @@ static inline void program_left(void) {
         const struct slot *slot = &oracle.slots[i];
         for (k = 0; k < slot->member_count; k++) {
             const struct token *token = slot->members[k];
-            if ((token->place > 0 || token->ends_ms > slot_now_ms(slot)) && token->kept) {
+            bool there = token->ends_ms > slot_now_ms(slot) ||
+                         (token->place > 0 && !(token->late && program_place_stays(token)));
+            if (there && token->kept) {
                 sim_failed("%s still has %s, whose client is gone", token->text, slot->key);
             }
         }
