@@ -808,6 +808,17 @@ static int rlock__system_random(void *bytes, size_t size) {
 /* Whether this process is the one that made a client, or a fork of it. Every call asks, so a page
  * that the kernel clears in the child says it, where there is such a thing; else getpid does. */
 #if defined(MADV_WIPEONFORK) && defined(MAP_ANONYMOUS) && defined(__GNUC__)
+/* What runs programs of another machine may say yes to every advice and do nothing (qemu-user 7.2).
+ * Who knows this one refuses it for memory that is shared. */
+static bool rlock__cleared_by_fork(void *map, size_t size) {
+    void *shared = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    bool known = shared != MAP_FAILED && madvise(shared, size, MADV_WIPEONFORK) != 0;
+    if (shared != MAP_FAILED) {
+        munmap(shared, size);
+    }
+    return known && madvise(map, size, MADV_WIPEONFORK) == 0;
+}
+
 static uint32_t *rlock__process(void) {
     static uint32_t *page, processes;
     uint32_t *fresh;
@@ -815,7 +826,7 @@ static uint32_t *rlock__process(void) {
         size_t size = (size_t)sysconf(_SC_PAGESIZE);
         void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         fresh = map == MAP_FAILED ? NULL : (uint32_t *)map;
-        if (fresh && (madvise(map, size, MADV_WIPEONFORK) != 0 ||
+        if (fresh && (!rlock__cleared_by_fork(map, size) ||
                       !__sync_bool_compare_and_swap(&page, (uint32_t *)NULL, fresh))) {
             munmap(map, size);
         }

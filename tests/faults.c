@@ -12,7 +12,8 @@ static bool memory_stays_out;    /* and those after it too */
 static unsigned commands_last;   /* so many commands, and that one hiredis refuses; 0 = all */
 static bool no_boottime;         /* a kernel without CLOCK_BOOTTIME */
 static unsigned clocks_read[16]; /* by their numbers */
-static enum { PAGES, NO_PAGES, PAGES_STAY, PAGES_RACE } pages; /* what a kernel gives a fork */
+/* what a kernel gives a fork */
+static enum pages { PAGES, NO_PAGES, NONE_SHARED, PAGES_STAY, PAGES_SAID, PAGES_RACE } pages;
 
 static void *memory_get(size_t size) {
     static bool out;
@@ -35,9 +36,9 @@ static int clock_get(clockid_t id, struct timespec *now) {
 
 static void *page_map(void *at, size_t size, int access, int flags, int fd, off_t offset);
 
-/* Before Linux 4.14 a page is not cleared in a fork. */
+/* Before Linux 4.14 a page is not cleared in a fork; qemu-user says that it will be, and is not. */
 static int page_advise(void *at, size_t size, int advice) {
-    return pages == PAGES_STAY ? -1 : madvise(at, size, advice);
+    return pages == PAGES_STAY ? -1 : pages == PAGES_SAID ? 0 : madvise(at, size, advice);
 }
 
 /* hiredis refuses a command for which it gets no memory. */
@@ -67,7 +68,10 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
         pages = PAGES;
         rlock__process();
     }
-    return pages == NO_PAGES ? MAP_FAILED : mmap(at, size, access, flags, fd, offset);
+    if (pages == NO_PAGES || (pages == NONE_SHARED && (flags & MAP_SHARED) != 0)) {
+        return MAP_FAILED;
+    }
+    return mmap(at, size, access, flags, fd, offset);
 }
 
 #include <setjmp.h>
@@ -3507,20 +3511,22 @@ static void kernel_without_boottime_gets_the_monotonic_clock(void **state) {
 
 /* A fork is refused however the kernel tells it. The first test: what is found out once stays. */
 static void fork_is_seen_whatever_the_kernel_can_do(void **state) {
+    static const enum pages ways[] = {NO_PAGES,   NONE_SHARED, PAGES_STAY,
+                                      PAGES_SAID, PAGES_RACE,  PAGES};
     int way, k;
 
     (void)state;
-    for (way = 0; way < 4; way++) {
+    for (way = 0; way < 6; way++) {
         rlock_client *client, *late = NULL;
         int code = -1;
         pid_t pid;
 
-        pages = way == 0 ? NO_PAGES : way == 1 ? PAGES_STAY : way == 2 ? PAGES_RACE : PAGES;
+        pages = ways[way];
         for (k = 0; k < 2; k++) {
             stage_begins();
             client = stage_client(RLOCK_WIRE_STRING);
         }
-        assert_int_equal(client->process != NULL, way >= 2);
+        assert_int_equal(client->process != NULL, way >= 4);
         pid = fork();
         if (pid == 0) {
             rlock_config config = kit_config(&server);
@@ -3605,8 +3611,10 @@ static int group_begins(void **state) {
 
 static int group_ends(void **state) {
     (void)state;
-    kill(proxy_pid, SIGKILL);
-    waitpid(proxy_pid, NULL, 0);
+    if (proxy_pid > 0) { /* without a server there is none, and 0 is everybody around */
+        kill(proxy_pid, SIGKILL);
+        waitpid(proxy_pid, NULL, 0);
+    }
     kit_close();
     kit_hand_drop();
     server_stop(&server);

@@ -61,6 +61,7 @@ static inline void cross_check(int good, const char *what, const char *file, int
 #define assert_false(x) CROSS_CHECK(!(x))
 #define assert_null(x) CROSS_CHECK((x) == NULL)
 #define assert_non_null(x) CROSS_CHECK((x) != NULL)
+#define assert_int_equal(a, b) CROSS_CHECK((a) == (b))
 #define assert_ptr_equal(a, b) CROSS_CHECK((const void *)(a) == (const void *)(b))
 #define assert_string_equal(a, b) CROSS_CHECK(strcmp(a, b) == 0)
 #define assert_memory_equal(a, b, size) CROSS_CHECK(memcmp(a, b, size) == 0)
