@@ -76,7 +76,7 @@ matrix:
 sim:
 	@tools/setup test
 	@$(MAKE) --no-print-directory $(BUILD)/tests/sim/sim
-	@$(BUILD)/tests/sim/sim --seeds $(SEEDS)
+	@$(BUILD)/tests/sim/sim --again tests/sim/seeds --seeds $(SEEDS) --fresh $$(($(SEEDS) / 4))
 
 mutants:
 	@tools/setup test

@@ -1,8 +1,12 @@
 /* sim.c - many seeds of program.h, and what came of them
  *
  *     sim --seeds N [--from S] [--jobs J]    N programs; tables of what happened in them
+ *     sim --fresh N                          the same with N seeds that follow from the commit
+ *     sim --again FILE                       the same with the seeds that a file names
  *     sim --seed S [--skip 3,5-9] [--plain M]  one of them, with its trace
  *     sim                                    the seeds that belong to `make test`, as TAP
+ *
+ * --again, --seeds and --fresh may come together: they are run in this order.
  *
  * A seed that breaks a rule is made short: steps are left out, and the weather is made plain, for
  * as long as the same rule stays broken; what is left is printed with its trace. Every attempt has
@@ -16,12 +20,15 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "fresh.h"
 #include "program.h"
 
 #define JOBS 16
 #define FOUND 64
 #define SUITE_SEEDS 10000
-#define SUITE_FROM 1
+#define SUITE_FRESH (SUITE_SEEDS / 4)
+#define SUITE_AGAIN "tests/sim/seeds"
+#define AGAIN 256
 
 enum { PLAIN_WEATHER = 1, PLAIN_CALLBACKS = 2, PLAIN_CLOCKS = 4, PLAIN_ALL = 7 };
 
@@ -36,8 +43,14 @@ struct finding {
     char text[200];
 };
 
-struct job {       /* what a worker tells */
-    uint64_t seed; /* under way */
+struct plan { /* the seeds of a run: some that are named, some from 1 on, some that are fresh */
+    uint64_t again[AGAIN], again_count;
+    uint64_t from, count;
+    uint64_t fresh_from, fresh_count;
+};
+
+struct job {              /* what a worker tells */
+    uint64_t place, seed; /* under way: where in the plan, and which */
     uint64_t seeds, hash, simulated_us, findings;
     struct finding found[FOUND];
     uint64_t happened[ACTS], inside[2];
@@ -216,12 +229,56 @@ static void add_finding(struct job *job, const char *text) {
     job->findings++;
 }
 
-static void work(struct job *job, uint64_t end, uint64_t stride) {
+static uint64_t plan_count(const struct plan *plan) {
+    return plan->again_count + plan->count + plan->fresh_count;
+}
+
+static uint64_t plan_seed(const struct plan *plan, uint64_t place) {
+    if (place < plan->again_count) {
+        return plan->again[place];
+    }
+    place -= plan->again_count;
+    return place < plan->count ? plan->from + place : plan->fresh_from + place - plan->count;
+}
+
+static void plan_fresh(struct plan *plan, uint64_t count) {
+    plan->fresh_count = count;
+    plan->fresh_from = count > 0 ? fresh_from(1000000, 4000000000) : 0;
+}
+
+/* A line of the file begins with a seed, or with a #. */
+static bool plan_again(struct plan *plan, const char *path) {
+    FILE *file = fopen(path, "r");
+    char line[512];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && plan->again_count < AGAIN) {
+        plan->again[plan->again_count] = strtoull(line, NULL, 10);
+        plan->again_count += plan->again[plan->again_count] != 0;
+    }
+    if (file == NULL || fclose(file) != 0 || plan->again_count == AGAIN) {
+        fprintf(stderr, "%s cannot be read, or names %d seeds and more\n", path, AGAIN);
+        return false;
+    }
+    return true;
+}
+
+static void plan_print(const struct plan *plan) {
+    if (plan->again_count > 0) {
+        printf("%llu seeds that failed once\n", (unsigned long long)plan->again_count);
+    }
+    if (plan->fresh_count > 0) {
+        printf("fresh seeds %llu..%llu, of this commit: sim --seeds %llu --from %llu\n",
+               (unsigned long long)plan->fresh_from,
+               (unsigned long long)(plan->fresh_from + plan->fresh_count - 1),
+               (unsigned long long)plan->fresh_count, (unsigned long long)plan->fresh_from);
+    }
+}
+
+static void work(struct job *job, const struct plan *plan, uint64_t stride) {
     struct variant variant;
     memset(&variant, 0, sizeof variant);
-    for (; job->seed < end; job->seed += stride) {
+    for (; job->place < plan_count(plan); job->place += stride) {
         uint64_t hash = 0;
-        variant.seed = job->seed;
+        variant.seed = job->seed = plan_seed(plan, job->place);
         if (!run_variant(&variant, &hash)) {
             add_finding(job, broken_text);
         }
@@ -234,7 +291,7 @@ static void work(struct job *job, uint64_t end, uint64_t stride) {
     }
 }
 
-static pid_t start(struct job *job, uint64_t end, uint64_t stride) {
+static pid_t start(struct job *job, const struct plan *plan, uint64_t stride) {
     pid_t child;
     fflush(stdout);
     child = fork();
@@ -242,25 +299,25 @@ static pid_t start(struct job *job, uint64_t end, uint64_t stride) {
         memcpy(happened, job->happened, sizeof happened); /* of a worker that crashed */
         memcpy(happened_inside, job->inside, sizeof happened_inside);
         memcpy(&seen, &job->seen, sizeof seen);
-        work(job, end, stride);
+        work(job, plan, stride);
         _exit(0);
     }
     return child;
 }
 
-static void run_all(uint64_t from, uint64_t count, int job_count) {
+static void run_all(const struct plan *plan, int job_count) {
     pid_t workers[JOBS];
     int i, status;
     for (i = 0; i < job_count; i++) {
-        jobs[i].seed = from + (uint64_t)i;
-        workers[i] = start(&jobs[i], from + count, (uint64_t)job_count);
+        jobs[i].place = (uint64_t)i;
+        workers[i] = start(&jobs[i], plan, (uint64_t)job_count);
     }
     for (i = 0; i < job_count; i++) {
         while (waitpid(workers[i], &status, 0) == workers[i] && status != 0) {
             add_finding(&jobs[i], "a crash");
             jobs[i].seeds++;
-            jobs[i].seed += (uint64_t)job_count;
-            workers[i] = start(&jobs[i], from + count, (uint64_t)job_count);
+            jobs[i].place += (uint64_t)job_count;
+            workers[i] = start(&jobs[i], plan, (uint64_t)job_count);
         }
     }
     for (i = 1; i < job_count; i++) {
@@ -409,9 +466,10 @@ static double cpu_seconds(void) {
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static int report(uint64_t from, uint64_t count, int job_count) {
+static int report(const struct plan *plan, int job_count) {
     double seconds;
-    run_all(from, count, job_count);
+    plan_print(plan);
+    run_all(plan, job_count);
     seconds = cpu_seconds();
     print_tables();
     printf("%.1f hours simulated in %.1f seconds of one core\n",
@@ -431,17 +489,26 @@ static int report(uint64_t from, uint64_t count, int job_count) {
     return jobs[0].findings > 0;
 }
 
-static int suite(void) {
-    int status = report(SUITE_FROM, SUITE_SEEDS, 2);
-    const char *lacks = missing();
-    bool gives = 4 * jobs[0].seen.kept < jobs[0].seen.kept + jobs[0].seen.given;
+static int suite(struct plan *plan, int job_count) {
+    int status;
+    const char *lacks;
+    bool gives;
     struct variant variant;
     uint64_t once = 0, again = 1;
+    if (!plan_again(plan, SUITE_AGAIN)) {
+        return 2;
+    }
+    plan->count = SUITE_SEEDS;
+    plan_fresh(plan, SUITE_FRESH);
+    status = report(plan, job_count);
+    lacks = missing();
+    gives = 4 * jobs[0].seen.kept < jobs[0].seen.kept + jobs[0].seen.given;
     memset(&variant, 0, sizeof variant);
-    variant.seed = SUITE_FROM;
+    variant.seed = 1;
     run_variant(&variant, &once);
     run_variant(&variant, &again);
-    printf("%s 1 - no rule is broken in %d seeds\n", status == 0 ? "ok" : "not ok", SUITE_SEEDS);
+    printf("%s 1 - no rule is broken in %llu seeds\n", status == 0 ? "ok" : "not ok",
+           (unsigned long long)plan_count(plan));
     printf("%s 2 - every fault and every loss happens in them%s%s\n",
            lacks == NULL ? "ok" : "not ok", lacks != NULL ? ", but not: " : "",
            lacks != NULL ? lacks : "");
@@ -481,17 +548,23 @@ static int one(const struct variant *variant) {
 
 int main(int argc, char **argv) {
     struct variant variant;
-    uint64_t seeds = 0, from = 1;
+    struct plan plan;
     int job_count = (int)sysconf(_SC_NPROCESSORS_ONLN), i;
     memset(&variant, 0, sizeof variant);
+    memset(&plan, 0, sizeof plan);
+    plan.from = 1;
     jobs = (struct job *)mmap(NULL, sizeof *jobs * JOBS, PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (i = 1; i + 1 < argc; i += 2) {
         uint64_t number = strtoull(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--seeds") == 0) {
-            seeds = number;
+            plan.count = number;
         } else if (strcmp(argv[i], "--from") == 0) {
-            from = number;
+            plan.from = number;
+        } else if (strcmp(argv[i], "--fresh") == 0) {
+            plan_fresh(&plan, number);
+        } else if (strcmp(argv[i], "--again") == 0 && plan_again(&plan, argv[i + 1])) {
+            continue;
         } else if (strcmp(argv[i], "--jobs") == 0) {
             job_count = (int)number;
         } else if (strcmp(argv[i], "--seed") == 0) {
@@ -505,12 +578,12 @@ int main(int argc, char **argv) {
         }
     }
     if (i < argc || jobs == MAP_FAILED) {
-        fprintf(stderr,
-                "usage: sim [--seeds N [--from S] [--jobs J]] | [--seed S [--skip LIST]]\n");
+        fprintf(stderr, "usage: sim [--again FILE] [--seeds N [--from S]] [--fresh N] [--jobs J] | "
+                        "sim --seed S [--skip LIST]\n");
         return 2;
     }
     job_count = job_count < 1 ? 1 : job_count > JOBS ? JOBS : job_count;
-    return variant.seed != 0 ? one(&variant)
-           : seeds != 0      ? report(from, seeds, job_count)
-                             : suite();
+    return variant.seed != 0        ? one(&variant)
+           : plan_count(&plan) != 0 ? report(&plan, job_count)
+                                    : suite(&plan, job_count);
 }
