@@ -4301,10 +4301,11 @@ typedef struct rlock__council { /* one client of the quorum */
     int count, need, spare; /* of them; a majority; how many may fail */
     rlock__map map;         /* ballots by their tokens */
     rlock_link ballots, unused;
-    rlock_link refused; /* requests for which there is no ballot */
-    rlock_timer timer;  /* answers those */
-    uint64_t tokens;    /* given out: two addresses of one server are not two votes */
-    rlock_info info;    /* of the question being answered */
+    uint32_t unused_count; /* kept for the next ones: no more than there are handles */
+    rlock_link refused;    /* requests for which there is no ballot */
+    rlock_timer timer;     /* answers those */
+    uint64_t tokens;       /* given out: two addresses of one server are not two votes */
+    rlock_info info;       /* of the question being answered */
     bool up, pushing;
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
 } rlock__council;
@@ -4449,16 +4450,30 @@ static void rlock__ballot_free(rlock__ballot *ballot) {
     rlock__dealloc(ballot);
 }
 
+/* Takes one out of those that are unused. */
+static rlock__ballot *rlock__ballot_spare(rlock__council *council) {
+    rlock__ballot *ballot = RLOCK__OF(council->unused.next, rlock__ballot, link);
+    rlock__list_remove(&ballot->link);
+    council->unused_count--;
+    return ballot;
+}
+
+/* Frees unused ballots until at most `keep` are left. */
+static void rlock__council_trim(rlock__council *council, uint32_t keep) {
+    while (council->unused_count > keep) {
+        rlock__ballot_free(rlock__ballot_spare(council));
+    }
+}
+
 static void rlock__ballot_fire(rlock_timer *timer);
 
 /* An unused one, or a new one. All that its release will need is there. */
 static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
     size_t votes = (size_t)council->count * sizeof(rlock__vote);
     rlock__ballot *ballot;
-    if (!rlock__list_empty(&council->unused)) {
-        ballot = RLOCK__OF(council->unused.next, rlock__ballot, link);
+    if (council->unused_count) {
+        ballot = rlock__ballot_spare(council);
         if (ballot->room >= key_len) {
-            rlock__list_remove(&ballot->link);
             return ballot;
         }
         rlock__ballot_free(ballot);
@@ -4533,6 +4548,7 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
         rlock__map_remove(&council->map, &ballot->node);
         rlock__list_remove(&ballot->link);
         rlock__list_append(&council->unused, &ballot->link);
+        council->unused_count++;
     } else if (idle && !ballot->timer.index) {
         int64_t delay_ms = ballot->longest_ms / 20;
         delay_ms = delay_ms < 10 ? 10 : delay_ms > 500 ? 500 : delay_ms;
@@ -5092,8 +5108,9 @@ static void rlock__quorum_watch(void *state, const char *key, size_t len, bool o
 }
 
 static void rlock__quorum_flush(void *state) {
-    const rlock__council *council = (const rlock__council *)state;
+    rlock__council *council = (rlock__council *)state;
     int i;
+    rlock__council_trim(council, council->client->handles);
     for (i = 0; i < council->count; i++) {
         council->servers[i].store->flush(council->servers[i].state);
     }
@@ -5114,9 +5131,7 @@ static void rlock__council_free(rlock__council *council) {
     while (!rlock__list_empty(&council->ballots)) {
         rlock__ballot_free(RLOCK__OF(council->ballots.next, rlock__ballot, link));
     }
-    while (!rlock__list_empty(&council->unused)) {
-        rlock__ballot_free(RLOCK__OF(council->unused.next, rlock__ballot, link));
-    }
+    rlock__council_trim(council, 0);
     rlock_timer_drop(council->client, &council->timer);
     rlock__dealloc(council->map.buckets);
     rlock__dealloc(council);
@@ -7594,6 +7609,7 @@ void rlock_free(rlock *lock) {
     rlock__dealloc(lock);
     client->handles--;
     rlock__pools_free(client, client->handles);
+    client->unsent = true; /* the store gives back at the end of the next entry what it kept */
     rlock__leave(client);
 }
 

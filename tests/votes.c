@@ -977,6 +977,41 @@ static void test_store_that_does_not_open_closes_the_others(void **state) {
     }
 }
 
+static void test_memory_of_handles_that_are_freed_is_given_back(void **state) {
+    struct owner *owners[100];
+    uint64_t idle, warm;
+    int i, turn;
+    (void)state;
+    for (i = 0; i < SERVERS; i++) {
+        scripted_always(&servers[i], RLOCK_OP_ACQUIRE, scripted_done());
+        scripted_always(&servers[i], RLOCK_OP_RELEASE, scripted_done());
+    }
+    virtual_idle(&g.loop);
+    idle = virtual_memory.live;
+    for (turn = 0; turn < 2; turn++) {
+        for (i = 0; i < 100; i++) {
+            char key[16];
+            snprintf(key, sizeof key, "k%d", i);
+            owners[i] = turn == 0 ? handle(key) : owners[i];
+        }
+        warm = virtual_memory.total;
+        for (i = 0; i < 100; i++) {
+            SAME(owner_acquire(owners[i], 0, LEASE_MS), RLOCK_OK);
+        }
+        virtual_idle(&g.loop);
+        for (i = 0; i < 100; i++) {
+            SAME(owner_release(owners[i]), RLOCK_OK);
+        }
+        virtual_idle(&g.loop);
+    }
+    SAME(virtual_memory.total, warm); /* who is warm asks for none, however many they are */
+    for (i = 0; i < 100; i++) {
+        owner_free(owners[i]);
+    }
+    virtual_idle(&g.loop);
+    BETWEEN(virtual_memory.live, idle, idle + 4); /* tables that grew */
+}
+
 /* ------------------------------------------------------------------------------------------------
  * A storm: small servers with one key each, links that delay, break and execute late what was sent
  * on them, and several clients. Whatever happens to links, there are never two holders; and none
@@ -1487,6 +1522,7 @@ int main(void) {
         CASE(test_every_failing_allocation_is_survived),
         CASE(test_acquire_without_memory_is_told_and_harms_no_other),
         CASE(test_store_that_does_not_open_closes_the_others),
+        CASE(test_memory_of_handles_that_are_freed_is_given_back),
         cmocka_unit_test(test_storm_of_broken_links_never_makes_two_holders),
         cmocka_unit_test(test_storm_of_forgotten_votes_never_makes_two_holders),
     };
