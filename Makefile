@@ -30,6 +30,10 @@ export PATH := $(CURDIR)/build/bin:$(PATH)
 LUA_CFLAGS = $(shell pkg-config --cflags lua5.1 2>/dev/null)
 LUA_LIBS   = $(or $(shell pkg-config --libs lua5.1 2>/dev/null),-llua5.1)
 
+# Programs are compiled on all cores, unless make was told how many to use.
+cores = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(cores))
+
 SEEDS   = 10000
 SECONDS = 60
 
@@ -59,13 +63,13 @@ help:
 # The recursive make starts after set-up: what it finds on the machine is what set-up left there.
 demo:
 	@tools/setup
-	@$(MAKE) --no-print-directory examples
+	@+$(build) examples
 	@tools/demo
 
 test:
 	@tools/setup test
-	@$(MAKE) --no-print-directory tests examples
-	@$(MAKE) --no-print-directory tests examples SANITIZE=1
+	@+$(build) tests examples
+	@+$(build) tests examples SANITIZE=1
 	@tools/run-tests
 
 matrix:
@@ -75,7 +79,7 @@ matrix:
 # These set up what they need like `make test`.
 sim:
 	@tools/setup test
-	@$(MAKE) --no-print-directory $(BUILD)/tests/sim/sim
+	@+$(build) $(BUILD)/tests/sim/sim
 	@$(BUILD)/tests/sim/sim --again tests/sim/seeds --seeds $(SEEDS) --fresh $$(($(SEEDS) / 4))
 
 mutants:
@@ -84,7 +88,7 @@ mutants:
 
 torture:
 	@tools/setup test
-	@$(MAKE) --no-print-directory SANITIZE=1 $(BUILD)/asan/tests/sim/torture
+	@+$(build) SANITIZE=1 $(BUILD)/asan/tests/sim/torture
 	@$(BUILD)/asan/tests/sim/torture
 
 fuzz:
@@ -93,7 +97,7 @@ fuzz:
 
 chaos:
 	@tools/setup test
-	@$(MAKE) --no-print-directory $(BUILD)/tests/chaos
+	@+$(build) $(BUILD)/tests/chaos
 	@$(BUILD)/tests/chaos $(SECONDS)
 
 coverage:
@@ -106,12 +110,12 @@ cross:
 
 bench:
 	@tools/setup test
-	@$(MAKE) --no-print-directory $(benches)
+	@+$(build) $(benches)
 	@tools/bench $(if $(QUICK),--quick)
 
 bench-peers:
 	@tools/setup peers
-	@$(MAKE) --no-print-directory $(BUILD)/bench/peers/rlock
+	@+$(build) $(BUILD)/bench/peers/rlock
 	@tools/bench-peers
 
 tests: $(tests)
