@@ -403,8 +403,10 @@ typedef struct rlock_info {
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
-    bool sure; /* no earlier attempt of this request can still be executed after this answer */
+    bool sure; /* when this request ran, no earlier attempt of it could be executed any more; that
+                  none can be now, when the answer is read, is not enough */
     bool ours; /* acquire, of a queued kind: granted, and who is next in line is of this client */
+    bool told; /* acquire, HELD: `woken` comes for each change since this request ran */
     uint64_t fence;
     int64_t left_ms;
     const char *text;       /* the server's words, or NULL; valid during the call */
@@ -2455,6 +2457,7 @@ typedef struct rlock__command { /* of one request or more under way; kept for th
     uint32_t bytes;
     uint8_t count, op, how;
     bool tells; /* its request's script in full */
+    bool heard; /* what it reads is registered, and who is told of a change listens already */
 } rlock__command;
 
 typedef struct rlock__redis {
@@ -3865,6 +3868,8 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
         redis->line_wanted = true;
         rlock__track(redis);
     }
+    answer.told =
+        answer.outcome == RLOCK_OUTCOME_HELD && ((const rlock__command *)request->store)->heard;
     rlock__answer(redis, request, &answer);
 }
 
@@ -3976,6 +3981,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     command->tells = false;
+    command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
         if (request->how == RLOCK__HOW_EVAL &&
@@ -4327,6 +4333,7 @@ typedef struct rlock__vote { /* what one server knows of a token */
     bool refused;          /* it may not say yes in this round */
     bool spent;  /* a release of this token was sent, and may come late: it is not used again */
     bool stolen; /* another's token is there */
+    bool told;   /* ... and what becomes of it is told */
 } rlock__vote;
 
 typedef struct rlock__ballot { /* one token, until no server has it */
@@ -4663,7 +4670,7 @@ static void rlock__round_info(const rlock__ballot *ballot, bool held) {
 /* Whether enough has been said, and what it means. */
 static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
-    int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, i;
+    int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, told = 0, i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
     int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
     int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
@@ -4673,6 +4680,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
         int word = vote->refused ? (int)RLOCK__NO : vote->word;
         words[word]++;
         stolen += word == RLOCK__NO && vote->stolen;
+        told += word == RLOCK__NO && vote->told;
         faults[vote->fault] += word == RLOCK__FAILED;
     }
     if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
@@ -4693,6 +4701,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
         bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
+        answer->told = !contested && told >= need;
     } else if (refused) {
         answer->outcome = stolen * 2 > *no ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
     } else if (!done && possible) {
@@ -4875,6 +4884,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
+    vote->told = answer->told;
     if (release) {
         rlock__vote_released(vote, answer, fault);
     }
@@ -6610,7 +6620,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
-    bool watched = gate->watched, queued = rlock__queued(gate);
+    bool told = gate->watched || answer->told, queued = rlock__queued(gate);
     claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
     claim->left_ms = answer->left_ms;
     claim->status = RLOCK_ERR_TIMEOUT;
@@ -6624,7 +6634,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (queued && claim->again) {
         rlock__claim_try(claim, true); /* called meanwhile */
-    } else if (!queued && (!watched || gate->dirty)) {
+    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->dirty)) {
         rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));

@@ -524,6 +524,33 @@ static void waiting_costs_no_polling(void **state) {
     }
 }
 
+/* String wire: SET, and the script that says for how long; that one registers the key as well. */
+static void first_wait_for_a_key_is_two_requests_and_misses_no_release(void **state) {
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_client *client = client_on(wires[i]);
+        struct owner *o = owner_new(client, "k"), *before = owner_new(client, "before");
+        uint64_t commands;
+
+        foreign_takes(wires[i], "before", 60000);
+        starts_waiting(client, before);
+        foreign_takes(wires[i], "k", 60000);
+        commands = kit_stats(client).commands;
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        kit_run(150);
+        assert_int_equal(kit_stats(client).commands - commands,
+                         wires[i] == RLOCK_WIRE_STRING ? 2 : 1);
+        foreign_deletes(wires[i], "k");
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+        tell(ask(&server, "DEL before"));
+        assert_int_equal(owner_wait(before, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+        kit_reset();
+        tell(ask(&server, "FLUSHALL"));
+    }
+}
+
 /* The watching connection is asked whether it lives once in three command timeouts. */
 static void idle_holder_costs_few_heartbeats(void **state) {
     rlock_config config = kit_config(&server);
@@ -1708,6 +1735,7 @@ int main(int argc, char **argv) {
         TEST(commands_of_one_turn_leave_together),
         TEST(warm_handle_allocates_nothing),
         TEST(waiting_costs_no_polling),
+        TEST(first_wait_for_a_key_is_two_requests_and_misses_no_release),
         TEST(idle_holder_costs_few_heartbeats),
         TEST(thousand_waiters_are_served_in_turn_for_few_commands),
         TEST(scripts_lost_between_any_two_commands_are_sent_again),

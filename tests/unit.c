@@ -3654,6 +3654,94 @@ static void test_waiter_and_holder_look_when_push_is_back(void **state) {
     assert_true(rlock_is_held(owner->lock));
 }
 
+static rlock_answer held_and_told(int64_t left_ms) {
+    rlock_answer answer = scripted_held(left_ms);
+    answer.told = true;
+    return answer;
+}
+
+static void
+test_first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told(void **state) {
+    struct owner *waiter = handle("told"), *other = handle("not told");
+    (void)state;
+    SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, held_and_told(60000));
+    SAME(asked(RLOCK_OP_ACQUIRE), 1);
+    assert_true(scripted_watches(&g.store, "told"));
+    run_ms(5000);
+    SAME(asked(RLOCK_OP_ACQUIRE), 1);
+    scripted_woken(&g.store, "told");
+    SAME(asked(RLOCK_OP_ACQUIRE), 2);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(waiter->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(owner_acquire(other, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    SAME(asked(RLOCK_OP_ACQUIRE), 4); /* what changed before it was watched was not told */
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    SAME(asked(RLOCK_OP_ACQUIRE), 4);
+}
+
+static void test_change_while_the_first_refusal_was_on_its_way_is_not_missed(void **state) {
+    struct owner *waiter = handle("key");
+    (void)state;
+    SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    scripted_woken(&g.store, "key"); /* it came before the answer, on another connection */
+    SAME(asked(RLOCK_OP_ACQUIRE), 1);
+    reply(RLOCK_OP_ACQUIRE, held_and_told(60000));
+    SAME(asked(RLOCK_OP_ACQUIRE), 2);
+}
+
+static void test_waiter_that_cannot_be_told_asks_anew_when_it_can(void **state) {
+    struct owner *waiter = handle("key");
+    (void)state;
+    scripted_pushing(&g.store, 0);
+    SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    SAME(asked(RLOCK_OP_ACQUIRE), 1); /* polling is the same, a moment later */
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
+    SAME(asked(RLOCK_OP_ACQUIRE), 2);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    SAME(asked(RLOCK_OP_ACQUIRE), 2);
+}
+
+/* A server of one key: an acquire that was lost on the way runs between a release and its answer.
+ * The store learns just then that nothing more can come. `early`: it says what was true when the
+ * release ran, else what is true when the answer is read. Returns whether the token stays. */
+static bool late_acquire_stays(struct owner *owner, bool early) {
+    bool there;
+    int i;
+    SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "cut off"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    scripted_need(&g.store, RLOCK_OP_RELEASE); /* it runs: nothing is there */
+    there = true;                              /* the late acquire runs, the last that can */
+    if (early) {
+        reply(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    } else {
+        reply(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
+    }
+    for (i = 0; i < 100 && there; i++) {
+        run_ms(100);
+        there = out(RLOCK_OP_RELEASE) == NULL;
+    }
+    if (!there) {
+        reply(RLOCK_OP_RELEASE, scripted_done()); /* ... and now it was */
+    }
+    SAME(stats().cleaning, 0);
+    return there;
+}
+
+static void test_sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan(void **state) {
+    (void)state;
+    SAME(late_acquire_stays(handle("early"), true), false);
+    SAME(late_acquire_stays(handle("late"), false), true);
+}
+
 static void test_acquire_answered_with_nonsense_is_cleaned_up(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -3921,6 +4009,10 @@ static void test_nothing_follows_a_timer_that_freed_the_client(void **state) {
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
 
 static const struct CMUnitTest singles[] = {
+    CASE(test_first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told),
+    CASE(test_change_while_the_first_refusal_was_on_its_way_is_not_missed),
+    CASE(test_waiter_that_cannot_be_told_asks_anew_when_it_can),
+    CASE(test_sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
     CASE(test_second_renewal_is_refused),
     CASE(test_release_cancels_renewal_by_hand),
     CASE(test_release_when_the_server_said_lost_and_on_lost_was_not_called),

@@ -97,6 +97,13 @@ static int asked(rlock_op op) {
     return count;
 }
 
+static void push_all(void) {
+    int i;
+    for (i = 0; i < SERVERS; i++) {
+        scripted_pushing(&servers[i], RLOCK_PUSH_CHANGES);
+    }
+}
+
 static rlock_answer gone(void) {
     return scripted_plain(RLOCK_OUTCOME_GONE);
 }
@@ -161,6 +168,7 @@ static void test_validity_is_of_the_earliest_of_the_best_majority(void **state) 
     struct owner *owner = handle("key");
     int64_t asked_us;
     (void)state;
+    push_all();
     SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
     reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
     reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_held(5000)); /* and it is asked again, to be woken */
@@ -182,6 +190,7 @@ static void test_token_that_was_given_back_is_not_used_again(void **state) {
     uint64_t before = 0;
     int i;
     (void)state;
+    push_all();
     SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
     before = scripted_need(&servers[0], RLOCK_OP_ACQUIRE)->token;
     reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
@@ -230,13 +239,31 @@ static void test_time_left_is_when_a_majority_can_be_free(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, 3000);
 }
 
+static void test_waiter_that_a_majority_tells_of_changes_sleeps(void **state) {
+    struct owner *owner = handle("key"), *other = handle("other");
+    rlock_answer held = scripted_held(60000);
+    (void)state;
+    held.told = true;
+    push_all();
+    SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, held);
+    reply(RLOCK_OP_RELEASE, MAJORITY, SERVERS - MAJORITY, gone());
+    SAME(asked(RLOCK_OP_ACQUIRE), 0);
+    scripted_woken(&servers[0], "key");
+    SAME(asked(RLOCK_OP_ACQUIRE), SERVERS);
+    SAME(owner_cancel(owner), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(owner_acquire(other, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY - 1, held);
+    reply(RLOCK_OP_ACQUIRE, MAJORITY - 1, 1, scripted_held(60000));
+    SAME(asked(RLOCK_OP_ACQUIRE), MAJORITY); /* two of five: it may change on the other three */
+}
+
 static void test_split_vote_is_tried_again_within_the_poll_time(void **state) {
     struct owner *owner = handle("key");
     int tries, count = 0;
     (void)state;
-    for (tries = 0; tries < SERVERS; tries++) {
-        scripted_pushing(&servers[tries], RLOCK_PUSH_CHANGES); /* nobody polls */
-    }
+    push_all(); /* nobody polls */
     SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
     for (tries = 0; tries < 20; tries++) {
         int64_t start_us = g.loop.now_us;
@@ -362,6 +389,7 @@ static void test_own_news_of_what_is_taken_back_is_waited_for_a_moment(void **st
     for (i = 0; i < SERVERS; i++) {
         scripted_up(&servers[i]);
     }
+    push_all();
     owner = handle("key");
     SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
     reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, scripted_held(5000)); /* told at once: not registered */
@@ -629,6 +657,7 @@ static void test_shorter_renewal_counts_no_vote_longer_than_it_is(void **state) 
 static void test_vote_that_is_being_given_back_saves_no_hold(void **state) {
     struct owner *owner = handle("key");
     (void)state;
+    push_all();
     SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
     reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
     reply(RLOCK_OP_ACQUIRE, 2, 3, scripted_held(5000));
@@ -1482,6 +1511,7 @@ int main(void) {
         CASE(test_token_that_was_given_back_is_not_used_again),
         CASE(test_refusal_gives_the_votes_back_at_once),
         CASE(test_time_left_is_when_a_majority_can_be_free),
+        CASE(test_waiter_that_a_majority_tells_of_changes_sleeps),
         CASE(test_split_vote_is_tried_again_within_the_poll_time),
         CASE(test_faults_that_leave_a_majority_hide_nothing),
         CASE(test_fault_that_time_mends_is_told_before_one_that_lasts),
