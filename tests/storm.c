@@ -11,7 +11,7 @@
  * end: has every operation ended once, is nothing left at the server, was every block freed?
  * virtual.h checks the rest of the contract.
  *
- *     storm          every family of seeds
+ *     storm          every family of seeds, and in each some that were not run before
  *     storm SEED     that one seed, with a trace; a failure prints the seed
  */
 
@@ -19,6 +19,7 @@
 #define RLOCK_IMPLEMENTATION
 #define RLOCK_NO_REDIS
 #define RLOCK_ASSERT(x) assert_true(x) /* a broken invariant is a failed seed */
+#include "fresh.h"
 #include "virtual.h"
 
 #include <unistd.h>
@@ -1062,10 +1063,19 @@ static void run_seed(const struct family *family, uint64_t seed) {
 
 static void test_seeds(void **state) {
     const struct family *family = (const struct family *)*state;
-    uint64_t i, first = g.first != 0 ? g.first : 1 + (uint64_t)(family - families) * FAMILY;
+    uint64_t base = (uint64_t)(family - families) * FAMILY;
+    uint64_t i, first = g.first != 0 ? g.first : 1 + base, fresh, count = family->seeds;
     g.acquired = g.lost = g.released = 0;
-    for (i = 0; i < (g.first != 0 ? 1 : family->seeds); i++) {
+    for (i = 0; i < (g.first != 0 ? 1 : count); i++) {
         run_seed(family, first + i);
+    }
+    if (g.first == 0) {
+        fresh = base + fresh_from(count + 1, FAMILY - 2 * count);
+        print_message("fresh seeds %llu..%llu, of this commit\n", (unsigned long long)fresh,
+                      (unsigned long long)(fresh + count / 4 - 1));
+        for (; i < count + count / 4; i++) {
+            run_seed(family, fresh + i - count);
+        }
     }
     print_message("%llu seeds: %llu acquired, %llu released, %llu lost\n", (unsigned long long)i,
                   (unsigned long long)g.acquired, (unsigned long long)g.released,

@@ -5,6 +5,7 @@
  */
 
 #define RLOCK_IMPLEMENTATION
+#include "fresh.h"
 #include "scripted.h"
 
 #define SERVERS 5
@@ -1051,6 +1052,8 @@ static void test_memory_of_handles_that_are_freed_is_given_back(void **state) {
 #define HANDLES 2 /* a client */
 #define MESSAGES 512
 #define STORM_STEPS 3000
+#define STORMS 40
+#define FRESH_STORMS 10
 
 struct tiny {           /* a server */
     const void *client; /* whose token it is, until expires_us */
@@ -1476,11 +1479,25 @@ static void storm_ends(void) {
     virtual_end(&g.loop);
 }
 
+/* The fixed seeds are run first, then some that were not run before. */
+static uint64_t storm_seed(int run) {
+    static uint64_t fresh;
+    if (run < STORMS) {
+        return 1 + (uint64_t)run;
+    }
+    if (run == STORMS) {
+        fresh = fresh_from(1000000, 4000000000);
+        print_message("fresh seeds %llu..%llu, of this commit\n", (unsigned long long)fresh,
+                      (unsigned long long)(fresh + FRESH_STORMS - 1));
+    }
+    return fresh + (uint64_t)(run - STORMS);
+}
+
 static void test_storm_of_broken_links_never_makes_two_holders(void **state) {
-    uint64_t seed;
+    int run;
     (void)state;
-    for (seed = 1; seed <= 40; seed++) {
-        storm_begins(seed);
+    for (run = 0; run < STORMS + FRESH_STORMS; run++) {
+        storm_begins(storm_seed(run));
         storm_steps(false, true);
         storm_ends();
         BETWEEN(s.grants, 100, STORM_STEPS);
@@ -1488,16 +1505,16 @@ static void test_storm_of_broken_links_never_makes_two_holders(void **state) {
 }
 
 static void test_storm_of_forgotten_votes_never_makes_two_holders(void **state) {
-    uint64_t seed;
-    int wipes = 0;
+    int run, wipes = 0;
     (void)state;
-    for (seed = 1; seed <= 40; seed++) {
+    for (run = 0; run < STORMS + FRESH_STORMS; run++) {
+        uint64_t seed = storm_seed(run);
         storm_begins(seed);
         storm_steps(true, seed % 2 == 0);
         storm_ends();
         wipes += s.wipes;
     }
-    BETWEEN(wipes, 400, 40 * STORM_STEPS);
+    BETWEEN(wipes, 400, (STORMS + FRESH_STORMS) * STORM_STEPS);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -399,6 +399,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     oracle_handed_on(hand, event->fence);
     hand->token->holder = hand;
     hand->token->fence = event->fence;
+    hand->slot->free_since_us = -1; /* of a quorum's key: it may be free again when it is seen */
     if (hand->token->longest_ms < hand->longest_ms) {
         hand->token->longest_ms = hand->longest_ms;
     }

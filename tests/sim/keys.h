@@ -48,7 +48,7 @@ struct token { /* a value that was seen at a key */
     bool offered;             /* it holds for a turn, and has not asked since */
     bool called;              /* ... and its client was told */
     bool kept;                /* it was there when its client went */
-    bool late;                /* it came when its client did not want it any more */
+    bool late;                /* its client had given it up unanswered when it came */
 };
 
 enum slot_kind { SLOT_MUTEX, SLOT_FAIR, SLOT_SHARED, SLOT_SEMAPHORE, SLOT_KINDS };
@@ -670,6 +670,14 @@ static inline void line_count(const struct slot *slot) {
     }
 }
 
+/* The server runs something that its client gave up for want of an answer. */
+static inline bool line_late(const struct sim_line *by, const struct token *token) {
+    const struct hand *hand = line_hand(token);
+    const struct actor *actor = by != NULL ? oracle_actor(by) : NULL;
+    return (hand == NULL || hand->pending[RLOCK_ACQUIRED] == 0) && actor != NULL &&
+           sim.now_us > by->sent_us + actor->command_timeout_ms * 1000;
+}
+
 /* What was compared is so from now on. */
 static inline void line_commit(struct slot *slot, const struct sim_line *by) {
     int64_t now_ms = slot_now_ms(slot);
@@ -687,8 +695,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         }
         seen.turns += !was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered;
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
-            const struct hand *hand = line_hand(token);
-            token->late = hand == NULL || hand->pending[RLOCK_ACQUIRED] == 0;
+            token->late = line_late(by, token);
             slot->changed_us = token->came_us = sim.now_us;
         }
         slot->left = slot->left || (was && !is && by != NULL);

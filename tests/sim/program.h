@@ -813,6 +813,8 @@ static inline void draw_server(struct sim_server *server) {
     if (!program.quiet && draw_one_in(4)) {
         server->always_denied = denied[draw(4)];
     }
+    sim_trace("server %d is of flavour %d, denies %s", server->number, (int)server->model->flavour,
+              server->always_denied != NULL ? server->always_denied : "nothing");
     heal_server(server);
 }
 
@@ -1075,9 +1077,11 @@ static inline int64_t program_clean_us(const struct token *token) {
 }
 
 /* A place in the line that nobody gives back, because nobody could know of it any more, or was let:
- * it stays for as long as the line. */
-static inline bool program_place_stays(const struct token *token) {
-    bool late = token->late && (program.families & ABOUT_NETWORK) != 0;
+ * it stays for as long as the line. What comes late is kept out by who may end old connections. */
+static inline bool program_place_stays(const struct slot *slot, const struct token *token) {
+    const char *denied = slot->server->always_denied;
+    bool late = token->late && denied != NULL &&
+                (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0);
     return token->place > 0 && (!program_owned(token) || token->is_void || late || oracle.refusing);
 }
 
@@ -1090,7 +1094,7 @@ static inline bool program_line_left(const struct slot *slot, int64_t begin_us) 
         const struct token *token = slot->members[i];
         int64_t since_us = token->came_us > begin_us ? token->came_us : begin_us;
         int64_t for_us = program_clean_us(token);
-        if (program_place_stays(token)) {
+        if (program_place_stays(slot, token)) {
             for_us = PROGRAM_LINE_US + PROGRAM_CLEAN_US;
         } else if (token->place == 0 && token->ends_ms <= now_ms) {
             continue;
@@ -1163,7 +1167,7 @@ static inline void program_left(void) {
         for (k = 0; k < slot->member_count; k++) {
             const struct token *token = slot->members[k];
             bool there = token->ends_ms > slot_now_ms(slot) ||
-                         (token->place > 0 && !(token->late && program_place_stays(token)));
+                         (token->place > 0 && !(token->late && program_place_stays(slot, token)));
             if (there && token->kept) {
                 sim_failed("%s still has %s, whose client is gone", token->text, slot->key);
             }

@@ -126,7 +126,7 @@ struct sim_clock {
 
 struct sim_piece {
     struct sim_piece *next;
-    int64_t at_us;
+    int64_t sent_us, at_us;
     size_t size; /* 0 = the end of the stream */
     char bytes[];
 };
@@ -150,6 +150,7 @@ struct sim_line { /* one connection, from connect to the last byte */
     struct sim_server *server;
     struct model_peer *peer; /* NULL = the server knows nothing of it (any more) */
     struct sim_pipe up, down;
+    int64_t sent_us; /* when that was written which the server has read last */
     char *inbox;
     size_t in, inbox_room;
     bool ended, reset; /* the process will read so */
@@ -644,6 +645,7 @@ static inline void sim_push(struct sim_pipe *pipe, const char *bytes, size_t siz
     struct sim_piece *piece = (struct sim_piece *)malloc(sizeof *piece + size);
     pipe->last_us = at_us > pipe->last_us ? at_us : pipe->last_us;
     piece->next = NULL;
+    piece->sent_us = sim.now_us;
     piece->at_us = pipe->last_us;
     piece->size = size;
     if (size > 0) {
@@ -715,6 +717,7 @@ static inline void sim_arrive_up(void *object) {
     sim_hash(piece->bytes, piece->size);
     if (line->peer != NULL && !line->up.dead) {
         sim_server_clock(server);
+        line->sent_us = piece->sent_us;
         if (piece->size > 0) {
             model_feed(line->peer, piece->bytes, piece->size);
         } else {

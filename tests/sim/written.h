@@ -1,0 +1,167 @@
+/* written.h - worlds that are written, not drawn: what a seed showed once, in a few lines
+ *
+ * A change of what seeds draw makes other programs of them; these stay. The oracle watches as ever,
+ * and each of them says what must come of it.
+ */
+
+#ifndef SIM_WRITTEN_H
+#define SIM_WRITTEN_H
+
+#include "program.h"
+
+/* ------------------------------------------------------------------------------------------------
+ * What they are written in.
+ */
+
+#define WRITTEN(x)                     \
+    do {                               \
+        if (!(x)) {                    \
+            sim_failed("not so: " #x); \
+        }                              \
+    } while (0)
+
+static inline void written_begin(int servers, int processes) {
+    int i;
+    memset(&program, 0, sizeof program);
+    sim_begin(1, servers, processes);
+    oracle_begin();
+    for (i = 0; i < servers; i++) {
+        sim.servers[i].model->flavour = MODEL_REDIS_7;
+    }
+}
+
+static inline void written_end(void) {
+    int i;
+    for (i = 0; i < oracle.actor_count; i++) {
+        if (!oracle.actors[i].gone) {
+            actor_free(&oracle.actors[i]);
+        }
+    }
+    for (i = 0; i < oracle.hand_count; i++) {
+        if (!oracle.hands[i].gone) {
+            hand_free(&oracle.hands[i]);
+        }
+    }
+    quorum_end();
+    sim_run_until(sim.now_us + 1000000);
+    sim_end();
+}
+
+static inline struct slot *written_slot(const char *key, enum slot_kind kind, int64_t permits) {
+    struct slot *slot = slot_new(&sim.servers[0], key);
+    slot->kind = kind;
+    slot->permits = slot->in_force = permits;
+    return slot;
+}
+
+static inline struct actor *written_client(int process) {
+    rlock_config config;
+    memset(&config, 0, sizeof config);
+    config.command_timeout_ms = 200;
+    config.store = quorum.stores[0];
+    return actor_new(&sim.processes[process], &sim.servers[0], config, false);
+}
+
+static inline struct hand *written_hand(struct actor *actor, struct slot *slot, rlock_kind kind) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.kind = kind;
+    return hand_new(actor, slot, options);
+}
+
+static inline void written_run_ms(int64_t ms) {
+    sim_run_until(sim.now_us + ms * 1000);
+}
+
+/* Runs until a handle holds, for so long at most. */
+static inline bool written_held(const struct hand *hand, int64_t within_ms) {
+    int64_t end_us = sim.now_us + within_ms * 1000;
+    while (!hand->holds && sim.now_us < end_us) {
+        sim_run_until(sim.now_us + 500);
+    }
+    return hand->holds;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The worlds.
+ */
+
+/* A server that may not be asked to end an old connection runs an acquire seconds after its client
+ * gave it up, and cleaned up behind it: the place in the line costs the others a turn, no more. */
+static inline void a_place_that_came_late_costs_one_turn(void) {
+    struct slot *slot;
+    struct hand *holder, *late, *next;
+    struct sim_line *line;
+    int64_t free_us;
+    written_begin(1, 3);
+    sim.servers[0].always_denied = "info";
+    heal_server(&sim.servers[0]);
+    slot = written_slot("a", SLOT_FAIR, 1);
+    holder = written_hand(written_client(0), slot, RLOCK_KIND_FAIR);
+    late = written_hand(written_client(1), slot, RLOCK_KIND_FAIR);
+    next = written_hand(written_client(2), slot, RLOCK_KIND_FAIR);
+    hand_acquire(holder, RLOCK_FOREVER, 0);
+    WRITTEN(written_held(holder, 1000));
+    hand_acquire(late, 0, 100); /* so that it is connected */
+    written_run_ms(50);
+    hand_acquire(late, 300, 100);
+    written_run_ms(0);
+    for (line = sim.lines; line != NULL; line = line->next) {
+        if (line->seat != NULL && line->fd >= 0 && line->seat->client == late->actor->client) {
+            sim_delay(line, 3000000);
+        }
+    }
+    written_run_ms(2000);
+    WRITTEN(late->pending[RLOCK_ACQUIRED] == 0 && slot->member_count == 1);
+    written_run_ms(2000);
+    WRITTEN(slot->member_count == 2 && slot->members[1]->late);
+    hand_acquire(next, RLOCK_FOREVER, 0);
+    written_run_ms(100);
+    hand_release(holder);
+    free_us = sim.now_us;
+    WRITTEN(written_held(next, 1000) && sim.now_us - free_us < 250000);
+    hand_release(next);
+    written_run_ms(8000); /* the line is over 30 turns after somebody asked last */
+    WRITTEN(slot->member_count == 0);
+    written_end();
+}
+
+/* A quorum's key that somebody takes and gives back all the time is free whenever it is looked at:
+ * it is no key that nobody takes. */
+static inline void a_key_that_is_free_at_each_look_is_taken(void) {
+    struct hand *hand;
+    int i, k;
+    written_begin(3, 1);
+    program.votes = oracle.council = oracle.blind = oracle.quiet = true;
+    for (i = 0; i < 3; i++) {
+        slot_new(&sim.servers[i], "a");
+    }
+    quorum.slots[0] = *quorum_slot(&quorum.slots[0], 0);
+    quorum.slot_count = 1;
+    quorum.longest_ms = 30000;
+    quorum.leased = true;
+    quorum_begin();
+    hand = written_hand(written_client(0), &quorum.slots[0], RLOCK_KIND_MUTEX);
+    for (i = 0; i < 100; i++) {
+        hand_acquire(hand, RLOCK_FOREVER, 0);
+        for (k = 0; k < 2000 && !hand->holds; k++) {
+            quorum_liveness();
+            sim_run_until(sim.now_us + 50);
+        }
+        WRITTEN(hand->holds);
+        hand_release(hand);
+        written_run_ms(50);
+    }
+    written_end();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} written[] = {
+    {"a place that came late costs one turn", a_place_that_came_late_costs_one_turn},
+    {"a key that is free at each look is taken", a_key_that_is_free_at_each_look_is_taken},
+};
+#define WRITTEN_WORLDS (sizeof written / sizeof written[0])
+
+#endif /* SIM_WRITTEN_H */
