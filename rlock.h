@@ -132,7 +132,8 @@
  *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
  *     (5) WRONGTYPE: something that is no lock stands at the key.
  *     (6) This process could not get memory for the request.
- *     (7) Any other error, and an answer that no honest server gives.
+ *     (7) Any other error, and an answer that no honest server gives. An acquire is cleaned up
+ *         behind it, unless the error comes before it was executed: docs/protocol.md, "Errors".
  *
  * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
  *
@@ -403,10 +404,11 @@ typedef struct rlock_info {
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
-    bool sure; /* when this request ran, no earlier attempt of it could be executed any more; that
+    bool sure;   /* when this request ran, no earlier attempt of it could be executed any more; that
                   none can be now, when the answer is read, is not enough */
-    bool ours; /* acquire, of a queued kind: granted, and who is next in line is of this client */
-    bool told; /* acquire, HELD: `woken` comes for each change since this request ran */
+    bool ours;   /* acquire, of a queued kind: granted, and who is next in line is of this client */
+    bool told;   /* acquire, HELD: `woken` comes for each change since this request ran */
+    bool undone; /* a fault OTHER: this attempt was surely not executed, nor will it be */
     uint64_t fence;
     int64_t left_ms;
     const char *text;       /* the server's words, or NULL; valid during the call */
@@ -2360,11 +2362,14 @@ static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
     {RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE),
      RLOCK__MORE(LINE)}};
 
-/* What error replies mean, by how they begin (or, from inside a script, by what they contain). */
-static const struct {
-    const char *code;
+/* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
+ * Each is said before anything is executed; of what is not in here nobody knows. */
+typedef struct rlock__error {
+    const char *words;
     rlock_fault fault;
-} rlock__errors[] = {
+} rlock__error;
+
+static const rlock__error rlock__errors[] = {
     {"LOADING", RLOCK_FAULT_BUSY},
     {"BUSY", RLOCK_FAULT_BUSY},
     {"READONLY", RLOCK_FAULT_BUSY},
@@ -2376,28 +2381,60 @@ static const struct {
     {"MOVED", RLOCK_FAULT_BUSY},
     {"ASK", RLOCK_FAULT_BUSY},
     {"TRYAGAIN", RLOCK_FAULT_BUSY},
-    {"ERR max number of clients", RLOCK_FAULT_BUSY},
+    {"max number of clients", RLOCK_FAULT_BUSY},
     {"NOAUTH", RLOCK_FAULT_AUTH},
     {"WRONGPASS", RLOCK_FAULT_AUTH},
     {"NOPERM", RLOCK_FAULT_AUTH},
     {"DENIED", RLOCK_FAULT_AUTH},
-    {"ERR invalid password", RLOCK_FAULT_AUTH},
-    {"ERR AUTH", RLOCK_FAULT_AUTH},
-    {"ERR Client sent AUTH", RLOCK_FAULT_AUTH},
-    {"ERR The user executing the script", RLOCK_FAULT_AUTH}, /* an ACL inside a script, Redis 7 */
-    {"ERR ACL failure in script", RLOCK_FAULT_AUTH},         /* ... Redis 8, Valkey */
-    {"WRONGTYPE", RLOCK_FAULT_TYPE}};
+    {"invalid password", RLOCK_FAULT_AUTH},
+    {"AUTH", RLOCK_FAULT_AUTH},
+    {"Client sent AUTH", RLOCK_FAULT_AUTH},
+    {"The user executing the script", RLOCK_FAULT_AUTH}, /* an ACL inside one, to Redis 7 */
+    {"ACL failure in script", RLOCK_FAULT_AUTH},         /* ... Redis 8, Valkey */
+    {"WRONGTYPE", RLOCK_FAULT_TYPE},
+    {"CROSSSLOT", RLOCK_FAULT_OTHER},
+    {"NOSCRIPT", RLOCK_FAULT_OTHER},
+    {"unknown command", RLOCK_FAULT_OTHER},
+    {"wrong number of arguments", RLOCK_FAULT_OTHER},
+    {"syntax error", RLOCK_FAULT_OTHER},
+    {"Error compiling script", RLOCK_FAULT_OTHER},
+    {"", RLOCK_FAULT_OTHER}}; /* anything else */
+
+#define RLOCK__SCRIPT_FAILED "ERR Error running script"
+
+/* Before Redis 7 the words stand behind others of the script's failure, and behind the place in it:
+ * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
+static const char *rlock__error_words(const char *text) {
+    const char *at = text;
+    if (strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0) {
+        at = strstr(text, "): ") ? strstr(text, "): ") + 3 : text;
+        while (strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
+            at = strstr(at + 13, ": ") + 2;
+        }
+        at += *at == '-';
+    }
+    return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
+}
+
+static bool rlock__begins(const char *text, const char *words) {
+    size_t len = strlen(words);
+    char next = strncmp(text, words, len) == 0 ? text[len] : '_';
+    return !len || !(next == '_' || (next >= '0' && next <= '9') || (next >= 'A' && next <= 'Z') ||
+                     (next >= 'a' && next <= 'z'));
+}
+
+/* No name of a user or a key is looked at: they stand further on. */
+static const rlock__error *rlock__error_of(const char *text) {
+    const rlock__error *error = rlock__errors;
+    const char *words = rlock__error_words(text);
+    while (!rlock__begins(words, error->words)) {
+        error++;
+    }
+    return error;
+}
 
 static rlock_fault rlock__classify(const char *text) {
-    bool script = strstr(text, "script") != NULL;
-    size_t i;
-    for (i = 0; i < sizeof rlock__errors / sizeof *rlock__errors; i++) {
-        const char *code = rlock__errors[i].code;
-        if (strncmp(text, code, strlen(code)) == 0 || (script && i != 1 && strstr(text, code))) {
-            return rlock__errors[i].fault; /* "BUSY" alone is too common a word to look for */
-        }
-    }
-    return RLOCK_FAULT_OTHER;
+    return rlock__error_of(text)->fault;
 }
 
 enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
@@ -3755,6 +3792,14 @@ static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
     return true;
 }
 
+/* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
+ * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
+static bool rlock__undone(const rlock_request *request, const char *text) {
+    bool inside = strstr(text, ", on @user_script:") != NULL || /* from Redis 7 on, or before it */
+                  strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
+    return inside ? !rlock__in_line(request) : *rlock__error_of(text)->words != 0;
+}
+
 static void rlock__parse_question(const rlock_request *request, const redisReply *reply,
                                   rlock_answer *answer, rlock_info *info) {
     bool inspect = request->op == RLOCK_OP_INSPECT;
@@ -3780,6 +3825,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     answer->text = "unexpected reply";
     if (reply->type == REDIS_REPLY_ERROR) {
         answer->fault = rlock__classify(reply->str);
+        answer->undone = rlock__undone(request, reply->str);
         answer->text = reply->str;
     } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
@@ -4889,7 +4935,8 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         rlock__vote_released(vote, answer, fault);
     }
     if (fault) {
-        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN || answer->fault == RLOCK_FAULT_OTHER;
+        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN ||
+                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone);
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
         vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
@@ -6645,7 +6692,7 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
     int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
-                    answer->fault == RLOCK_FAULT_OTHER; /* who knows what nonsense stands for */
+                    (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
     claim->left_ms = -1;
     rlock__claim_note(claim, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {

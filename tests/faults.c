@@ -2132,7 +2132,8 @@ static void server_that_never_knows_a_script_is_not_asked_for_ever(void **state)
     o = stage_owner(RLOCK_WIRE_REDISSON, "k");
     assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
     commands = stage.told[0];
-    assert_true(commands >= 2 && commands <= 4); /* by its SHA-1, in full, and so the clean-up */
+    assert_int_equal(commands,
+                     2); /* by its SHA-1, and in full; nothing is there to be cleaned up */
 }
 
 /* --- many renewals in one command --- */
@@ -3136,6 +3137,81 @@ static void error_inside_a_script_is_what_it_says_inside(void **state) {
     }
 }
 
+/* Whoever names users and keys decides nothing. */
+static void name_of_a_user_or_a_key_is_no_code(void **state) {
+    static const struct {
+        const char *answer;
+        int status;
+    } rows[] = {
+        {"-ERR The user executing the script can't access the READONLY key script: 1f, on "
+         "@user_script:1.\r\n",
+         RLOCK_ERR_AUTH},
+        {"-ERR ACL failure in script: User ROOMS has no permissions to run the 'get' command "
+         "script: 1f, on @user_script:1.\r\n",
+         RLOCK_ERR_AUTH},
+        {"-ERR ACL failure in script: User OOM has no permissions to access the 'MOVED' key "
+         "script: 1f, on @user_script:1.\r\n",
+         RLOCK_ERR_AUTH},
+        {"-NOPERM User script:OOM has no permissions to run the 'evalsha' command\r\n",
+         RLOCK_ERR_AUTH},
+        {"-ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: The user "
+         "executing the script can't access the OOM key\r\n",
+         RLOCK_ERR_AUTH},
+        {"-ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -NOPERM "
+         "OOM\r\n",
+         RLOCK_ERR_AUTH},
+        {"-WRONGTYPE the key script:READONLY\r\n", RLOCK_ERR_WRONG_TYPE},
+        {"-BUSYKEY Target key name already exists.\r\n", RLOCK_ERR_SERVER},
+        {"-ERR unknown command 'EVALSHA', with args beginning with: 'WRONGTYPE' 'script' "
+         "'NOPERM'\r\n",
+         RLOCK_ERR_SERVER},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int status;
+
+        stage_begins();
+        stage_lies("EVALSHA", rows[i].answer, true, false);
+        status = stage_acquire(stage_owner(RLOCK_WIRE_REDISSON, "k"), 0, 1000);
+        if (status != rows[i].status) {
+            print_error("row %u: status %d\n", (unsigned)i, status);
+        }
+        assert_int_equal(status, rows[i].status);
+    }
+}
+
+/* Nor on the real server, whose words are its own: inside a script, and before it. */
+static void users_and_keys_with_the_names_of_codes_are_told_as_any_other(void **state) {
+    static const char *const names[] = {"ROOMS:script", "OOM:script", "READONLY:script",
+                                        "MOVED:script"};
+    static const char *const rules[] = {"-get -hexists -set", "-eval -evalsha -set"};
+    size_t i, r, w;
+
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (r = 0; r < 2; r++) {
+            char rule[128];
+
+            snprintf(rule, sizeof rule, "ACL SETUSER %s reset on >secret ~* &* +@all %s", names[i],
+                     rules[r]);
+            tell(ask(&server, rule));
+            for (w = 0; w < 2; w++) {
+                rlock_config config = kit_config(&server);
+                struct owner *o;
+
+                config.username = names[i];
+                config.password = "secret";
+                config.wire = wires[w];
+                o = owner_new(kit_client(&config), names[(i + 1) % 4]);
+                assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_ERR_AUTH);
+            }
+        }
+        tell(ask(&server, "ACL DELUSER %s", names[i]));
+    }
+}
+
 /* A server on TCP, so that its name can be resolved; gives its port. */
 static int stage_on_tcp(void) {
     struct sockaddr_in a;
@@ -3598,6 +3674,161 @@ static void loading_server_is_waited_for(void **state) {
     server_stop(&loader);
 }
 
+/* --- requests that were surely not executed --- */
+
+static struct server odd; /* a server of another kind */
+
+static int shutdown_status;
+
+static void on_shutdown(rlock_client *client, int status, void *user) {
+    (void)client, (void)user;
+    shutdown_status = status;
+}
+
+static int is_shut(void *arg) {
+    (void)arg;
+    return shutdown_status != KIT_NOTHING;
+}
+
+/* Fails `tries` times with these words, and nothing is left: no command follows, and it ends. */
+static void fails_and_leaves_nothing(rlock_client *client, struct owner *o, const char *words) {
+    int i, tries = 20;
+    uint64_t commands;
+
+    for (i = 0; i < tries; i++) {
+        assert_int_equal(owner_acquire(o, i % 2 != 0 ? 100 : 0, 0), RLOCK_ERR_SERVER);
+        assert_non_null(strstr(o->text[RLOCK_ACQUIRED], words));
+    }
+    assert_int_equal(kit_stats(client).cleaning, 0);
+    commands = kit_stats(client).commands;
+    assert_true(commands <= (uint64_t)tries * 3 + 8);
+    kit_run(1200);
+    assert_true(kit_stats(client).commands <= commands + 2);
+    shutdown_status = KIT_NOTHING;
+    assert_int_equal(rlock_client_shutdown(client, 1000, on_shutdown, NULL), RLOCK_OK);
+    assert_true(kit_until(is_shut, NULL, 3000));
+    assert_int_equal(shutdown_status, RLOCK_OK);
+}
+
+static int slots_are_served(void *arg) {
+    (void)arg;
+    return strstr(str(ask(&odd, "CLUSTER INFO")), "cluster_state:ok") != NULL;
+}
+
+static void odd_server_ends(void) {
+    kit_reset();
+    kit_hand_drop();
+    server_stop(&odd);
+}
+
+static void keys_of_two_slots_are_refused_and_leave_nothing(void **state) {
+    const char *args[] = {"--cluster-enabled", "yes", NULL};
+    const char *keys[] = {"{a}", "{b}"};
+    rlock_options options;
+    rlock_config config;
+    rlock_client *client;
+
+    (void)state;
+    odd.port = 20000 + (int)(getpid() % 10000); /* the bus of the cluster is 10000 above it */
+    assert_int_equal(server_start(&odd, args), 0);
+    tell(ask(&odd, "CLUSTER ADDSLOTSRANGE 0 16383"));
+    assert_true(kit_until(slots_are_served, NULL, 10000));
+    config = kit_config(&odd);
+    client = kit_client(&config);
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 2;
+    fails_and_leaves_nothing(client, owner_with(client, &options), "CROSSSLOT");
+    odd.port = 0;
+    odd_server_ends();
+}
+
+static void command_that_the_server_does_not_know_leaves_nothing(void **state) {
+    static const char *const names[][2] = {{"EVALSHA", "unknown command"},
+                                           {"EVAL", "unknown command"},
+                                           {"SET", "unknown command"},
+                                           {"HSET", "called from script"}};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *args[] = {"--rename-command", names[i][0], "", NULL};
+        rlock_config config;
+        rlock_client *client;
+
+        assert_int_equal(server_start(&odd, args), 0);
+        config = kit_config(&odd);
+        config.wire = strcmp(names[i][0], "SET") == 0 ? RLOCK_WIRE_STRING : RLOCK_WIRE_REDISSON;
+        client = kit_client(&config);
+        fails_and_leaves_nothing(client, owner_new(client, "k"), names[i][1]);
+        odd_server_ends();
+    }
+}
+
+/* Of the queued kinds too, whose script may have given a place before it fails: not this way. */
+static void script_that_the_server_never_runs_leaves_no_place(void **state) {
+    static const char *const answers[] = {"-NOSCRIPT No matching script. Please use EVAL.\r\n",
+                                          "-ERR unknown command 'EVAL'\r\n",
+                                          "-ERR wrong number of arguments for 'eval' command\r\n"};
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR};
+    size_t i, k;
+
+    (void)state;
+    for (i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        for (k = 0; k < 2; k++) {
+            rlock_options options;
+            struct owner *o;
+
+            stage_begins();
+            stage_lies("EVAL", answers[i], true, false);
+            memset(&options, 0, sizeof options);
+            options.key = "k";
+            options.kind = kinds[k];
+            options.fencing = true;
+            o = owner_with(stage_client(RLOCK_WIRE_STRING), &options);
+            assert_int_equal(stage_acquire(o, 0, 30000), RLOCK_ERR_SERVER);
+            stage_runs(5000);
+            assert_int_equal(stage.told[0], i == 0 ? 2 : 1);
+            assert_int_equal(kit_stats(kit_clients[0]).cleaning, 0);
+        }
+    }
+}
+
+/* Words that nobody knows, as a proxy may have of its own: it may have been executed. */
+static void words_that_are_not_known_may_stand_for_anything(void **state) {
+    (void)state;
+    stage_begins();
+    stage_lies("SET", "-ERR Connection timed out\r\n", true, false);
+    assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000), RLOCK_ERR_SERVER);
+    stage_runs(0);
+    assert_true(stage_heard("EVALSHA " RLOCK__SHA_STRING_RELEASE));
+}
+
+/* What the script of the queued kinds says in the middle may come behind a place in the line. */
+static void error_inside_the_script_of_a_line_is_cleaned_up_behind(void **state) {
+    static const char *const answers[] = {
+        "-ERR user_script:1: attempt to compare nil script: 1f, on @user_script:1.\r\n",
+        "-ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: Unknown Redis "
+        "command called from Lua script\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_options options;
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("EVAL", answers[i], true, true);
+        memset(&options, 0, sizeof options);
+        options.key = "taken";
+        options.kind = RLOCK_KIND_FAIR;
+        o = owner_with(stage_client(RLOCK_WIRE_STRING), &options);
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
+        stage_runs(0);
+        assert_int_equal(stage_count("EVALSHA"), 2); /* the try, and the release */
+    }
+}
+
 /* ---- the group ---- */
 
 static int group_begins(void **state) {
@@ -3753,6 +3984,13 @@ int main(int argc, char **argv) {
         TEST(name_that_was_answered_late_and_led_nowhere_is_given_up),
         TEST(name_answered_for_a_connection_that_is_not_wanted_any_more_is_dropped),
         TEST(loading_server_is_waited_for),
+        TEST(name_of_a_user_or_a_key_is_no_code),
+        TEST(users_and_keys_with_the_names_of_codes_are_told_as_any_other),
+        TEST(keys_of_two_slots_are_refused_and_leave_nothing),
+        TEST(command_that_the_server_does_not_know_leaves_nothing),
+        TEST(script_that_the_server_never_runs_leaves_no_place),
+        TEST(words_that_are_not_known_may_stand_for_anything),
+        TEST(error_inside_the_script_of_a_line_is_cleaned_up_behind),
     };
 
     if (argc > 1) {

@@ -3752,6 +3752,36 @@ static void test_acquire_answered_with_nonsense_is_cleaned_up(void **state) {
     SAME(asked(RLOCK_OP_RELEASE), 1);
 }
 
+static rlock_answer undone(void) {
+    rlock_answer answer = scripted_fault(RLOCK_FAULT_OTHER, "not here");
+    answer.undone = true;
+    return answer;
+}
+
+static void test_acquire_that_was_surely_not_executed_leaves_nothing(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, undone());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+    SAME(stats().cleaning, 0);
+}
+
+/* What is known of one try is known of no other. */
+static void test_try_that_was_surely_not_executed_says_nothing_of_the_one_before(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 5000, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "no answer"));
+    run_ms(1000);
+    reply(RLOCK_OP_ACQUIRE, undone());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+}
+
 static void test_hold_that_lives_longer_is_watched_and_looked_at_once(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
@@ -4168,6 +4198,8 @@ static const struct CMUnitTest singles[] = {
     CASE(test_loss_is_told_before_the_end_that_a_socket_brings),
     CASE(test_waiter_and_holder_look_when_push_is_back),
     CASE(test_acquire_answered_with_nonsense_is_cleaned_up),
+    CASE(test_acquire_that_was_surely_not_executed_leaves_nothing),
+    CASE(test_try_that_was_surely_not_executed_says_nothing_of_the_one_before),
     CASE(test_hold_that_lives_longer_is_watched_and_looked_at_once),
     CASE(test_push_behind_a_renewal_is_looked_at_once_it_is_answered),
     CASE(test_grant_that_was_lost_before_it_was_told_keeps_its_place),

@@ -451,6 +451,19 @@ static void test_words_of_a_server_are_passed_on(void **state) {
     assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "no route");
 }
 
+static void test_vote_that_was_surely_not_executed_is_not_cleaned_up(void **state) {
+    struct owner *owner = handle("key");
+    rlock_answer undone = scripted_fault(RLOCK_FAULT_OTHER, "not here");
+    (void)state;
+    undone.undone = true;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, undone);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_RELEASE), SERVERS - MAJORITY); /* only where it may have been */
+    reply(RLOCK_OP_RELEASE, MAJORITY, SERVERS - MAJORITY, gone());
+    SAME(cleaning(), 0);
+}
+
 static void test_hold_without_an_end_is_told_as_such(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -1538,6 +1551,7 @@ int main(void) {
         CASE(test_own_news_of_what_is_taken_back_is_waited_for_a_moment),
         CASE(test_cancelled_acquire_is_taken_back_from_all),
         CASE(test_words_of_a_server_are_passed_on),
+        CASE(test_vote_that_was_surely_not_executed_is_not_cleaned_up),
         CASE(test_hold_without_an_end_is_told_as_such),
         CASE(test_acquire_without_memory_may_be_cancelled_before_it_is_told),
         CASE(test_keys_of_all_lengths_in_turn),
