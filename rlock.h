@@ -5007,8 +5007,14 @@ static void rlock__vote_up(rlock__vote *vote) {
     }
 }
 
+/* A yes from before the connection was lost makes no majority: the server may have forgotten it,
+ * and given its vote to others. It is asked once more. */
 static void rlock__vote_down(rlock__vote *vote) {
+    const rlock_request *round = vote->ballot->request;
     rlock__vote_recall(vote);
+    if (round && round->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES) {
+        vote->word = RLOCK__OPEN;
+    }
     rlock__vote_next(vote); /* which finds the server down */
     rlock__round_settle(vote->ballot);
 }

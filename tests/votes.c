@@ -414,6 +414,32 @@ static void test_own_news_of_what_is_taken_back_is_waited_for_a_moment(void **st
     SAME(owner->events, 0);
 }
 
+/* A server that restarts without its data may give its vote to somebody else. */
+static void test_yes_from_before_a_lost_connection_is_asked_for_again(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    scripted_down(&servers[0], RLOCK_FAULT_DOWN, "restarts");
+    reply(RLOCK_OP_ACQUIRE, 2, 1, scripted_done()); /* two, and one that may be forgotten */
+    SAME(owner->events, 0);
+    scripted_up(&servers[0]);
+    reply(RLOCK_OP_ACQUIRE, 0, 1, scripted_held(5000)); /* it is another's by now */
+    SAME(owner->events, 0);
+    reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_held(5000));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    reply(RLOCK_OP_RELEASE, 1, 2, scripted_done());
+    SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_ACQUIRE, 0, 2, scripted_done());
+    scripted_down(&servers[0], RLOCK_FAULT_DOWN, "restarts");
+    reply(RLOCK_OP_ACQUIRE, 2, 1, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 1);
+    scripted_up(&servers[0]);
+    reply(RLOCK_OP_ACQUIRE, 0, 1, scripted_done()); /* it still had it, or has it again */
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
 static void test_cancelled_acquire_is_taken_back_from_all(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -1076,8 +1102,8 @@ struct tiny {           /* a server */
 };
 
 struct message {
-    bool used, executed;
-    rlock_request *request; /* NULL: nobody waits for the answer any more */
+    bool used, executed, haunted; /* haunted: when it ran, an older one could still come */
+    rlock_request *request;       /* NULL: nobody waits for the answer any more */
     uint8_t op;
     uint64_t token;
     int64_t lease_ms, due_us;
@@ -1115,6 +1141,18 @@ static int64_t chance(int64_t limit) {
     return (int64_t)(virtual_random(&s.seed) % (uint64_t)limit);
 }
 
+/* Whether something of an older connection can still be executed. */
+static bool link_haunted(const struct link *link) {
+    int i;
+    for (i = 0; i < link->top; i++) {
+        const struct message *message = &link->messages[i];
+        if (message->used && !message->executed && message->epoch != link->epoch) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void link_execute(struct link *link, struct message *message) {
     struct tiny *server = link->server;
     rlock_answer *answer = &message->answer;
@@ -1123,6 +1161,7 @@ static void link_execute(struct link *link, struct message *message) {
     int64_t end_us = g.loop.now_us + message->lease_ms * 1000;
     *answer = scripted_done();
     message->executed = true;
+    message->haunted = link_haunted(link);
     if (message->op == RLOCK_OP_ACQUIRE && held && !mine) {
         *answer = scripted_held((server->expires_us - g.loop.now_us + 999) / 1000);
     } else if (message->op != RLOCK_OP_ACQUIRE && !mine) {
@@ -1178,18 +1217,6 @@ static void link_send(struct link *link, rlock_request *request) {
     }
 }
 
-/* Whether something of an older connection can still be executed. */
-static bool link_haunted(const struct link *link) {
-    int i;
-    for (i = 0; i < link->top; i++) {
-        const struct message *message = &link->messages[i];
-        if (message->used && !message->executed && message->epoch != link->epoch) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void link_answer(struct link *link, struct message *message) {
     rlock_request *request = message->request;
     rlock_answer answer = message->answer;
@@ -1197,7 +1224,7 @@ static void link_answer(struct link *link, struct message *message) {
     if (request == NULL || !link->up || message->epoch != link->epoch) {
         return;
     }
-    answer.sure = !request->epoch || request->epoch == link->epoch || !link_haunted(link);
+    answer.sure = !request->epoch || request->epoch == link->epoch || !message->haunted;
     request->epoch = answer.sure ? 0 : request->epoch;
     request->place = 0;
     link->events->answered(link->owner, request, &answer);
@@ -1451,6 +1478,16 @@ static void storm_steps(bool wipes, bool breaks) {
     }
 }
 
+static void storm_over(void) {
+    int i;
+    virtual_free_owners(&g.loop);
+    for (i = 0; i < CLIENTS; i++) {
+        virtual_client_free(&g.loop, s.clients[i]);
+    }
+    rlock_quorum_free(g.store);
+    virtual_end(&g.loop);
+}
+
 /* Calm: each who wants it gets it, and nothing stays behind. */
 static void storm_ends(void) {
     int i, k;
@@ -1484,12 +1521,47 @@ static void storm_ends(void) {
         rlock_client_stats(s.clients[i], &stats);
         SAME(stats.cleaning, 0);
     }
-    virtual_free_owners(&g.loop);
-    for (i = 0; i < CLIENTS; i++) {
-        virtual_client_free(&g.loop, s.clients[i]);
+    storm_over();
+}
+
+/* Two clients want a key. The first cannot reach two of five servers, two say yes, and the yes of a
+ * third is on its way. Now one of the two forgets its vote, and the second client asks. Returns how
+ * many hold the key when all has been answered. */
+static int holders_where(bool forgotten, bool restarted) {
+    struct link *slow = &s.links[0][2];
+    int holders;
+    storm_begins(7);
+    storm_link(0, 3, false);
+    storm_link(0, 4, false);
+    virtual_run_ms(&g.loop, 10);
+    SAME(owner_acquire(s.owners[0], 0, 5000), RLOCK_OK);
+    while (slow->top == 0 || !slow->messages[0].executed) {
+        virtual_run_until(&g.loop, g.loop.now_us + 10);
     }
-    rlock_quorum_free(g.store);
-    virtual_end(&g.loop);
+    slow->messages[0].due_us = g.loop.now_us + 80000;
+    virtual_run_ms(&g.loop, 10);
+    if (forgotten) {
+        s.servers[0].expires_us = 0;
+    }
+    if (restarted) {
+        storm_link(0, 0, false);
+        virtual_run_ms(&g.loop, 1);
+        storm_link(0, 0, true);
+    }
+    SAME(owner_acquire(s.owners[1], 0, 5000), RLOCK_OK);
+    virtual_run_ms(&g.loop, 200);
+    SAME(owner_pending(s.owners[0]) + owner_pending(s.owners[1]), 0);
+    holders = rlock_is_held(s.owners[0]->lock) + rlock_is_held(s.owners[1]->lock);
+    storm_over();
+    return holders;
+}
+
+static void test_vote_forgotten_before_the_majority_counts_as_forgotten_too(void **state) {
+    (void)state;
+    SAME(holders_where(false, false), 1);
+    SAME(holders_where(false, true), 1);
+    SAME(holders_where(true, false), 2); /* nobody could see it: docs/guarantees.md says so */
+    SAME(holders_where(true, true), 1);  /* a restart ends the connection */
 }
 
 /* The fixed seeds are run first, then some that were not run before. */
@@ -1549,6 +1621,7 @@ int main(void) {
         DOWN_CASE(test_up_is_a_majority_and_down_is_none),
         CASE(test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once),
         CASE(test_own_news_of_what_is_taken_back_is_waited_for_a_moment),
+        CASE(test_yes_from_before_a_lost_connection_is_asked_for_again),
         CASE(test_cancelled_acquire_is_taken_back_from_all),
         CASE(test_words_of_a_server_are_passed_on),
         CASE(test_vote_that_was_surely_not_executed_is_not_cleaned_up),
@@ -1584,6 +1657,7 @@ int main(void) {
         CASE(test_acquire_without_memory_is_told_and_harms_no_other),
         CASE(test_store_that_does_not_open_closes_the_others),
         CASE(test_memory_of_handles_that_are_freed_is_given_back),
+        cmocka_unit_test(test_vote_forgotten_before_the_majority_counts_as_forgotten_too),
         cmocka_unit_test(test_storm_of_broken_links_never_makes_two_holders),
         cmocka_unit_test(test_storm_of_forgotten_votes_never_makes_two_holders),
     };
