@@ -93,7 +93,8 @@
  *     callback is called, a grant that was cancelled in between is given back.
  *     (1) With .reentrant OK: the hold count goes up, with no round trip unless a longer
  *         lease than the hold's is asked for (then it counts as a renewal by hand: one at a
- *         time).
+ *         time). Lease 0 is the client's watchdog lease here too, and from then on the
+ *         watchdog renews the hold, unless the option is OFF.
  *     (2) One renewal by hand at a time; a second one meanwhile is STATE.
  *     (3) The local deadline has passed, or the server said so, and on_lost has not been
  *         called yet.
@@ -1128,7 +1129,7 @@ struct rlock_client {
     bool unsent;      /* something was submitted outside the loop's entries */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
-    bool mixed;        /* some key is, or was, wanted as more than one thing */
+    uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
     unsigned pushing;  /* RLOCK_PUSH_... */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
@@ -5422,6 +5423,7 @@ typedef struct rlock__claim {
     char *text;            /* the server's words for the event */
     int64_t until_us;      /* the local deadline */
     int64_t since_us;      /* when the lease was asked for last */
+    int64_t granted_us;    /* ... for the grant by the server, since when the key is here */
     int64_t next_us;       /* of a hold the next renewal; of a release the next try */
     int64_t look_us;       /* of a hold the next look, without a renewal */
     int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
@@ -5429,7 +5431,8 @@ typedef struct rlock__claim {
     int64_t lease_ms, left_ms;
     int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint64_t fence;
-    uint16_t handed; /* how often it went on to the next in line */
+    uint16_t handed; /* how often it went on to the next in line since that grant */
+    bool yields;     /* the key was here for a turn: when it is let go, others come first */
     bool ours;       /* granted, and the next in line at the server was of this client */
     int status;      /* the event's; before that, how the last try ended */
     uint8_t phase;   /* RLOCK__TRYING ... */
@@ -5437,6 +5440,7 @@ typedef struct rlock__claim {
     uint8_t reason;
     bool once; /* wait_ms was 0 */
     bool watchdog;
+    bool counted;    /* as acquired, and not as lost */
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
     bool again;      /* woken or called while a request is out, or a try failed: once more */
@@ -5454,6 +5458,7 @@ typedef struct rlock__op {
     int status;
     uint8_t kind; /* rlock_event_kind */
     bool sent;
+    bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
 struct rlock {
@@ -5766,14 +5771,14 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
-    bool handed = claim->handed > 0;
+    bool yields = claim->yields;
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
     } else {
         rlock__letting_go_again(claim, true);
     }
-    if (handed) { /* others were kept waiting: a push to them, and their try, come first */
+    if (yields) { /* others were kept waiting: a push to them, and their try, come first */
         rlock__gate_give_way(gate, 2 * trip_us);
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
@@ -5797,7 +5802,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
     }
     claim->request.next = 0;
     if (verdict != RLOCK__RETRY) {
-        client->stats.released += verdict == RLOCK_OK && claim->since_us;
+        client->stats.released += verdict == RLOCK_OK && claim->counted;
         if (rlock__claim_release_pending(claim)) {
             rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
         }
@@ -5840,6 +5845,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
     }
     gate->client->stats.lost++;
+    claim->counted = false;
     lock->state = RLOCK__LOST_STATE;
     rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
@@ -5994,6 +6000,7 @@ static void rlock__claim_deliver(rlock__ready *ready) {
         lock->state = RLOCK__HELD_STATE;
         lock->hold_count = 1;
         client->stats.acquired++;
+        claim->counted = true;
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
@@ -6185,6 +6192,7 @@ static void rlock__renewed(rlock__claim *claim) {
         return;
     }
     if (renewal && renewal->sent) {
+        claim->watchdog = claim->watchdog || renewal->watchdog;
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     rlock__holding_plan(claim);
@@ -6245,7 +6253,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
 
 #define RLOCK__SLEEP_MS 10000        /* the longest sleep of a waiter who would be woken */
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
-#define RLOCK__HAND_ON_MAX_US 20000  /* how old a lease may be that is handed on */
+#define RLOCK__TURN_MAX_US 20000     /* how long after its grant a hold may be handed on */
 
 /* Whether the store tells this gate when there is something for it. */
 static bool rlock__pushed(const rlock__gate *gate) {
@@ -6351,13 +6359,13 @@ static void rlock__gate_fire(rlock_timer *timer) {
     rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
-/* Whether others come first: a hold that was handed on is being let go, or was just now. A server
- * without client tracking tells us of our own releases. */
+/* Whether others come first: a hold that was here for a turn is being let go, or was just now. A
+ * server without client tracking tells us of our own releases. */
 static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
         const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->handed && claim->request.place) {
+        if (claim->yields && claim->request.place) {
             return true;
         }
     }
@@ -6561,7 +6569,7 @@ static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
         const char *key = rlock__want_key(want, i, &len);
         rlock__node *node = i ? &gate->things->aliases[i].node : &gate->node;
         memcpy(at, key, len);
-        client->mixed = client->mixed || rlock__map_find(&client->gates, key, len);
+        client->mixed += rlock__map_find(&client->gates, key, len) != NULL;
         rlock__map_add(&client->gates, node, at, len);
         at += len + 1;
     }
@@ -6584,6 +6592,13 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     return gate;
 }
 
+/* One of its keys leaves the map. */
+static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
+    rlock_client *client = gate->client;
+    rlock__map_remove(&client->gates, node);
+    client->mixed -= rlock__map_find(&client->gates, node->key, node->key_len) != NULL;
+}
+
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
     uint32_t i;
@@ -6594,9 +6609,9 @@ static void rlock__gate_unref(rlock__gate *gate) {
     }
     if (--gate->references == 0) {
         rlock_timer_drop(client, &gate->timer);
-        rlock__map_remove(&client->gates, &gate->node);
+        rlock__gate_remove(gate, &gate->node);
         for (i = 1; gate->things && i < gate->things->terms.count; i++) {
-            rlock__map_remove(&client->gates, &gate->things->aliases[i].node);
+            rlock__gate_remove(gate, &gate->things->aliases[i].node);
         }
         rlock__gate_free(gate);
     }
@@ -6647,7 +6662,9 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
-    claim->since_us = claim->request.sent_us;
+    claim->since_us = claim->granted_us = claim->request.sent_us;
+    claim->handed = 0;
+    claim->yields = false;
     claim->max_until_us = rlock__hold_limit(claim->lock);
     claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
     if (claim->until_us <= client->now_us) {
@@ -6724,15 +6741,29 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
     }
 }
 
-/* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store and
- * the lease is nearly as good as a new one. Others want the key too: so not for long. */
+/* Others want the key too: so it stays here for a while only, however often it is renewed; and for
+ * less if the lease is so short that then too little of it would be left to hand it on. */
+static bool rlock__turn_over(const rlock__claim *held) {
+    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
+    return held->gate->client->now_us - held->granted_us > turn_us;
+}
+
+/* Whether what a hold has is what the next one asked for, a sixteenth more or less: what is left of
+ * it here, and what the server has it for if this process dies. */
+static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
+    const rlock_client *client = held->gate->client;
+    int64_t wanted_us = rlock__lease_end(client, client->now_us, next->lease_ms);
+    return next->lease_ms <= held->lease_ms &&
+           held->longest_ms <= next->lease_ms + next->lease_ms / 16 &&
+           held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
+}
+
+/* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
-    int64_t now_us = gate->client->now_us;
     rlock__claim *next = RLOCK__OF(gate->waiting.next, rlock__claim, link);
     if (rlock__list_empty(&gate->waiting) || rlock__queued(gate) ||
-        held->handed >= gate->client->handovers ||
-        now_us - held->since_us > RLOCK__HAND_ON_MAX_US) {
+        held->handed >= gate->client->handovers || rlock__turn_over(held)) {
         return NULL;
     }
     if (held->request.place || next->request.place || next->exists) {
@@ -6741,12 +6772,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
         return NULL;
     }
-    if (next->lease_ms > held->lease_ms ||
-        held->until_us + next->lease_ms * 1000 / 16 <
-            rlock__lease_end(gate->client, now_us, next->lease_ms)) {
-        return NULL;
-    }
-    return next;
+    return rlock__lease_fits(held, next) ? next : NULL;
 }
 
 /* A release that tells the server nothing: the hold goes to the next in line, with its token, its
@@ -6768,10 +6794,12 @@ static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user)
     held->wait_until_us = next->wait_until_us;
     held->lease_ms = next->lease_ms;
     held->watchdog = next->watchdog;
+    held->counted = false;
     held->max_until_us = rlock__hold_limit(to);
     held->until_us =
         rlock__min(held->until_us, rlock__deadline(held, client->now_us, held->lease_ms));
     held->handed++;
+    held->yields = true;
     next->lock = from;
     next->done = done;
     next->user = user;
@@ -7676,10 +7704,21 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
+static int64_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+    return lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms;
+}
+
+/* Whether a hold that is asked for with this lease is renewed until it is released. */
+static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
+    return lock->watchdog == RLOCK_WATCHDOG_ON ||
+           (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
+}
+
 /* A hold that is wanted once more: the count goes up, a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
-    bool longer = lease_ms > claim->lease_ms;
+    bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
+    bool longer = rlock__lease_of(lock, lease_ms) > claim->lease_ms;
     rlock__op *op;
     if (longer && lock->renewal) {
         return RLOCK_ERR_STATE;
@@ -7689,13 +7728,18 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
         return RLOCK_ERR_NOMEM;
     }
     if (!longer) {
+        if (watchdog && !claim->watchdog) {
+            claim->watchdog = true;
+            rlock__holding_plan(claim);
+        }
         rlock__op_event(op, RLOCK_OK, NULL);
         return RLOCK_OK;
     }
-    op->lease_ms = claim->lease_ms = lease_ms;
+    op->lease_ms = claim->lease_ms = rlock__lease_of(lock, lease_ms);
+    op->watchdog = watchdog;
     lock->renewal = op;
     if (!claim->request.place) {
-        rlock__holding_submit(claim, lease_ms, true);
+        rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
 }
@@ -7716,9 +7760,8 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     claim->user = user;
     claim->once = wait_ms == 0;
     claim->left_ms = -1;
-    claim->lease_ms = lease_ms ? lease_ms : client->watchdog_lease_ms;
-    claim->watchdog = lock->watchdog == RLOCK_WATCHDOG_ON ||
-                      (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
+    claim->lease_ms = rlock__lease_of(lock, lease_ms);
+    claim->watchdog = rlock__renews(lock, lease_ms);
     claim->wait_until_us = RLOCK__NEVER;
     if (wait_ms != RLOCK_FOREVER) {
         claim->wait_until_us =
@@ -7827,6 +7870,7 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     }
     lock->state = RLOCK__RELEASING_STATE;
     if (!rlock__hand_on(claim, done, user)) {
+        claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
         claim->status = RLOCK_OK;
         rlock__claim_let_go(claim);
     }

@@ -620,6 +620,69 @@ static void thousand_waiters_are_served_in_turn_for_few_commands(void **state) {
     }
 }
 
+/* Handles of one client that want the key again and again, and keep it for a moment each time. */
+static struct {
+    int64_t lease_ms;
+    int hold_ms, holds;
+    int renewals, to_come; /* before they let go; two, so that no look is out just then */
+} crowd;
+
+static void crowd_told(rlock *lock, const rlock_event *event, void *user) {
+    if (event->kind == RLOCK_RELEASED) {
+        (void)rlock_acquire(lock, RLOCK_FOREVER, crowd.lease_ms, crowd_told, user);
+        return;
+    }
+    if (event->kind == RLOCK_ACQUIRED) {
+        crowd.holds++;
+        crowd.to_come = crowd.renewals;
+        server_sleep_ms(crowd.hold_ms);
+    }
+    if (crowd.to_come-- <= 0 || rlock_renew(lock, 0, crowd_told, user) != RLOCK_OK) {
+        (void)rlock_release(lock, crowd_told, user);
+    }
+}
+
+/* Renewed holds count as old as they are, and short leases, which soon are too old to be handed on,
+ * make others come first all the same. */
+static void waiter_of_another_client_is_served_between_those_who_hand_on(void **state) {
+    static const struct {
+        int64_t lease_ms;
+        int hold_ms, renewals;
+    } rows[] = {{30000, 5, 0}, {30000, 10, 2}, {30000, 25, 0}, {150, 12, 0}};
+    size_t row;
+    int i, k;
+
+    (void)state;
+    for (row = 0; row < sizeof rows / sizeof *rows; row++) {
+        rlock_client *many = client_on(RLOCK_WIRE_STRING);
+        rlock_client *one = client_on(RLOCK_WIRE_STRING);
+        struct owner *waits = owner_new(one, "k");
+        int between = 0, most = 0;
+
+        crowd.lease_ms = rows[row].lease_ms;
+        crowd.hold_ms = rows[row].hold_ms;
+        crowd.renewals = rows[row].renewals;
+        for (i = 0; i < 20; i++) {
+            struct owner *o = owner_new(many, "k");
+
+            assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, crowd.lease_ms, crowd_told, o),
+                             RLOCK_OK);
+        }
+        kit_run(100);
+        for (k = 0; k < 10; k++) {
+            crowd.holds = 0;
+            assert_int_equal(owner_acquire(waits, 10000, 10000), RLOCK_OK);
+            between += crowd.holds;
+            most = crowd.holds > most ? crowd.holds : most;
+            assert_int_equal(owner_release(waits), RLOCK_OK);
+        }
+        print_message("lease %d ms, %d ms each: %.1f holds between, %d at most\n",
+                      (int)crowd.lease_ms, crowd.hold_ms, between / 10.0, most);
+        assert_true(between <= 10 * 12);
+        kit_reset();
+    }
+}
+
 /* ---- scripts, keys, fences ---- */
 
 static void scripts_lost_between_any_two_commands_are_sent_again(void **state) {
@@ -1738,6 +1801,7 @@ int main(int argc, char **argv) {
         TEST(first_wait_for_a_key_is_two_requests_and_misses_no_release),
         TEST(idle_holder_costs_few_heartbeats),
         TEST(thousand_waiters_are_served_in_turn_for_few_commands),
+        TEST(waiter_of_another_client_is_served_between_those_who_hand_on),
         TEST(scripts_lost_between_any_two_commands_are_sent_again),
         TEST(binary_keys_are_taken_whole),
         TEST(longest_key_works_and_a_longer_one_is_refused),

@@ -1811,10 +1811,11 @@ static void test_hold_with_too_little_left_does_not_go_on(void **state) {
     static const struct {
         int64_t has_ms, age_ms, wants_ms;
         bool goes_on;
-    } cases[] = {{10000, 0, 10000, true},       {10000, 20, 10000, true}, {10000, 21, 10000, false},
-                 {10000, 0, 10001, false},      {10000, 0, 9999, true},   {160, 9, 160, true},
-                 {160, 12, 160, false},         {160, 19, 100, true},     {10000, 0, 0, true},
-                 {WATCHDOG_MS - 1, 0, 0, false}};
+    } cases[] = {{10000, 0, 10000, true},   {10000, 20, 10000, true},
+                 {10000, 21, 10000, false}, {10000, 0, 10001, false},
+                 {10000, 0, 9999, true},    {160, 9, 160, true},
+                 {160, 12, 160, false},     {WATCHDOG_MS + 100, 0, 0, true},
+                 {WATCHDOG_MS, 0, 0, true}, {WATCHDOG_MS - 1, 0, 0, false}};
     size_t i;
     (void)state;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -1829,6 +1830,112 @@ static void test_hold_with_too_little_left_does_not_go_on(void **state) {
         idle();
         SAME(rlock_is_held(second->lock), cases[i].goes_on);
     }
+}
+
+/* The server would have the key for an hour if this process died just then. */
+static void test_hold_goes_on_only_to_who_asked_for_about_so_long_a_lease(void **state) {
+    static const struct {
+        int64_t has_ms, renewed_ms, wants_ms;
+        bool goes_on;
+    } cases[] = {{3600000, 0, 1000, false}, {2000, 0, 1000, false},   {1600, 0, 1600, true},
+                 {1700, 0, 1600, true},     {1701, 0, 1600, false},   {1600, 1600, 1600, true},
+                 {1600, 9000, 1600, false}, {9000, 1600, 1600, false}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct owner *first, *second;
+        free_client();
+        start();
+        first = holder("key", cases[i].has_ms);
+        second = follower("key", cases[i].wants_ms);
+        if (cases[i].renewed_ms != 0) {
+            SAME(owner_renew(first, cases[i].renewed_ms), RLOCK_OK);
+            idle();
+            reply(RLOCK_OP_RENEW, scripted_done());
+        }
+        SAME(owner_release(first), RLOCK_OK);
+        idle();
+        SAME(rlock_is_held(second->lock), cases[i].goes_on);
+        if (!cases[i].goes_on) { /* let go, and taken anew */
+            reply(RLOCK_OP_RELEASE, scripted_done());
+            run_ms(1);
+            SAME(need(RLOCK_OP_ACQUIRE)->lease_ms, cases[i].wants_ms);
+        }
+    }
+}
+
+/* The lease is young again then, but others wait for as long as the key is here. */
+static void test_renewals_do_not_keep_the_key_in_this_process(void **state) {
+    struct owner *owners[5];
+    int i;
+    (void)state;
+    owners[0] = holder("key", 10000);
+    for (i = 1; i < 5; i++) {
+        owners[i] = follower("key", 10000);
+    }
+    for (i = 0; i < 3; i++) {
+        run_ms(8);
+        SAME(owner_renew(owners[i], 10000), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_RENEW, scripted_done());
+        SAME(owners[i]->seen[RLOCK_RENEWED].status, RLOCK_OK);
+        SAME(owner_release(owners[i]), RLOCK_OK);
+        idle();
+        SAME(asked(RLOCK_OP_RELEASE), i == 2);
+    }
+    SAME(stats().handed_on, 2);
+}
+
+static void test_client_gives_way_where_a_hold_was_too_old_to_be_handed_on(void **state) {
+    static const struct { int64_t lease_ms, age_ms; } cases[] = {{160, 12}, {10000, 21}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct owner *first;
+        free_client();
+        g.store.count = 0;
+        start();
+        first = holder("key", cases[i].lease_ms);
+        (void)follower("key", cases[i].lease_ms);
+        run_ms(cases[i].age_ms);
+        SAME(owner_release(first), RLOCK_OK);
+        run_ms(4);
+        reply(RLOCK_OP_RELEASE, scripted_done());
+        SAME(asked(RLOCK_OP_ACQUIRE), 1);
+        run_ms(7); /* twice the time that the answer took, less one ms */
+        SAME(asked(RLOCK_OP_ACQUIRE), 1);
+        run_ms(2);
+        SAME(asked(RLOCK_OP_ACQUIRE), 2);
+    }
+}
+
+/* The grant is another one, with fences and hand-overs of its own. */
+static void test_hold_that_was_asked_for_again_counts_its_hand_overs_anew(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owners[4];
+    int i;
+    (void)state;
+    restart_with_handovers(2);
+    options.fencing = true;
+    for (i = 0; i < 4; i++) {
+        owners[i] = handle_with(&options);
+        SAME(owner_acquire(owners[i], RLOCK_FOREVER, 50), RLOCK_OK);
+        idle();
+    }
+    reply(RLOCK_OP_ACQUIRE, scripted_held(1)); /* nobody stood behind it when it asked */
+    reply(RLOCK_OP_ACQUIRE, scripted_fenced(100));
+    SAME(owner_release(owners[0]), RLOCK_OK);
+    stall_ms(100); /* the deadline passes before anybody is told */
+    idle();
+    SAME(stats().handed_on, 1);
+    SAME(owners[1]->seen[RLOCK_ACQUIRED].count, 0);
+    reply(RLOCK_OP_ACQUIRE, scripted_fenced(200));
+    for (i = 1; i < 4; i++) {
+        assert_true(owners[i]->seen[RLOCK_ACQUIRED].fence == 199 + (uint64_t)i);
+        SAME(owner_release(owners[i]), RLOCK_OK);
+        idle();
+    }
+    SAME(stats().handed_on, 3);
 }
 
 static void test_hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not(void **state) {
@@ -1867,7 +1974,7 @@ static void test_hold_whose_renewal_is_out_does_not_go_on(void **state) {
 }
 
 static void test_hold_that_went_on_with_a_shorter_lease_ends_by_it(void **state) {
-    struct owner *first = holder("key", 10000), *second = follower("key", 1000);
+    struct owner *first = holder("key", 1060), *second = follower("key", 1000);
     (void)state;
     SAME(owner_release(first), RLOCK_OK);
     idle();
@@ -2437,6 +2544,60 @@ static void test_reentrant_acquire_with_a_longer_lease_asks_for_it(void **state)
     SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 20000) - now_us()) / 1000);
 }
 
+/* Whoever asks with lease 0 counts on being renewed, whatever the hold was made for. */
+static void test_nested_acquire_with_lease_0_gives_the_hold_a_watchdog(void **state) {
+    static const int64_t leases[] = {1000, WATCHDOG_MS, 10000};
+    static const int options[] = {RLOCK_WATCHDOG_AUTO, RLOCK_WATCHDOG_OFF};
+    size_t i, k;
+    (void)state;
+    for (i = 0; i < sizeof leases / sizeof *leases; i++) {
+        for (k = 0; k < 2; k++) {
+            bool longer = leases[i] < WATCHDOG_MS, renews = options[k] == RLOCK_WATCHDOG_AUTO;
+            rlock_options with = options_for("key");
+            struct owner *owner;
+            int64_t lease_ms = longer ? WATCHDOG_MS : leases[i];
+            free_client();
+            g.store.count = 0;
+            start();
+            with.reentrant = true;
+            with.watchdog = options[k];
+            owner = handle_with(&with);
+            grant(owner, leases[i]);
+            run_ms(leases[i] / 2);
+            SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+            idle();
+            SAME(asked(RLOCK_OP_RENEW), longer || (renews && leases[i] / 2 > lease_ms / 3));
+            if (longer) {
+                SAME(owner->seen[RLOCK_ACQUIRED].count, 1); /* not before it is answered */
+            }
+            if (out(RLOCK_OP_RENEW) != NULL) {
+                SAME(need(RLOCK_OP_RENEW)->lease_ms, lease_ms);
+                reply(RLOCK_OP_RENEW, scripted_done());
+            }
+            SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+            SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+            always(RLOCK_OP_RENEW, scripted_done());
+            run_ms(3 * lease_ms);
+            SAME(rlock_is_held(owner->lock), renews);
+            g.store.automatic[RLOCK_OP_RENEW] = false;
+        }
+    }
+}
+
+/* The hold is what it was before it was asked for. */
+static void test_nested_acquire_that_fails_gives_no_watchdog(void **state) {
+    struct owner *owner = reentrant(1000);
+    (void)state;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(rlock_hold_count(owner->lock), 1);
+    always(RLOCK_OP_RENEW, scripted_done());
+    run_ms(1001);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
 static void test_loss_sets_a_reentrant_count_to_zero(void **state) {
     struct owner *owner = reentrant(1000);
     (void)state;
@@ -3003,7 +3164,7 @@ static void test_freed_handles_give_back_what_was_kept_for_them(void **state) {
     }
     idle();
     for (i = 0; i < HANDLES; i++) {
-        SAME(owner_acquire(owners[i], 0, 0), RLOCK_OK);
+        SAME(owner_acquire(owners[i], 0, 1000), RLOCK_OK);
         SAME(owner_renew(owners[i], 0), RLOCK_OK);
     }
     idle();
@@ -3131,6 +3292,42 @@ static void test_stats_count_what_happened_and_what_is(void **state) {
     scripted_down(&g.store, RLOCK_FAULT_DOWN, "gone");
     assert_false(stats().up);
     SAME(stats().faults, 1);
+}
+
+/* What was not counted as acquired, or was lost, is not let go either. */
+static void test_every_hold_that_was_acquired_is_counted_once_as_released_or_lost(void **state) {
+    struct owner *owner = handle("key"), *other = handle("other");
+    (void)state;
+    owner->react = other->react = cancel_other; /* granted, and cancelled before it is told */
+    owner->context = other, other->context = owner;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(other, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    scripted_answer(&g.store, &g.store.log[0], scripted_done());
+    scripted_answer(&g.store, &g.store.log[1], scripted_done());
+    idle();
+    owner->react = other->react = NULL;
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(stats().acquired, 1);
+    SAME(stats().released, 0);
+    owner_free(rlock_is_held(owner->lock) ? owner : other);
+    idle();
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(stats().released, 1);
+    owner = holder("third", 1000); /* lost, and cleaned up */
+    run_ms(1000);
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(stats().lost, 1);
+    SAME(stats().released, 1);
+    grant(owner, 1000); /* handed on, and cancelled before it is told */
+    other = follower("third", 1000);
+    SAME(owner_release(owner), RLOCK_OK);
+    SAME(owner_cancel(other), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(stats().acquired, 3);
+    SAME(stats().released, 2);
+    SAME(stats().handed_on, 1);
 }
 
 static void test_every_status_has_its_text(void **state) {
@@ -4109,6 +4306,10 @@ static const struct CMUnitTest singles[] = {
     CASE(test_fences_rise_with_each_hold_that_goes_on),
     CASE(test_hold_without_a_fence_does_not_go_on_to_who_wants_one_nor_back),
     CASE(test_hold_with_too_little_left_does_not_go_on),
+    CASE(test_hold_goes_on_only_to_who_asked_for_about_so_long_a_lease),
+    CASE(test_renewals_do_not_keep_the_key_in_this_process),
+    CASE(test_client_gives_way_where_a_hold_was_too_old_to_be_handed_on),
+    CASE(test_hold_that_was_asked_for_again_counts_its_hand_overs_anew),
     CASE(test_hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not),
     CASE(test_hold_whose_renewal_is_out_does_not_go_on),
     CASE(test_hold_that_went_on_with_a_shorter_lease_ends_by_it),
@@ -4145,6 +4346,8 @@ static const struct CMUnitTest singles[] = {
     CASE(test_freed_holder_is_released_in_the_background),
     CASE(test_reentrant_hold_counts_up_and_down_without_a_round_trip),
     CASE(test_reentrant_acquire_with_a_longer_lease_asks_for_it),
+    CASE(test_nested_acquire_with_lease_0_gives_the_hold_a_watchdog),
+    CASE(test_nested_acquire_that_fails_gives_no_watchdog),
     CASE(test_loss_sets_a_reentrant_count_to_zero),
     CASE(test_release_while_a_nested_acquire_is_asked_for_cancels_it),
     CASE(test_release_in_the_turn_of_a_nested_acquire_cancels_it),
@@ -4175,6 +4378,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_freed_handles_give_back_what_was_kept_for_them),
     STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
     CASE(test_stats_count_what_happened_and_what_is),
+    CASE(test_every_hold_that_was_acquired_is_counted_once_as_released_or_lost),
     CASE(test_every_status_has_its_text),
     CASE(test_key_is_copied_with_every_byte_and_a_nul_behind_it),
     CASE(test_fence_is_the_servers_and_asked_for_only_when_wanted),
@@ -4256,6 +4460,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back),
     CASE(test_key_is_watched_until_no_gate_of_it_wants_to_know),
     CASE(test_question_is_answered_once_with_what_the_server_said),
+    CASE(test_question_leaves_nothing_behind_that_each_release_would_look_for),
     CASE(test_question_ends_by_each_fault_as_a_single_try_does),
     CASE(test_question_without_an_answer_ends_after_a_command_timeout),
     CASE(test_questions_end_when_the_connection_does),

@@ -1261,6 +1261,26 @@ static void test_question_is_answered_once_with_what_the_server_said(void **stat
     SAME(g.client->gates.count, 0);
 }
 
+/* Where a key is wanted as more than one thing each release looks for who wants it as another. */
+static void test_question_leaves_nothing_behind_that_each_release_would_look_for(void **state) {
+    struct owner *sets[2];
+    rlock_info info;
+    (void)state;
+    (void)kind_holder(RLOCK_KIND_MUTEX, "key", FOR_LONG);
+    SAME(g.client->mixed, 0);
+    ask_about(RLOCK_KIND_FAIR, "key");
+    SAME(g.client->mixed, 1);
+    reply(RLOCK_OP_INSPECT, scripted_info(&info));
+    SAME(g.client->mixed, 0);
+    sets[0] = of_keys("a", "key", "c");
+    sets[1] = of_keys("c", "key", "a");
+    SAME(g.client->mixed, 4);
+    owner_free(sets[0]);
+    SAME(g.client->mixed, 1);
+    owner_free(sets[1]);
+    SAME(g.client->mixed, 0);
+}
+
 static void test_question_ends_by_each_fault_as_a_single_try_does(void **state) {
     int fault;
     (void)state;
