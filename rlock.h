@@ -520,7 +520,8 @@ typedef struct rlock_config {
     const char *host;           /* 127.0.0.1; a numeric address or localhost, other names need
                                    loop.resolve */
     int port;                   /* 6379 */
-    const char *unix_path;      /* none; instead of host and port */
+    const char *unix_path;      /* none; instead of host and port; as long as a socket's may be:
+                                   107 bytes on Linux */
     const char *username;       /* none: AUTH with the password alone */
     const char *password;       /* none */
     const char *client_name;    /* none: no CLIENT SETNAME */
@@ -2083,6 +2084,7 @@ void rlock_memory_free(rlock_store *store) {
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #ifdef __cplusplus
 extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #endif
@@ -3417,19 +3419,46 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
 }
 
-/* A text that redisAsyncConnect takes without asking a name server. */
+#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24) /* with its scope */
+
+/* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
 static const char *rlock__numeric(const char *host) {
     unsigned char address[sizeof(struct in6_addr)];
+    char text[INET6_ADDRSTRLEN] = "";
+    size_t len = strcspn(host, "%");
     if (strcmp(host, "localhost") == 0) {
         return "127.0.0.1";
     }
-    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1 ? host
+    if (len < sizeof text) {
+        memcpy(text, host, len);
+    }
+    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
                                                                                              : NULL;
+}
+
+/* An address as such a text; empty: it is none. */
+static void rlock__address_text(const struct sockaddr *address, char *text) {
+    text[0] = 0;
+    if (address && address->sa_family == AF_INET) {
+        struct sockaddr_in in;
+        memcpy(&in, address, sizeof in);
+        inet_ntop(AF_INET, &in.sin_addr, text, RLOCK__ADDRESS_MAX);
+    } else if (address && address->sa_family == AF_INET6) {
+        struct sockaddr_in6 in6;
+        memcpy(&in6, address, sizeof in6);
+        inet_ntop(AF_INET6, &in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
+        if (in6.sin6_scope_id && text[0]) {
+            size_t n = strlen(text);
+            text[n++] = '%';
+            n += rlock__digits(text + n, in6.sin6_scope_id);
+            text[n] = 0;
+        }
+    }
 }
 
 static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    char text[INET6_ADDRSTRLEN] = "";
+    char text[RLOCK__ADDRESS_MAX];
     if (!conn->resolving) {
         return;
     }
@@ -3439,15 +3468,7 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
     }
     conn->state = RLOCK__CONN_OPENING; /* it may have been given up meanwhile */
     conn->text[0] = 0;
-    if (address && address->sa_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, address, sizeof in);
-        inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
-    } else if (address && address->sa_family == AF_INET6) {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, address, sizeof in6);
-        inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof text);
-    }
+    rlock__address_text(address, text);
     rlock_timer_set(conn->redis->client, &conn->timer,
                     rlock_client_now_us(conn->redis->client) + conn->redis->timeout_ms * 1000);
     if (text[0]) {
@@ -4229,6 +4250,8 @@ static char *rlock__config_text(const char *text, bool *failed) {
     return copy;
 }
 
+#define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
+
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
@@ -4240,6 +4263,11 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     if (!config->connect && !config->unix_path && !rlock__numeric(host) && !client->loop.resolve) {
         rlock__log(client, RLOCK_LOG_ERROR,
                    "a host name needs loop.resolve or config.connect; use an address", host);
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
+        rlock__log(client, RLOCK_LOG_ERROR, "config.unix_path is longer than a socket's may be",
+                   config->unix_path);
         return RLOCK_ERR_ARG;
     }
     redis = (rlock__redis *)rlock__alloc(sizeof *redis);
@@ -5285,6 +5313,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     }
     for (i = 0; i < count; i++) {
         if (servers[i].port < 0 || servers[i].port > 65535 || servers[i].database < 0 ||
+            rlock__length(servers[i].unix_path) > RLOCK__UNIX_PATH_MAX ||
             (servers[i].username && !servers[i].password)) {
             return RLOCK_ERR_ARG;
         }
@@ -5388,6 +5417,7 @@ typedef struct rlock__gate {
     uint32_t references;          /* handles and claims */
     uint8_t polls;                /* tries since somebody woke us: the exponent of the back-off */
     bool dirty;                   /* woken while a try is out: its answer may be old */
+    bool taken;                   /* somebody was known to have it since the first began to wait */
     bool yields;                  /* the next try is put off, so that others come first */
     bool watched;
 } rlock__gate; /* each key's bytes and a NUL follow */
@@ -6675,6 +6705,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->gate->polls = 0;
+    claim->gate->taken = claim->gate->taken || !rlock__shared(claim->gate);
     claim->ours = answer->ours;
     rlock__set_text(&claim->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
@@ -6694,6 +6725,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
     claim->left_ms = answer->left_ms;
     claim->status = RLOCK_ERR_TIMEOUT;
+    gate->taken = true;
     rlock__set_text(&claim->text, NULL);
     if (claim->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
@@ -6820,15 +6852,15 @@ static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user)
 static void rlock__trying_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     bool up = client->up, existed = claim->exists;
-    bool head = claim->gate->waiting.next == &claim->link;
     int status = claim->status;
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && (!head || !claim->once)) { /* others were before it */
+    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
         status = claim->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
-        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault, client->fault_text);
+        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault,
+                          up ? NULL : client->fault_text);
         status = claim->status;
     }
     rlock__acquire_end(claim, status);
@@ -7768,6 +7800,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
             rlock__add_ms(client->now_us, claim->once ? client->command_timeout_ms : wait_ms);
         rlock_timer_set(client, &claim->timer, claim->wait_until_us);
     }
+    gate->taken = (gate->taken && !first) || (held && !rlock__shared(gate));
     rlock__list_append(&gate->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_try(claim, false);

@@ -2621,6 +2621,62 @@ static void address_of_version_6_needs_no_resolver(void **state) {
     assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
 }
 
+/* The scope says by which interface: without it another machine may answer, or none. */
+static void address_of_version_6_keeps_its_scope(void **state) {
+    struct sockaddr_in6 in6;
+    rlock_config config;
+    struct owner *o;
+    char text[RLOCK__ADDRESS_MAX];
+
+    (void)state;
+    memset(&in6, 0, sizeof in6);
+    in6.sin6_family = AF_INET6;
+    assert_int_equal(inet_pton(AF_INET6, "fe80::1:2", &in6.sin6_addr), 1);
+    rlock__address_text((struct sockaddr *)&in6, text);
+    assert_string_equal(text, "fe80::1:2");
+    in6.sin6_scope_id = 4294967295u;
+    rlock__address_text((struct sockaddr *)&in6, text);
+    assert_string_equal(text, "fe80::1:2%4294967295");
+
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = "::1%1";
+    config.port = server_free_port();
+    config.loop.resolve = NULL;
+    o = owner_new(kit_client(&config), "k");
+    assert_non_null(o);
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+    assert_null(rlock__numeric("1.2.3.4%1"));
+    assert_null(rlock__numeric("%1"));
+}
+
+/* Cut, it would be the path of another server. */
+static void path_that_is_too_long_for_a_socket_is_refused(void **state) {
+    char path[109];
+    rlock_config config;
+    rlock_client *client = NULL;
+    rlock_store *store = NULL;
+
+    (void)state;
+    stage_begins();
+    memset(path, 'x', sizeof path);
+    path[0] = '/';
+    path[108] = '\0';
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = path;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+    assert_null(client);
+    assert_non_null(strstr(kit_log_text, "unix_path"));
+    assert_int_equal(rlock_quorum_new(&store, &config, 1), RLOCK_ERR_ARG);
+    assert_null(store);
+    path[107] = '\0';
+    assert_int_equal(rlock_quorum_new(&store, &config, 1), RLOCK_OK);
+    rlock_quorum_free(store);
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
+}
+
 static void descriptor_that_the_loop_does_not_watch_is_no_connection(void **state) {
     struct owner *o;
 
@@ -3954,6 +4010,8 @@ int main(int argc, char **argv) {
         TEST(name_that_the_loop_refuses_to_resolve_is_no_connection),
         TEST(name_that_takes_long_is_told_and_waited_for),
         TEST(address_of_version_6_needs_no_resolver),
+        TEST(address_of_version_6_keeps_its_scope),
+        TEST(path_that_is_too_long_for_a_socket_is_refused),
         TEST(descriptor_that_the_loop_does_not_watch_is_no_connection),
         TEST(answer_that_came_while_the_process_slept_is_taken),
         TEST(release_that_was_slept_over_ends_once),

@@ -2436,6 +2436,49 @@ static void test_acquire_that_never_left_needs_no_clean_up(void **state) {
     SAME(stats().cleaning, 0);
 }
 
+/* Nobody has said that another has it: neither to the first in line, nor to who is behind it. */
+static void test_acquire_that_never_left_is_not_told_that_another_has_it(void **state) {
+    struct owner *owners[3];
+    int i;
+    (void)state;
+    g.store.unsent = true;
+    for (i = 0; i < 3; i++) {
+        owners[i] = handle("key");
+        SAME(owner_acquire(owners[i], 300 - i, 1000), RLOCK_OK);
+    }
+    run_ms(1000);
+    for (i = 0; i < 3; i++) {
+        SAME(owners[i]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    }
+    SAME(owner_acquire(owners[0], 0, 1000), RLOCK_OK);
+    run_ms(2000);
+    SAME(owners[0]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+}
+
+/* What is known of one wait is not known of the next one. */
+static void test_key_that_was_held_before_is_not_held_for_that(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_held(10));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    g.store.unsent = true;
+    SAME(owner_acquire(owner, 300, 1000), RLOCK_OK);
+    run_ms(1000);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+}
+
+/* Who waits behind a holder of this client need not be told by the server. */
+static void test_who_waits_behind_a_holder_of_its_client_ends_as_timeout(void **state) {
+    struct owner *held = holder("key", 10000), *waits = handle("key");
+    (void)state;
+    SAME(owner_acquire(waits, 300, 1000), RLOCK_OK);
+    run_ms(1000);
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+    SAME(held->events, 1);
+}
+
 static void test_try_that_ended_unknown_is_cleaned_up(void **state) {
     struct owner *owner = begin_operation(TRY, 0);
     uint64_t token = need(RLOCK_OP_ACQUIRE)->token;
@@ -4340,6 +4383,9 @@ static const struct CMUnitTest singles[] = {
     CASE(test_orphan_is_not_given_up_while_the_server_cannot_be_asked),
     CASE(test_attempt_that_may_still_be_executed_is_cleaned_up_after_held),
     CASE(test_acquire_that_never_left_needs_no_clean_up),
+    CASE(test_acquire_that_never_left_is_not_told_that_another_has_it),
+    CASE(test_key_that_was_held_before_is_not_held_for_that),
+    CASE(test_who_waits_behind_a_holder_of_its_client_ends_as_timeout),
     CASE(test_try_that_ended_unknown_is_cleaned_up),
     CASE(test_release_that_is_never_answered_ends_unknown_at_the_deadline),
     CASE(test_acquire_after_cancel_has_a_token_of_its_own),
@@ -4419,6 +4465,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line),
     CASE(test_who_leaves_the_line_is_taken_out_of_it),
     CASE(test_who_never_came_into_the_line_need_not_be_taken_out),
+    CASE(test_who_never_came_into_the_line_is_not_told_that_another_has_it),
     CASE(test_who_is_called_asks_again_with_its_token),
     CASE(test_who_is_called_while_its_try_is_out_asks_once_more),
     CASE(test_call_of_nobody_is_ignored),

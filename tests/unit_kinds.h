@@ -184,6 +184,23 @@ static void test_who_never_came_into_the_line_need_not_be_taken_out(void **state
     SAME(asked(RLOCK_OP_RELEASE), 0);
 }
 
+/* ... and nobody to be called the holder: of who tries once, and of who waits, behind one more. */
+static void test_who_never_came_into_the_line_is_not_told_that_another_has_it(void **state) {
+    int waits;
+    (void)state;
+    for (waits = 0; waits < 2; waits++) {
+        struct owner *first = kind_handle(RLOCK_KIND_FAIR, "key");
+        struct owner *second = kind_handle(RLOCK_KIND_FAIR, "key");
+        g.store.unsent = true;
+        SAME(owner_acquire(first, 3000, 1000), RLOCK_OK);
+        SAME(owner_acquire(second, waits ? 100 : 0, 1000), RLOCK_OK);
+        run_ms(3001);
+        SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+        SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+        anew();
+    }
+}
+
 static void test_who_is_called_asks_again_with_its_token(void **state) {
     struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     struct owner *called = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
