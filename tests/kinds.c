@@ -1233,7 +1233,7 @@ static int group_ends(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begins, ends)
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         TEST(fair_grants_in_the_order_of_asking_across_clients),
         TEST(fair_stands_in_a_sorted_set_and_its_line_beside_it_expires),
@@ -1287,5 +1287,8 @@ int main(void) {
         TEST(a_user_with_the_rights_that_are_documented_can_do_it_all),
     };
 
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("kinds", tests, group_begins, group_ends);
 }
