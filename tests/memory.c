@@ -109,6 +109,82 @@ static bool granted(const struct owner *owner) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * The store alone, without a lock above it.
+ */
+
+static struct {
+    int count;
+    rlock_answer last;
+} heard;
+
+static void on_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
+    (void)owner;
+    SAME(request->place, 0);
+    heard.count++;
+    heard.last = *answer;
+}
+static void on_up(void *owner) {
+    (void)owner;
+}
+static void on_down(void *owner, rlock_fault fault, const char *text) {
+    (void)owner, (void)fault, (void)text;
+}
+static void on_pushing(void *owner, unsigned what) {
+    (void)owner, (void)what;
+}
+static void on_woken(void *owner, const char *key, size_t len) {
+    (void)owner, (void)key, (void)len;
+}
+static void on_called(void *owner, const char *key, size_t len, uint64_t token) {
+    (void)owner, (void)key, (void)len, (void)token;
+}
+
+static const rlock_store_events ears = {on_answered, on_up,    on_down,
+                                        on_pushing,  on_woken, on_called};
+
+static rlock_request request_for(rlock_op op, uint64_t token) {
+    rlock_request request;
+    memset(&request, 0, sizeof request);
+    request.key = "key";
+    request.key_len = 3;
+    request.op = (uint8_t)op;
+    request.token = token;
+    request.lease_ms = 60000;
+    return request;
+}
+
+static rlock_outcome outcome_of(void *tenant, rlock_op op, uint64_t token) {
+    rlock_request request = request_for(op, token);
+    int before = heard.count;
+    g.store->submit(tenant, &request);
+    g.store->flush(tenant);
+    run_ms(1);
+    SAME(heard.count, before + 1);
+    SAME(heard.last.sure, true);
+    return heard.last.outcome;
+}
+
+/* Nothing can come late: what is taken back before its turn never runs, the rest has run. */
+static void test_every_answer_is_sure_and_what_was_forgotten_does_not_run(void **state) {
+    rlock_request taken_back = request_for(RLOCK_OP_ACQUIRE, 7);
+    void *tenant;
+    (void)state;
+    memset(&heard, 0, sizeof heard);
+    SAME(g.store->open(g.store, g.clients[0], &g.config, &ears, NULL, &tenant), RLOCK_OK);
+    g.store->submit(tenant, &taken_back);
+    SAME(g.store->forget(tenant, &taken_back), false);
+    SAME(outcome_of(tenant, RLOCK_OP_RELEASE, 7), RLOCK_OUTCOME_GONE);
+    run_ms(1000);
+    SAME(outcome_of(tenant, RLOCK_OP_ACQUIRE, 8), RLOCK_OUTCOME_DONE); /* 7 has never run */
+    SAME(outcome_of(tenant, RLOCK_OP_ACQUIRE, 9), RLOCK_OUTCOME_HELD);
+    SAME(outcome_of(tenant, RLOCK_OP_RENEW, 9), RLOCK_OUTCOME_STOLEN);
+    SAME(outcome_of(tenant, RLOCK_OP_RENEW, 8), RLOCK_OUTCOME_DONE);
+    SAME(outcome_of(tenant, RLOCK_OP_RELEASE, 8), RLOCK_OUTCOME_DONE);
+    SAME(outcome_of(tenant, RLOCK_OP_RELEASE, 8), RLOCK_OUTCOME_GONE);
+    g.store->close(tenant);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * Exclusion and waking.
  */
 
@@ -978,6 +1054,7 @@ static void test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter(
 
 int main(void) {
     static const struct CMUnitTest tests[] = {
+        CASE(test_every_answer_is_sure_and_what_was_forgotten_does_not_run),
         CASE(test_one_holder_at_a_time_within_a_client_and_across_clients),
         CASE(test_release_wakes_the_waiter_of_another_client_at_once),
         CASE(test_release_wakes_the_waiter_of_the_same_client_at_once),

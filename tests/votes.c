@@ -1556,6 +1556,33 @@ static int holders_where(bool forgotten, bool restarted) {
     return holders;
 }
 
+/* The release runs on a new connection before the acquire that the old one still carries. */
+static void test_vote_that_comes_late_behind_its_release_is_given_back(void **state) {
+    struct link *link = &s.links[0][4];
+    (void)state;
+    storm_begins(7);
+    virtual_run_ms(&g.loop, 10);
+    SAME(owner_acquire(s.owners[0], 0, 60000), RLOCK_OK);
+    while (link->top == 0) {
+        virtual_run_until(&g.loop, g.loop.now_us + 10);
+    }
+    link->messages[0].due_us = g.loop.now_us + 300000;
+    storm_link(0, 4, false);
+    virtual_run_ms(&g.loop, 10);
+    SAME(rlock_is_held(s.owners[0]->lock), true); /* by the four others */
+    SAME(owner_release(s.owners[0]), RLOCK_OK);
+    storm_link(0, 4, true);
+    virtual_run_ms(&g.loop, 100);
+    SAME(s.owners[0]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(s.servers[4].expires_us, 0); /* it was asked already: nothing there */
+    while (s.servers[4].expires_us == 0) {
+        virtual_run_ms(&g.loop, 1);
+    }
+    virtual_run_ms(&g.loop, 4000);
+    SAME(s.servers[4].expires_us, 0);
+    storm_over();
+}
+
 static void test_vote_forgotten_before_the_majority_counts_as_forgotten_too(void **state) {
     (void)state;
     SAME(holders_where(false, false), 1);
@@ -1657,6 +1684,7 @@ int main(void) {
         CASE(test_acquire_without_memory_is_told_and_harms_no_other),
         CASE(test_store_that_does_not_open_closes_the_others),
         CASE(test_memory_of_handles_that_are_freed_is_given_back),
+        cmocka_unit_test(test_vote_that_comes_late_behind_its_release_is_given_back),
         cmocka_unit_test(test_vote_forgotten_before_the_majority_counts_as_forgotten_too),
         cmocka_unit_test(test_storm_of_broken_links_never_makes_two_holders),
         cmocka_unit_test(test_storm_of_forgotten_votes_never_makes_two_holders),
