@@ -1158,6 +1158,8 @@ struct rlock_client {
     rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
     int64_t ring_tick;
     rlock_timer ring_timer;
+    rlock_timer sweep_timer; /* see >>queue */
+    uint32_t watched;        /* gates whose changes are told */
 
     bool closing, shut;
     rlock_timer shutdown_timer;
@@ -4013,7 +4015,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 
 /* Whether it may go in a batch of renewals for so long. */
 static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
-    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST && lease_ms &&
+    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
            request->lease_ms == lease_ms && !request->terms;
 }
 
@@ -6282,6 +6284,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
  */
 
 #define RLOCK__SLEEP_MS 10000        /* the longest sleep of a waiter who would be woken */
+#define RLOCK__SWEEP_MANY 100        /* from so many watched keys on push is not all */
+#define RLOCK__SWEEP_KEY_US 5000     /* all are asked for once in so long for each of them, ... */
+#define RLOCK__SWEEP_MIN_US 1000000  /* ... but not more often */
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 #define RLOCK__TURN_MAX_US 20000     /* how long after its grant a hold may be handed on */
 
@@ -6446,12 +6451,64 @@ static bool rlock__key_watched(const rlock_client *client, const char *key, size
     return node != NULL;
 }
 
+/* A server remembers only so many keys for push (tracking-table-max-keys), and of those that a
+ * command of ours drives out it tells us nothing. So whoever watches many asks for them now and
+ * then, the more seldom the more they are. */
+static int64_t rlock__sweep_us(const rlock_client *client) {
+    int64_t pause_us = (int64_t)client->watched * RLOCK__SWEEP_KEY_US;
+    pause_us = rlock__min(pause_us, RLOCK__SLEEP_MS * 1000);
+    return pause_us < RLOCK__SWEEP_MIN_US ? RLOCK__SWEEP_MIN_US : pause_us;
+}
+
+static void rlock__sweep_arm(rlock_client *client) {
+    int64_t due_us = client->now_us + rlock__sweep_us(client);
+    if (client->watched < RLOCK__SWEEP_MANY || !(client->pushing & RLOCK_PUSH_CHANGES)) {
+        rlock_timer_set(client, &client->sweep_timer, -1);
+    } else if (!client->sweep_timer.index || client->sweep_timer.due_us > due_us) {
+        rlock_timer_set(client, &client->sweep_timer, due_us);
+    }
+}
+
+/* Whether nothing was asked lately for this claim, by the sweep or because of a push. */
+static bool rlock__claim_stale(const rlock__claim *claim, int64_t pause_us) {
+    return !claim->request.place &&
+           claim->gate->client->now_us - claim->request.sent_us >= pause_us / 2;
+}
+
+static void rlock__gate_sweep(rlock__gate *gate, const void *with) {
+    int64_t pause_us = *(const int64_t *)with;
+    const rlock_link *at = gate->holding.next;
+    bool asks = gate->watched && !rlock__queued(gate) && pause_us < RLOCK__SLEEP_MS * 1000;
+    for (; gate->watched && at != &gate->holding && !rlock__shared(gate); at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (claim->registered && rlock__claim_stale(claim, pause_us)) {
+            rlock__holding_submit(claim, 0, false);
+        }
+    }
+    if (asks && !rlock__list_empty(&gate->waiting) && !rlock__gate_yields(gate) &&
+        rlock__claim_stale(RLOCK__OF(gate->waiting.next, rlock__claim, link), pause_us)) {
+        rlock__gate_try(gate);
+    }
+}
+
+static void rlock__gates_each(rlock_client *client,
+                              void (*visit)(rlock__gate *gate, const void *with), const void *with);
+
+static void rlock__sweep_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, sweep_timer);
+    int64_t pause_us = rlock__sweep_us(client);
+    rlock__gates_each(client, rlock__gate_sweep, &pause_us);
+    rlock__sweep_arm(client);
+}
+
 /* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
 static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const char *key;
     uint32_t i;
+    client->watched += (uint32_t)on - (uint32_t)gate->watched;
     gate->watched = on;
+    rlock__sweep_arm(client);
     for (i = 0; rlock__gate_key(gate, &key, i); i++) {
         uint32_t len = rlock__gate_key_len(gate, i);
         if (on || !rlock__key_watched(client, key, len)) {
@@ -7165,6 +7222,7 @@ static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     client->pushing = what;
+    rlock__sweep_arm(client);
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
@@ -7374,6 +7432,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     if (rlock__client_configure(client, config) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
         rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
+        rlock_timer_add(client, &client->sweep_timer, rlock__sweep_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
         status = client->store->open(client->store, client, config, &rlock__events, client,

@@ -2342,7 +2342,7 @@ static void batch_for_which_there_is_no_memory_goes_alone_or_ends(void **state) 
     stage_fires();
     batch_ends(RLOCK_ERR_NOMEM);
     for (what = 1; what <= 2; what++) {
-        batch_aged(10, 3000, 150); /* looks go alone, and need none of it */
+        batch_aged(10, 3000, 50); /* before the looks, which would have needed both */
         memory_lasts = what; /* its text, or the list of its requests: the next two have both */
         stage_fires();
         assert_int_equal(memory_lasts, 0);

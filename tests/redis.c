@@ -1190,6 +1190,55 @@ static void expiry_of_a_foreign_lock_wakes_a_waiter(void **state) {
     }
 }
 
+static int all_told(void *arg) {
+    int i;
+
+    (void)arg;
+    for (i = 0; i < kit_owner_count; i++) {
+        if (!kit_owners[i].seen[i % 2 ? RLOCK_ACQUIRED : RLOCK_LOST]) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* What a command of ours drives out of the table of tracked keys is not told to us. */
+static void full_table_of_tracked_keys_keeps_no_news_for_long(void **state) {
+    rlock_client *client = client_on(RLOCK_WIRE_STRING);
+    uint64_t commands;
+    char key[32];
+    int i;
+
+    (void)state;
+    tell(ask(&server, "CONFIG SET tracking-table-max-keys 100"));
+    for (i = 0; i < 200; i++) {
+        struct owner *o;
+
+        snprintf(key, sizeof key, "k:%d", i);
+        o = owner_new(client, key);
+        if (i % 2) {
+            foreign_takes(RLOCK_WIRE_STRING, key, 600000);
+            assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 600000, owner_told, o),
+                             RLOCK_OK);
+        } else {
+            assert_int_equal(owner_acquire(o, 0, 600000), RLOCK_OK);
+        }
+    }
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(3000);
+    commands = kit_stats(client).commands;
+    kit_run(3000);
+    commands = kit_stats(client).commands - commands;
+    print_message("%.1f commands a second for 200 keys\n", (double)commands / 3);
+    assert_in_range(commands, 6, 500); /* a waiter's each, a holder's in batches */
+    for (i = 0; i < 200; i++) {
+        snprintf(key, sizeof key, "k:%d", i);
+        foreign_deletes(RLOCK_WIRE_STRING, key);
+    }
+    assert_true(kit_until(all_told, NULL, 4000));
+    tell(ask(&server, "CONFIG SET tracking-table-max-keys 1000000"));
+}
+
 static void flushall_wakes_waiters_and_tells_holders(void **state) {
     rlock_client *client = client_on(RLOCK_WIRE_STRING);
     struct owner *holder = owner_new(client, "held"), *waiter = owner_new(client, "k");
@@ -1822,6 +1871,7 @@ int main(int argc, char **argv) {
         TEST(old_holder_is_told_of_its_loss_within_20_ms),
         TEST(old_holder_is_told_that_its_key_was_stolen),
         TEST(expiry_of_a_foreign_lock_wakes_a_waiter),
+        TEST(full_table_of_tracked_keys_keeps_no_news_for_long),
         TEST(flushall_wakes_waiters_and_tells_holders),
         TEST(release_of_another_client_wakes_a_waiter),
         TEST(string_wire_publishes_nothing),

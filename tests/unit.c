@@ -3948,6 +3948,53 @@ static void test_waiter_that_cannot_be_told_asks_anew_when_it_can(void **state) 
     SAME(asked(RLOCK_OP_ACQUIRE), 2);
 }
 
+/* Whoever watches `count` keys, half of them as a holder, the others waiting. */
+static void watch_many(struct owner **owners, int count, const char *what) {
+    int i;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    for (i = 0; i < count; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "%s%d", what, i);
+        owners[i] = handle(key);
+        always(RLOCK_OP_ACQUIRE, i % 2 == 0 ? scripted_done() : scripted_held(3600000));
+        SAME(owner_acquire(owners[i], i % 2 == 0 ? 0 : RLOCK_FOREVER, 3600000), RLOCK_OK);
+        idle();
+    }
+    run_ms(200); /* the holders are registered */
+}
+
+/* How often the core asked in so long, of holders and of waiters. */
+static void ask_for(int64_t ms, int *looks, int *tries) {
+    *looks = -asked((rlock_op)SCRIPTED_LOOK);
+    *tries = -asked(RLOCK_OP_ACQUIRE);
+    run_ms(ms);
+    *looks += asked((rlock_op)SCRIPTED_LOOK);
+    *tries += asked(RLOCK_OP_ACQUIRE);
+}
+
+static void test_many_watched_keys_are_asked_for_now_and_then_and_few_are_not(void **state) {
+    struct owner *owners[120];
+    int looks, tries;
+    (void)state;
+    watch_many(owners, 98, "few");
+    ask_for(9000, &looks, &tries);
+    SAME(looks, 0);
+    SAME(tries, 0);
+    watch_many(owners + 98, 22, "more");
+    ask_for(1500, &looks, &tries); /* a second, and half of one for what was asked for lately */
+    BETWEEN(looks, 60, 120);
+    BETWEEN(tries, 60, 120);
+    ask_for(10000, &looks, &tries);
+    BETWEEN(looks, 400, 660);
+    BETWEEN(tries, 400, 660);
+    scripted_pushing(&g.store, 0); /* then waiters poll, and holders are told by their renewals */
+    ask_for(10000, &looks, &tries);
+    SAME(looks, 0);
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
+    ask_for(1500, &looks, &tries);
+    BETWEEN(looks, 60, 240);
+}
+
 /* A server of one key: an acquire that was lost on the way runs between a release and its answer.
  * The store learns just then that nothing more can come. `early`: it says what was true when the
  * release ran, else what is true when the answer is read. Returns whether the token stays. */
@@ -4282,6 +4329,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told),
     CASE(test_change_while_the_first_refusal_was_on_its_way_is_not_missed),
     CASE(test_waiter_that_cannot_be_told_asks_anew_when_it_can),
+    CASE(test_many_watched_keys_are_asked_for_now_and_then_and_few_are_not),
     CASE(test_sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
     CASE(test_second_renewal_is_refused),
     CASE(test_release_cancels_renewal_by_hand),
