@@ -131,7 +131,7 @@
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients".
  *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so a waiter is told even
  *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
- *     (5) WRONGTYPE: something that is no lock stands at the key.
+ *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
  *     (6) This process could not get memory for the request.
  *     (7) Any other error, and an answer that no honest server gives. An acquire is cleaned up
  *         behind it, unless the error comes before it was executed: docs/protocol.md, "Errors".
@@ -191,7 +191,7 @@ typedef struct rlock_client rlock_client;
     X(ERR_CONN, -7, "no connection to the server")                          \
     X(ERR_AUTH, -8, "the server refuses this user")                         \
     X(ERR_SERVER, -9, "the server answered with an error")                  \
-    X(ERR_WRONG_TYPE, -10, "the key holds something that is not a lock")    \
+    X(ERR_WRONG_TYPE, -10, "the key holds no lock, or one of another kind") \
     X(ERR_NOMEM, -11, "out of memory")                                      \
     X(ERR_ARG, -12, "bad argument")                                         \
     X(ERR_STATE, -13, "not allowed in this state")                          \
@@ -300,8 +300,9 @@ RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *addres
  */
 
 /* The kinds below MUTEX are queued: who waits stands in a line at the server, first come, first
- * served, and is called when it is granted; each hold has a lease of its own. On one key they and
- * a MUTEX answer each other RLOCK_ERR_WRONG_TYPE. */
+ * served, and is called when it is granted; each hold has a lease of its own. On one key FAIR goes
+ * with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE, MUTEX with MUTEX: every other meeting is
+ * RLOCK_ERR_WRONG_TYPE, and harms nothing. */
 typedef enum rlock_kind {
     RLOCK_KIND_MUTEX = 0, /* one holder; who asks first when it is free has it */
     RLOCK_KIND_FAIR,      /* one holder, in the order in which they asked */
@@ -516,18 +517,19 @@ typedef enum rlock_wire {
 
 /* Zero = the default in the comment; everything is copied. */
 typedef struct rlock_config {
-    rlock_loop loop;            /* required */
-    const char *host;           /* 127.0.0.1; a numeric address or localhost, other names need
+    rlock_loop loop;         /* required */
+    const char *host;        /* 127.0.0.1; a numeric address or localhost, other names need
                                    loop.resolve */
-    int port;                   /* 6379 */
-    const char *unix_path;      /* none; instead of host and port; as long as a socket's may be:
+    int port;                /* 6379 */
+    const char *unix_path;   /* none; instead of host and port; as long as a socket's may be:
                                    107 bytes on Linux */
-    const char *username;       /* none: AUTH with the password alone */
-    const char *password;       /* none */
-    const char *client_name;    /* none: no CLIENT SETNAME */
-    int database;               /* 0 */
-    rlock_wire wire;            /* RLOCK_WIRE_STRING */
-    const char *prefix;         /* "rlock:", of the keys that the library makes beside the user's */
+    const char *username;    /* none: AUTH with the password alone */
+    const char *password;    /* none */
+    const char *client_name; /* none: no CLIENT SETNAME */
+    int database;            /* 0 */
+    rlock_wire wire;         /* RLOCK_WIRE_STRING */
+    const char *prefix;      /* "rlock:", of the keys that the library makes beside the user's; the
+                                   same for all who share a key */
     int64_t watchdog_lease_ms;  /* 30000; 10 to 86400000 */
     int64_t command_timeout_ms; /* 1000: no answer for that long = the connection is dead */
     int64_t poll_ms;            /* 250: how seldom a waiter asks where nothing can be pushed */
@@ -655,7 +657,9 @@ typedef struct rlock_options {
 /* Makes a handle, idle.
  * Errors: RLOCK_ERR_ARG (also, with a log line that says so: what the store cannot do; fencing or a
  * queued kind on a key with a `}` and no valid hash tag, beside which no other key can share its
- * cluster slot), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down), RLOCK_ERR_STATE (forked). */
+ * cluster slot; a queued kind on a key that is called as the library calls one beside another:
+ * docs/protocol.md), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down), RLOCK_ERR_STATE
+ * (forked). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
 /* Frees a handle in any state. Pending operations end without a callback, a hold is released in
@@ -1379,6 +1383,12 @@ static bool rlock__in_line(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
+/* What belongs together on one key has one letter: all else that meets there is of the wrong type.
+ */
+static char rlock__sort(const rlock_request *request) {
+    return rlock__in_line(request) ? "mfwws"[request->terms->kind] : 'm'; /* [rlock_kind] */
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>memory - the store inside the process: what a server does, done at the next turn of the loop
  */
@@ -1400,7 +1410,6 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     int64_t permits_us;       /* until when the number of permits is ... */
     uint32_t permits;         /* ... what was set; 0 = what the terms say */
     uint32_t watching;        /* how many of the watches are on */
-    bool queued;              /* what the holders hold it as */
 } rlock__entry;
 
 typedef struct rlock__member { /* a token that holds a key, or stands in its line */
@@ -1410,6 +1419,7 @@ typedef struct rlock__member { /* a token that holds a key, or stands in its lin
     uint64_t token;
     int64_t expires_us; /* of a holder; with a call to come it stays for a while */
     uint32_t weight;
+    char sort; /* see rlock__sort */
 } rlock__member;
 
 typedef struct rlock__tenant { /* one client of the store */
@@ -1465,6 +1475,7 @@ static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *ent
     member->tenant = tenant;
     member->token = request->token;
     member->weight = rlock__in_line(request) ? request->terms->weight : 1;
+    member->sort = rlock__sort(request);
     return member;
 }
 
@@ -1517,12 +1528,22 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
     return set ? entry->permits : queued ? request->terms->permits : 1;
 }
 
-/* Whether it is in use as another sort of thing than the request takes it for. */
-static bool rlock__entry_differs(rlock__memory *memory, rlock__entry *entry,
-                                 const rlock_request *request, int64_t now_us) {
-    bool used =
-        rlock__entry_used(memory, entry, now_us) || (entry->permits && entry->permits_us > now_us);
-    return used && entry->queued != rlock__in_line(request);
+/* Whether it is in use as another sort of thing than the request takes it for. Who holds has found
+ * no other there: so one of them tells it for all, and who is first in line for all in line. Of a
+ * line a mutex knows nothing. */
+static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
+                                 int64_t now_us) {
+    const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
+    char sort = rlock__sort(request);
+    const rlock_link *at;
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->expires_us > now_us) {
+            return member->sort != sort;
+        }
+    }
+    return (entry->permits && entry->permits_us > now_us && sort != 's') ||
+           (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
 }
 
 /* Serves the line while there is room: who is at its head holds for one turn, and is called unless
@@ -1536,11 +1557,10 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
             rlock__member_drop(tenant->memory, member);
             continue;
         }
-        if (used + member->weight > permits || (used && !entry->queued)) {
+        if (used + member->weight > permits) {
             return false;
         }
         used += member->weight;
-        entry->queued = true;
         member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
@@ -1665,7 +1685,7 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     int64_t end_us = RLOCK__NEVER;
     rlock_link *at;
-    if (rlock__entry_differs(tenant->memory, entry, request, now_us)) {
+    if (rlock__entry_differs(entry, request, now_us)) {
         rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
         return false;
     }
@@ -1705,8 +1725,7 @@ static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *reque
     if (member->expires_us < expires_us) {
         member->expires_us = expires_us;
     }
-    entry->queued = rlock__in_line(request);
-    if (entry->permits) {
+    if (entry->permits && entry->permits_us > now_us) {
         entry->permits_us = now_us + RLOCK__DAY_US;
     }
     return true;
@@ -1754,7 +1773,7 @@ static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *re
     if (holder) {
         rlock__member_drop(tenant->memory, holder);
     }
-    if (rlock__in_line(request)) {
+    if (rlock__in_line(request) && !rlock__entry_differs(entry, request, now_us)) {
         rlock__entry_offer(tenant, entry, permits, NULL, now_us);
     } else if (holder) {
         rlock__entry_changed(entry);
@@ -1828,7 +1847,8 @@ static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *re
     }
 }
 
-static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry, int64_t now_us) {
+static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry,
+                                const rlock_request *request, int64_t now_us) {
     rlock_link *at;
     for (at = entry->holders.next; at != &entry->holders; at = at->next) {
         rlock__member *member = RLOCK__OF(at, rlock__member, link);
@@ -1838,7 +1858,7 @@ static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry, int6
             rlock__member_call(member);
         }
     }
-    if (!entry->queued) {
+    if (!rlock__in_line(request)) {
         rlock__entry_changed(entry);
     }
 }
@@ -1853,17 +1873,16 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
     if (!entry && request->op == RLOCK_OP_SET_PERMITS &&
         (entry = rlock__entry_new(memory, request->key, request->key_len, now_us)) == NULL) {
         rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
-    } else if (entry && rlock__entry_differs(memory, entry, request, now_us)) {
+    } else if (entry && rlock__entry_differs(entry, request, now_us)) {
         rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
     } else if (request->op == RLOCK_OP_INSPECT) {
         rlock__memory_inspect(tenant, request, entry, now_us);
     } else if (entry) {
         if (request->op == RLOCK_OP_FORCE) {
-            rlock__memory_force(memory, entry, now_us);
+            rlock__memory_force(memory, entry, request, now_us);
         } else {
             entry->permits = (uint32_t)request->token;
             entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
-            entry->queued = true;
         }
         if (rlock__in_line(request)) {
             rlock__entry_offer(tenant, entry, rlock__entry_permits(entry, request, now_us), NULL,
@@ -2120,21 +2139,22 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local p=redis.call('PTTL',KEYS[1]) "   \
     "if p>=0 and p<tonumber(ARGV[2]) then " \
     "redis.call('PEXPIRE',KEYS[1],ARGV[2]) end "
-#define RLOCK__PIECE_FENCE(key, lease, count)                                  \
-    "local f='0' if " key " then "                                             \
-    "local t=redis.call('TIME') f=t[1]*1000000+t[2] "                          \
-    "local n=(tonumber(redis.call('GET'," key ")) or 0)+1 "                    \
-    "if n>f then f=n end "                                                     \
-    "redis.call('SET'," key ",string.format('%.0f',f+" count "-1),'PX'," lease \
-    "+" RLOCK__FENCE_TTL_MS ") f=string.format('%.0f',f) end "
+#define RLOCK__PIECE_NO_COUNTER "return {err='ERR the fence counter is no number below 2^53'} end "
+#define RLOCK__PIECE_FENCE(call, pcall, key, lease, count)                                       \
+    "local f='0' if " key " then local n=" pcall "('GET'," key ") or '0' "                       \
+    "if type(n)=='table' then return n end "                                                     \
+    "if not n:match('^%d+$') or n+" count ">=2^53 then " RLOCK__PIECE_NO_COUNTER "local t=" call \
+    "('TIME') f=t[1]*1000000+t[2] if n+1>f then f=n+1 end " call "('SET'," key                   \
+    ",string.format('%.0f',f+" count "-1),'PX'," lease "+" RLOCK__FENCE_TTL_MS                   \
+    ") f=string.format('%.0f',f) end "
 
 #define RLOCK__LUA_STRING_ACQUIRE                                                         \
     "local v=redis.call('GET',KEYS[1]) "                                                  \
     "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE( \
-        "KEYS[2]", "ARGV[2]",                                                             \
+        "redis.call", "redis.pcall", "KEYS[2]", "ARGV[2]",                                \
         "ARGV[3]") "if v then " RLOCK__PIECE_EXTEND                                       \
                    "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end return f"
-#define RLOCK__SHA_STRING_ACQUIRE "b3a0fbc265e5e83867b9c1c6989e19e657c8ead6"
+#define RLOCK__SHA_STRING_ACQUIRE "442ff2b90b53f4374c5a1a25711b15e3b48e0243"
 
 #define RLOCK__LUA_STRING_RENEW                                        \
     "local v=redis.call('GET',KEYS[1]) "                               \
@@ -2152,12 +2172,12 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local mine=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 "           \
     "if not mine and redis.call('EXISTS',KEYS[1])==1 then "          \
     "return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE(     \
-        "KEYS[2]", "ARGV[2]",                                        \
+        "redis.call", "redis.pcall", "KEYS[2]", "ARGV[2]",           \
         "ARGV[3]") "if mine then " RLOCK__PIECE_EXTEND               \
                    "else redis.call('HSET',KEYS[1],ARGV[1],1) "      \
                    "local r=redis.pcall('PEXPIRE',KEYS[1],ARGV[2]) " \
                    "if type(r)=='table' then redis.call('DEL',KEYS[1]) return r end end return f"
-#define RLOCK__SHA_REDISSON_ACQUIRE "6e44ae37ec63a41ff30ffb169dcca554111ce03f"
+#define RLOCK__SHA_REDISSON_ACQUIRE "3fe79bc0ae9a8c2b6ddd512d20650f9b5cdc3201"
 
 #define RLOCK__LUA_REDISSON_RENEW                                    \
     "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then "              \
@@ -2202,13 +2222,15 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "for i=1,n do v[i]=c('GET',KEYS[i]) "                                                 \
     "if v[i] and v[i]~=ARGV[1] then return c('PTTL',KEYS[i]) end end "                    \
     "if ARGV[3] then local t=c('TIME') f=t[1]*1000000+t[2] for i=n+1,#KEYS do "           \
-    "local m=(tonumber(c('GET',KEYS[i])) or 0)+1 if m>f then f=m end end "                \
+    "local m=c('GET',KEYS[i]) or '0' "                                                    \
+    "if not m:match('^%d+$') or m+ARGV[3]>=2^53 then " RLOCK__PIECE_NO_COUNTER            \
+    "if m+1>f then f=m+1 end end "                                                        \
     "local s=string.format('%.0f',f+ARGV[3]-1) f=string.format('%.0f',f) "                \
     "for i=n+1,#KEYS do c('SET',KEYS[i],s,'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS ") end end " \
     "for i=1,n do if not v[i] then c('SET',KEYS[i],ARGV[1],'PX',ARGV[2]) else "           \
     "local p=c('PTTL',KEYS[i]) if p>=0 and p<tonumber(ARGV[2]) then "                     \
     "c('PEXPIRE',KEYS[i],ARGV[2]) end end end return f"
-#define RLOCK__SHA_KEYS_ACQUIRE "9cea636887095604fba9af8967a610fa56b3b9c6"
+#define RLOCK__SHA_KEYS_ACQUIRE "bfb3059ae77277b66a6adae75cbad82b8c0efc03"
 
 #define RLOCK__LUA_KEYS_RENEW                                              \
     "local c=redis.call for i,k in ipairs(KEYS) do local v=c('GET',k) "    \
@@ -2218,111 +2240,140 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "c('EXISTS',unpack(KEYS)) return 1"
 #define RLOCK__SHA_KEYS_RENEW "ed656cb7efe41e8e2a4a528b4097966b4f71916b"
 
-#define RLOCK__LUA_KEYS_RELEASE                                                        \
-    "local r=1 for i,k in ipairs(KEYS) do local v=redis.call('GET',k) "                \
-    "if v==ARGV[1] then redis.call('DEL',k) elseif r==1 then r=v and 0 or -1 end end " \
-    "return r"
-#define RLOCK__SHA_KEYS_RELEASE "8cab023e2770fe9af96204f781255608bbc35034"
+#define RLOCK__LUA_KEYS_RELEASE                                                \
+    "local r=1 for i,k in ipairs(KEYS) do local v=redis.pcall('GET',k) "       \
+    "if v==ARGV[1] then redis.call('DEL',k) elseif type(v)=='table' then r=v " \
+    "elseif r==1 then r=v and 0 or -1 end end return r"
+#define RLOCK__SHA_KEYS_RELEASE "b1bd06aea689e42a40db87e229b1d9ae5d754d58"
 
 /* The queued kinds: one script, for ARGV[1] as in rlock_op.
  * KEYS[1] is a sorted set of the holders, each with the time its lease ends in ms (the server's
  * clock), negative if it weighs more than one: so what they weigh together is counted without
  * looking at each. Where the number of permits was changed, permits:<n> stands there too, at -inf.
  * KEYS[2] is the line, in order, with half a place more for who cannot be called. KEYS[3] is the
- * fence counter, where one is wanted. A member is <client>:<number>:<weight>; ARGV[2] is the one it
- * is about, [3] the permits, [4] how long a turn is in ms, [5] the head of the channels of clients.
+ * fence counter, where one is wanted. A member is <client>:<number>:<weight><sort>, the sort as in
+ * rlock__sort; ARGV[2] is the one it is about, [3] the permits, [4] how long a turn is in ms, [5]
+ * the head of the channels of clients.
  * Who comes to the head of the line holds, for one turn, and is called by <number>:<key> on its
  * client's channel, to ask itself and get its lease; whom nobody hears is skipped. So holds are
- * given out in one place only, and one that lets its turn pass is a hold that expired. */
-#define RLOCK__PIECE_LINE                                                                        \
-    "local c,p,K,Q,op,me,W=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES' " \
-    "local t,used,permits,set,first,mine=c('TIME') local now=t[1]*1000+math.floor(t[2]/1000) "   \
-    "local function line(i) return c('ZRANGE',Q,i,i,W) end "                                     \
-    "local function weight(m) return m:match('%d+$')+0 end "                                     \
-    "local function hold(m,w,e,ms,new) "                                                         \
-    "local r=not new and (p('PEXPIRE',K,ms,'GT')==1 or c('PTTL',K)>=ms+0) "                      \
-    "local n=p('ZADD',K,(w>1 and -e or e)..'',m) if type(n)=='table' then return n end "         \
-    "r=r or p('PEXPIRE',K,ms) if type(r)~='table' then return end "                              \
-    "if n==1 then c('ZREM',K,m) end return r end "                                               \
-    "local two=op=='1' and {} or c('ZRANGE',K,'0','1',W) "                                       \
-    "local e=math.abs(two[1]==me and two[2] or (op=='1' or two[3]) and c('ZSCORE',K,me) or 0) "
+ * given out in one place only, and one that lets its turn pass is a hold that expired.
+ * One sort is on a key at a time: who holds has found no other there, and none at the head of the
+ * line. So what is read anyway tells another sort, and what is nobody's; a GET of what is no
+ * string then ends the script as if the key were of another type, before anything is written. In
+ * the line, a key of our own, what is nobody's is taken away. The score of a fair hold is always
+ * negative: version 0.1.0, which knows no sorts, is ended by it and does not hold beside it. */
+#define RLOCK__PIECE_LINE                                                                         \
+    "local c,p,K,Q,op,me,W=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES' "  \
+    "local t,used,permits,set,first,mine,wrong,head=c('TIME') "                                   \
+    "local now=t[1]*1000+math.floor(t[2]/1000) "                                                  \
+    "local X,S=me:sub(-1),'^[%x-]+:%d+:(%d+)([fws])$' "                                           \
+    "local function weight(m,any) local w,x=m:match(S) if x==X or any and x then return w+0 end " \
+    "if op~='2' then c('GET',K) c('GET',Q) end wrong=true return 0 end "                          \
+    "local function touch(ms) local r=p('PEXPIRE',K,ms,'GT') if r==1 then return true end "       \
+    "if r~=0 then p('ZREM',K,'') end r=c('PTTL',K) return r==-1 or r>=ms+0 end "                  \
+    "local function hold(m,w,e,ms,r) "                                                            \
+    "local n=p('ZADD',K,((w>1 or X=='f') and -e or e)..'',m) "                                    \
+    "if type(n)=='table' then return n end "                                                      \
+    "r=r or p('PEXPIRE',K,ms) if type(r)~='table' then return end "                               \
+    "if n==1 then c('ZREM',K,m) end return r end "
+
+/* ARGV[6] the lease. */
+#define RLOCK__LUA_LINE_RENEW                                                   \
+    RLOCK__PIECE_LINE                                                           \
+    "local e=math.abs(c('ZSCORE',K,me) or 0) if e<=now then return -1 end "     \
+    "local l=ARGV[6] local r=e<now+l and hold(me,weight(me),now+l,l,touch(l)) " \
+    "if r then return r end c('ZSCORE',K,me) return 1"
+#define RLOCK__SHA_LINE_RENEW "bfcf39bd7339ba2ee658d4a40d591a8fbee7a902"
+
+#define RLOCK__PIECE_LINE_TWO                              \
+    "local two=c('ZRANGE',K,'0','1',W) "                   \
+    "local function line(i,h) h=h or c('ZRANGE',Q,i,i,W) " \
+    "while h[1] and not h[1]:match(S) do c('ZREM',Q,h[1]) h=c('ZRANGE',Q,i,i,W) end return h end "
 
 /* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
  * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first; but
  * even a first try may find its token there, if it is executed late, behind the second. A server
  * that is out of memory refuses only the first write of a script, and only if that may need any: so
- * one that needs none comes first, where something of the key is there already. Answers the fence,
- * with a + behind it if who is next in line is of the same client. */
-#define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("KEYS[3]", "ARGV[6]", "ARGV[9]")
-#define RLOCK__PIECE_LINE_SHORT                                                        \
-    "local function grant(new) " RLOCK__PIECE_LINE_FENCE                               \
-    "local r=hold(me,weight(me),math.max(now+ARGV[6],e),set and '" RLOCK__FENCE_TTL_MS \
-    "' or ARGV[6],new) if r or new then return r or f end local h=line('0')[1] "       \
-    "return h and h:sub(1,36)==me:sub(1,36) and f..'+' or f end "                      \
-    "if op=='0' and not two[1] and c('EXISTS',Q)==0 then return grant(true) end "      \
-    "if op=='0' and e>now then return grant() end "                                    \
-    "if op=='1' then if e<=now then return -1 end "                                    \
-    "local r=e<now+ARGV[6] and hold(me,weight(me),now+ARGV[6],ARGV[6]) "               \
-    "if r then return r end c('ZSCORE',K,me) return 1 end "
+ * one that needs none comes first, where something of the key is there already: a PEXPIRE, or
+ * before Redis 7.0, which does not know GT and lets such an error count for nothing, a ZREM of
+ * nobody. Answers the fence, with a + behind it if who is next in line is of the same client. */
+#define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("c", "p", "KEYS[3]", "ARGV[6]", "ARGV[9]")
+#define RLOCK__PIECE_LINE_SHORT                                                             \
+    "local e=math.abs(two[1]==me and two[2] or two[3] and c('ZSCORE',K,me) or 0) "          \
+    "local function grant(new) local l=set and '" RLOCK__FENCE_TTL_MS "' or ARGV[6] "       \
+    "local r=not new and touch(l) " RLOCK__PIECE_LINE_FENCE                                 \
+    "r=hold(me,weight(me),math.max(now+ARGV[6],e),l,r) if r or new then return r or f end " \
+    "local h=p('ZRANGE',Q,'0','0')[1] "                                                     \
+    "return h and h:sub(1,36)==me:sub(1,36) and f..'+' or f end "                           \
+    "if op=='0' then if not two[1] and c('EXISTS',Q)==0 then return grant(true) end "       \
+    "if e>now then return grant() end end "
 
-/* ARGV[6] who asks right behind, and need not be called. */
-#define RLOCK__PIECE_LINE_RELEASE                                                     \
-    "local head if op=='2' then if e==0 then c('ZREM',Q,me) else c('ZREM',K,me) end " \
-    "if two[1]==me and not two[3] then two={} end head=line('0') "                    \
+/* ARGV[6] who asks right behind, and need not be called. What is wrong with the key or its line is
+ * no matter of who lets go: it only serves nobody. */
+#define RLOCK__PIECE_LINE_RELEASE                                                \
+    "if op=='2' then if e==0 then c('ZREM',Q,me) else c('ZREM',K,me) end "       \
+    "if two[1]==me and not two[3] then two={} end head=p('ZRANGE',Q,'0','0',W) " \
     "if not head[1] then return e>now and 1 or -1 end end "
 
-#define RLOCK__PIECE_LINE_OFFER                                                                    \
-    "local function ends(a,b,...) return c('ZRANGEBYSCORE',K,a,b,W,...) end "                      \
-    "local function one(m,s) if s=='-inf' then set=true permits=weight(m) elseif math.abs(s)>now " \
-    "then used,first=used+(s+0>0 and 1 or weight(m)),math.abs(s) end end "                         \
-    "local function count() used,permits=0,ARGV[3]+0 "                                             \
-    "if not two[3] then if two[1] then one(two[1],two[2]) end return end "                         \
-    "used=c('ZCOUNT',K,'('..now,'+inf') local h=ends('-inf','('..-now) "                           \
-    "for i=1,#h,2 do one(h[i],h[i+1]) end end "                                                    \
-    "local function call(m) "                                                                      \
-    "return p('PUBLISH',ARGV[5]..m:sub(1,36),m:match(':(%d+):')..':'..K)~=0 end "                  \
-    "local function offer() while used<permits do "                                                \
-    "local h=head or line('0') head=nil local m=h[1] if not m then return true end "               \
-    "local w=weight(m) if w<=permits then if used+w>permits or "                                   \
-    "hold(m,w,now+ARGV[4],ARGV[4],not two[1]) then return end "                                    \
-    "used,two=used+w,{m,0,m} if m==me then mine=true "                                             \
-    "elseif m~=ARGV[6] and h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "      \
-    "c('ZREM',Q,m) end end "                                                                       \
-    "if op=='2' then count() offer() return e>now and 1 or -1 end "
+#define RLOCK__PIECE_LINE_OFFER                                                                   \
+    "local function ends(a,b,...) return c('ZRANGEBYSCORE',K,a,b,W,...) end "                     \
+    "local function one(m,s) "                                                                    \
+    "if s=='-inf' then set=true permits=(X=='s' and m:match('^permits:(%d+)$') or weight(''))+0 " \
+    "return end local l=math.abs(s) local w=weight(m,l<=now) "                                    \
+    "if l>now then used,first=used+w,l end end "                                                  \
+    "local function count() used,permits=0,ARGV[3]+0 if two[1] then one(two[1],two[2]) end "      \
+    "if not two[3] then return end one(two[3],two[4]) "                                           \
+    "used=c('ZCOUNT',K,'('..now,'+inf') local h=ends('-inf','('..-now) "                          \
+    "for i=1,#h,2 do one(h[i],h[i+1]) end end "                                                   \
+    "local function away(d,any) for i=1,#d,2 do weight(d[i],any) end "                            \
+    "for i=1,#d,2 do c('ZREM',K,d[i]) end end "                                                   \
+    "local function call(m) "                                                                     \
+    "return p('PUBLISH',ARGV[5]..m:sub(1,36),m:match(':(%d+):')..':'..K)~=0 end "                 \
+    "local function offer() while used<permits do "                                               \
+    "local h=line('0',head) head=nil local m=h[1] if not m then return true end "                 \
+    "local w=weight(m) if wrong then return end if w<=permits then if used+w>permits or "         \
+    "hold(m,w,now+ARGV[4],ARGV[4],two[1] and touch(ARGV[4])) then return end "                    \
+    "used,two=used+w,{m,0,m,0} if m==me then mine=true "                                          \
+    "elseif m~=ARGV[6] and h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "     \
+    "c('ZREM',Q,m) end end "
 
+/* A hold for one turn goes again where the fence is refused. */
 #define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
-    "if op=='0' then count() local s "                                                            \
-    "if used<permits then c('ZREMRANGEBYSCORE',K,-now..'',now..'') end "                          \
+    "count() if op=='2' then if not wrong then offer() end return e>now and 1 or -1 end "         \
+    "local s if used<permits then head=line('0') if head[1] then weight(head[1]) end "            \
+    "if two[1] then away(ends(-now..'',now..''),true) end end "                                   \
     "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
-    "if s or offer() and used+weight(me)<=permits or mine then return grant() end "               \
-    "if ARGV[7]~='0' then local q,l=line('-1')[2],ARGV[4]*30 ..'' "                               \
-    "c('PEXPIRE',Q,l) "                                                                           \
+    "if s or offer() and used+weight(me)<=permits or mine then local r=grant() "                  \
+    "if mine and type(r)=='table' then c('ZREM',K,me) end return r end "                          \
+    "if ARGV[7]~='0' then local l=ARGV[4]*30 ..'' c('PEXPIRE',Q,l) local q=line('-1')[2] "        \
     "if c('ZADD',Q,'NX',math.floor((q or 0)+1)+ARGV[7]-1 ..'',me)==0 then "                       \
     "c('ZADD',Q,math.floor(c('ZSCORE',Q,me))+ARGV[7]-1 ..'',me) end "                             \
     "if not q then c('PEXPIRE',Q,l) end end "                                                     \
     "local l=two[3] and tonumber(ends('('..now,'+inf','LIMIT','0','1')[2]) "                      \
-    "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1 end "
+    "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1"
 
-#define RLOCK__PIECE_LINE_INSPECT                                                   \
-    "local l,h=ends('('..now,'+inf'),ends('(-inf','('..-now) local held=(#l+#h)/2 " \
-    "if op=='3' then count() e=math.max(l[#l] or now,-(h[2] or -now)) "             \
-    "return ('%d %d %d %d %d %s'):format(held,e-now,c('ZCARD',Q),"                  \
-    "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                               \
-    "((l[1] or h[1] or ''):gsub(':%d+$',''))) end "
+#define RLOCK__LUA_LINE                                                                       \
+    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_TWO RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_RELEASE \
+        RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE
+#define RLOCK__SHA_LINE "81578e40cfa6bf2fae8b77ac01e54326e43de4b3"
 
-/* By force; or ARGV[6] is how many permits there are, 0 = as many as each says itself. */
-#define RLOCK__PIECE_LINE_CHANGE                                     \
-    "if op=='4' then c('ZREMRANGEBYSCORE',K,'(-inf','+inf') "        \
-    "for i=1,#l,2 do call(l[i]) end for i=1,#h,2 do call(h[i]) end " \
-    "else held=0 c('ZREMRANGEBYSCORE',K,'-inf','-inf') "             \
-    "if ARGV[6]~='0' then c('ZADD',K,'-inf','permits:'..ARGV[6]) "   \
-    "c('PEXPIRE',K,'" RLOCK__FENCE_TTL_MS "') end end "              \
-    "two={0,0,0} count() offer() return held"
-
-#define RLOCK__LUA_LINE                                                                         \
-    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_RELEASE RLOCK__PIECE_LINE_OFFER \
-        RLOCK__PIECE_LINE_ACQUIRE RLOCK__PIECE_LINE_INSPECT RLOCK__PIECE_LINE_CHANGE
-#define RLOCK__SHA_LINE "17aadac96595263439b1a177383ebb21990c8da5"
+/* How the key stands; by force; or ARGV[6] is how many permits there are, 0 = as many as each says
+ * itself. */
+#define RLOCK__LUA_LINE_ASK                                                                     \
+    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_TWO RLOCK__PIECE_LINE_OFFER                             \
+        "local l,h=ends('('..now,'+inf'),ends('(-inf','('..-now) local held=(#l+#h)/2 count() " \
+        "local q=c('ZRANGE',Q,'0','0')[1] if q and q:match(S) then weight(q) end "              \
+        "if op=='3' then local e=math.max(l[#l] or now,-(h[2] or -now)) "                       \
+        "return ('%d %d %d %d %d %s'):format(held,e-now,c('ZCARD',Q),"                          \
+        "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                                       \
+        "((l[1] or h[1] or ''):gsub(':%d+.$',''))) end "                                        \
+        "if op=='4' then away(ends(-now..'',now..''),true) away(l) away(h) "                    \
+        "for i=1,#l,2 do call(l[i]) end for i=1,#h,2 do call(h[i]) end "                        \
+        "else held=0 local m,D='permits:'..ARGV[6],'" RLOCK__FENCE_TTL_MS "' local r=touch(D) " \
+        "if ARGV[6]~='0' then c('ZADD',K,'-inf',m) if not r then c('PEXPIRE',K,D) end end "     \
+        "if two[2]=='-inf' and two[1]~=m then c('ZREM',K,two[1]) end end "                      \
+        "two={me,0,me,0} count() offer() return held"
+#define RLOCK__SHA_LINE_ASK "4602a8e8eaf75fdc432b012007d5bbf3b363878c"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
@@ -2364,8 +2415,8 @@ static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
      RLOCK__NO_SCRIPT},
     {RLOCK__MORE(KEYS_ACQUIRE), RLOCK__MORE(KEYS_RENEW), RLOCK__MORE(KEYS_RELEASE),
      RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-    {RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE), RLOCK__MORE(LINE),
-     RLOCK__MORE(LINE)}};
+    {RLOCK__MORE(LINE), RLOCK__MORE(LINE_RENEW), RLOCK__MORE(LINE), RLOCK__MORE(LINE_ASK),
+     RLOCK__MORE(LINE_ASK), RLOCK__MORE(LINE_ASK)}};
 
 /* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
  * Each is said before anything is executed; of what is not in here nobody knows. */
@@ -2645,18 +2696,20 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
     rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
 }
 
-/* Of a queued kind: the token and what it weighs. */
-static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight) {
-    char text[RLOCK__TOKEN_MAX + 1 + 20];
+/* Of a queued kind: the token, what it weighs and what it is. */
+static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char sort) {
+    char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
     size_t n = rlock__token(redis->client, text, token);
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
+    text[n++] = sort;
     rlock__put_bytes(redis, text, n);
 }
 
-static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight) {
+static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight,
+                                      char sort) {
     if (token) {
-        rlock__put_member(redis, token, weight);
+        rlock__put_member(redis, token, weight, sort);
     } else {
         rlock__put_text(redis, "");
     }
@@ -2757,6 +2810,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
+    char sort = rlock__sort(request);
     rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_beside(redis, request->key, request->key_len, "queue");
@@ -2764,21 +2818,21 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
         rlock__put_beside(redis, request->key, request->key_len, "fence");
     }
     rlock__put_number(redis, request->op);
-    rlock__put_member(redis, whose ? request->token : 0, terms->weight);
+    rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
     rlock__put_number(redis, terms->permits);
     rlock__put_number(redis, (uint64_t)redis->timeout_ms);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
         rlock__put_number(redis, request->token);
     } else if (request->op == RLOCK_OP_RELEASE) {
-        rlock__put_member_or_none(redis, request->next, terms->weight);
+        rlock__put_member_or_none(redis, request->next, terms->weight, sort);
     } else if (acquire || request->op == RLOCK_OP_RENEW) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
     if (acquire) {
         const char *heard = redis->calling ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, terms->beside, terms->permits);
+        rlock__put_member_or_none(redis, terms->beside, terms->permits, sort);
         rlock__put_number(redis, request->fences);
     }
 }
@@ -4310,6 +4364,21 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+static bool rlock__ends_with(const char *key, size_t len, const char *end) {
+    size_t n = strlen(end);
+    return len >= n && memcmp(key + len - n, end, n) == 0;
+}
+
+/* Whether a key is called as rlock__put_beside calls one beside another, or has that other's line:
+ * prefix{other}. */
+static bool rlock__is_beside(const rlock__redis *redis, const char *key, size_t len) {
+    size_t head = strlen(redis->prefix);
+    bool named = len > head + 2 && memcmp(key, redis->prefix, head) == 0 && key[head] == '{' &&
+                 memchr(key, '}', len) == key + len - 1;
+    return rlock__has_tag(key, len) &&
+           (named || rlock__ends_with(key, len, ":queue") || rlock__ends_with(key, len, ":fence"));
+}
+
 static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
@@ -4319,6 +4388,9 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
     }
     if (beside && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
         return "a key with a } needs a valid hash tag where keys beside it are needed";
+    }
+    if (terms && terms->kind != RLOCK_KIND_MUTEX && rlock__is_beside(redis, key, len)) {
+        return "a key of this name may stand beside that of another lock";
     }
     return NULL;
 }

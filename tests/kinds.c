@@ -191,7 +191,7 @@ static void fair_the_dead_in_line_are_skipped_at_once(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
     for (i = 0; i < 100; i++) {
-        tell(ask(&server, "ZADD rlock:{k}:queue %d " NOBODY ":%d:1", i + 1, i));
+        tell(ask(&server, "ZADD rlock:{k}:queue %d " NOBODY ":%d:1f", i + 1, i));
     }
     stands_in_line(b, 101);
     since_us = kit_now_us();
@@ -210,7 +210,7 @@ static void fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **
 
     (void)state;
     freeReplyObject(now);
-    tell(ask(&server, "ZADD k %lld " NOBODY ":1:1", dies_ms + 700));
+    tell(ask(&server, "ZADD k -%lld " NOBODY ":1:1f", dies_ms + 700));
     tell(ask(&server, "PEXPIRE k 5000"));
     since_us = kit_now_us();
     stands_in_line(b, 1);
@@ -230,7 +230,7 @@ static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
     a = owner_of(client, RLOCK_KIND_FAIR), b = owner_of(client, RLOCK_KIND_FAIR);
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
     freeReplyObject(redisCommand(listener, "SUBSCRIBE rlock:" NOBODY)); /* and does nothing */
-    tell(ask(&server, "ZADD rlock:{k}:queue 1 " NOBODY ":1:1"));
+    tell(ask(&server, "ZADD rlock:{k}:queue 1 " NOBODY ":1:1f"));
     stands_in_line(b, 2);
     assert_int_equal(owner_release(a), RLOCK_OK);
     kit_run(100);
@@ -1204,6 +1204,358 @@ static void a_user_with_the_rights_that_are_documented_can_do_it_all(void **stat
     tell(ask(&server, "ACL DELUSER shop"));
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * What belongs together on one key, and what is not ours.
+ */
+
+static const rlock_kind queued_kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
+                                          RLOCK_KIND_SEMAPHORE};
+#define QUEUED_KINDS (sizeof queued_kinds / sizeof *queued_kinds)
+
+static bool belong_together(rlock_kind a, rlock_kind b) {
+    bool both = (a == RLOCK_KIND_READ || a == RLOCK_KIND_WRITE) &&
+                (b == RLOCK_KIND_READ || b == RLOCK_KIND_WRITE);
+
+    return a == b || both;
+}
+
+/* All that stands in a sorted set, with its scores. */
+static const char *members(const char *key) {
+    static char text[1024];
+    redisReply *reply = ask(&server, "ZRANGE %s 0 -1 WITHSCORES", key);
+    size_t i;
+
+    text[0] = '\0';
+    for (i = 0; i < reply->elements; i++) {
+        strncat(text, reply->element[i]->str, sizeof text - strlen(text) - 1);
+        strncat(text, " ", sizeof text - strlen(text) - 1);
+    }
+    freeReplyObject(reply);
+    return text;
+}
+
+/* What a question as another kind is told. */
+static int asked_as(rlock_client *client, rlock_kind kind, rlock_op op) {
+    rlock_options options = of_kind(kind, kind == RLOCK_KIND_SEMAPHORE ? 2 : 0, 0);
+    struct told told;
+    int status;
+
+    memset(&told, 0, sizeof told);
+    status = op == RLOCK_OP_INSPECT ? rlock_inspect(client, &options, told_info, &told)
+             : op == RLOCK_OP_FORCE ? rlock_force_release(client, &options, told_info, &told)
+                                    : rlock_set_permits(client, &options, 7, told_info, &told);
+    assert_int_equal(status, RLOCK_OK);
+    assert_true(kit_until(was_told, &told, 5000));
+    return told.info.status;
+}
+
+static void all_questions_are_of_the_wrong_type(rlock_client *client, rlock_kind kind) {
+    assert_int_equal(asked_as(client, kind, RLOCK_OP_INSPECT), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(asked_as(client, kind, RLOCK_OP_FORCE), RLOCK_ERR_WRONG_TYPE);
+    if (kind == RLOCK_KIND_SEMAPHORE) {
+        assert_int_equal(asked_as(client, kind, RLOCK_OP_SET_PERMITS), RLOCK_ERR_WRONG_TYPE);
+    }
+}
+
+static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    size_t i, k;
+
+    (void)state;
+    for (i = 0; i < QUEUED_KINDS; i++) {
+        struct owner *holder = owner_of(client, queued_kinds[i]);
+        char before[1024];
+
+        assert_int_equal(owner_acquire(holder, 0, 5000), RLOCK_OK);
+        snprintf(before, sizeof before, "%s", members("k"));
+        for (k = 0; k < QUEUED_KINDS; k++) {
+            struct owner *o = owner_of(other, queued_kinds[k]);
+
+            if (!belong_together(queued_kinds[i], queued_kinds[k])) {
+                assert_int_equal(owner_acquire(o, 0, 0), RLOCK_ERR_WRONG_TYPE);
+                assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_ERR_WRONG_TYPE);
+                all_questions_are_of_the_wrong_type(other, queued_kinds[k]);
+            } else if (owner_acquire(o, 0, 0) == RLOCK_OK) {
+                assert_true(queued_kinds[k] == RLOCK_KIND_READ ||
+                            queued_kinds[k] == RLOCK_KIND_SEMAPHORE);
+                assert_int_equal(owner_release(o), RLOCK_OK);
+            }
+        }
+        assert_string_equal(members("k"), before);
+        assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
+        assert_true(rlock_is_held(holder->lock));
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+    }
+}
+
+static void a_line_of_another_kind_keeps_its_key_free_for_it(void **state) {
+    rlock_client *client = client_new();
+    struct owner *fair = owner_of(client, RLOCK_KIND_FAIR),
+                 *permit_of_it = owner_of(client, RLOCK_KIND_SEMAPHORE);
+
+    (void)state;
+    tell(ask(&server, "ZADD rlock:{k}:queue 1 " NOBODY ":1:1f"));
+    assert_int_equal(owner_acquire(permit_of_it, 0, 0), RLOCK_ERR_WRONG_TYPE);
+    all_questions_are_of_the_wrong_type(client, RLOCK_KIND_SEMAPHORE);
+    assert_int_equal(num(ask(&server, "ZCARD rlock:{k}:queue")), 1);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    assert_int_equal(owner_acquire(fair, 5000, 0), RLOCK_OK); /* who cannot be called is skipped */
+}
+
+static void dead_holds_of_another_kind_are_no_obstacle(void **state) {
+    rlock_client *client = client_new();
+    struct owner *fair = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    tell(ask(&server, "ZADD k 5 " NOBODY ":1:1s -7 " NOBODY ":2:2s"));
+    tell(ask(&server, "PEXPIRE k 5000"));
+    assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "ZCARD k")), 1);
+}
+
+static void permits_that_were_set_keep_the_key_a_semaphore(void **state) {
+    rlock_client *client = client_new();
+    struct owner *fair = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(asked_as(client, RLOCK_KIND_SEMAPHORE, RLOCK_OP_SET_PERMITS), RLOCK_OK);
+    assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_ERR_WRONG_TYPE);
+    assert_string_equal(members("k"), "permits:7 -inf ");
+}
+
+static void a_sorted_set_of_others_is_of_the_wrong_type_and_untouched(void **state) {
+    static const char *const sets[] = {"1000 alice 2000 bob",        "9999999999999 alice",
+                                       "-9999999999999 alice 1 bob", "-inf permits:many",
+                                       "-inf permits:5x 1 bob",      "5 " NOBODY ":1:1"};
+    rlock_client *client = client_new();
+    char command[128], before[1024];
+    size_t i, k;
+
+    (void)state;
+    for (i = 0; i < sizeof sets / sizeof *sets; i++) {
+        snprintf(command, sizeof command, "ZADD k %s", sets[i]);
+        tell(ask(&server, command));
+        snprintf(before, sizeof before, "%s", members("k"));
+        for (k = 0; k < QUEUED_KINDS; k++) {
+            struct owner *o = owner_of(client, queued_kinds[k]);
+
+            assert_int_equal(owner_acquire(o, 0, 0), RLOCK_ERR_WRONG_TYPE);
+            assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_ERR_WRONG_TYPE);
+            all_questions_are_of_the_wrong_type(client, queued_kinds[k]);
+        }
+        assert_string_equal(members("k"), before);
+        assert_int_equal(num(ask(&server, "PTTL k")), -1);
+        assert_int_equal(num(ask(&server, "DEL k")), 1);
+        assert_int_equal(num(ask(&server, "DBSIZE")), 0);
+    }
+}
+
+static void who_holds_renews_and_lets_go_beside_what_is_not_ours(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_WRITE), *b = owner_of(other, RLOCK_KIND_WRITE);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_line(b, 1);
+    tell(ask(&server, "ZADD k 5 alice -9999999999999 bob"));
+    assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_ERR_WRONG_TYPE);
+    assert_string_equal(members("k"), "bob -9999999999999 alice 5 ");
+}
+
+static void what_is_not_ours_among_the_dead_is_not_taken_away(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = permit(client, 10, 2), *b = permit(client, 10, 2), *c = permit(client, 10, 2);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK);
+    tell(ask(&server, "ZADD k 5 alice"));
+    assert_int_equal(owner_acquire(c, 0, 0), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(asked_as(client, RLOCK_KIND_SEMAPHORE, RLOCK_OP_FORCE), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(atoi(str(ask(&server, "ZSCORE k alice"))), 5);
+    assert_int_equal(num(ask(&server, "ZCARD k")), 3);
+}
+
+static void what_is_not_ours_in_a_line_is_taken_away(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR),
+                 *c = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    tell(ask(&server, "ZADD rlock:{k}:queue 0 nobody inf last"));
+    assert_int_equal(owner_acquire(a, 5000, 0), RLOCK_OK);
+    tell(ask(&server, "ZADD rlock:{k}:queue 1e300 late inf last"));
+    stands_in_line(b, 1);
+    tell(ask(&server, "ZADD rlock:{k}:queue -inf alice 0 b:c:d"));
+    assert_int_equal(rlock_acquire(c->lock, RLOCK_FOREVER, 0, owner_told, c), RLOCK_OK);
+    assert_true(kit_until(in_line, &(long long){4}, 5000));
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
+}
+
+static void a_line_of_another_type_is_left_alone(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    tell(ask(&server, "LPUSH rlock:{k}:queue 1"));
+    assert_int_equal(owner_acquire(b, 5000, 0), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    assert_int_equal(num(ask(&server, "LLEN rlock:{k}:queue")), 1);
+}
+
+static void a_persisted_key_stays_so_while_it_is_held(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_SEMAPHORE),
+                 *b = owner_of(other, RLOCK_KIND_SEMAPHORE);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 5000), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "PERSIST k")), 1);
+    assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 0, 60000), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "PTTL k")), -1);
+    assert_int_equal(asked_as(client, RLOCK_KIND_SEMAPHORE, RLOCK_OP_SET_PERMITS), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "PTTL k")), -1);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+}
+
+/* Refused, and nothing is taken: neither a key nor a place, and the counter is as it was. */
+static void refused_with_this_counter(struct owner *o, const char *lock, int64_t wait_ms,
+                                      int status) {
+    assert_int_equal(owner_acquire(o, wait_ms, 0), status);
+    assert_int_equal(num(ask(&server, "EXISTS %s rlock:{k}:queue", lock)), 0);
+}
+
+static void a_fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **state) {
+    static const char *const counters[] = {
+        "9007199254740992",          "9007199254740991", "inf", "-5", "1e3", "",
+        "99999999999999999999999999"};
+    rlock_config config = kit_config(&server);
+    rlock_client *client = client_new(), *redisson;
+    rlock_options options = of_kind(RLOCK_KIND_MUTEX, 0, 0);
+    struct owner *owners[3], *set = owner_of_keys(client, "j", "k", true);
+    size_t i, o;
+
+    (void)state;
+    config.wire = RLOCK_WIRE_REDISSON;
+    redisson = kit_client(&config);
+    options.fencing = true;
+    owners[0] = owner_with(client, &options), owners[1] = owner_with(redisson, &options);
+    options.kind = RLOCK_KIND_FAIR;
+    owners[2] = owner_with(client, &options);
+    for (i = 0; i < sizeof counters / sizeof *counters; i++) {
+        tell(ask(&server, "SET rlock:{k}:fence %s", counters[i]));
+        for (o = 0; o < 3; o++) {
+            refused_with_this_counter(owners[o], "k", 0, RLOCK_ERR_SERVER);
+            refused_with_this_counter(owners[o], "k", 5000, RLOCK_ERR_SERVER);
+        }
+        refused_with_this_counter(set, "k third", 0, RLOCK_ERR_SERVER);
+        assert_string_equal(str(ask(&server, "GET rlock:{k}:fence")), counters[i]);
+    }
+    tell(ask(&server, "DEL rlock:{k}:fence"));
+    tell(ask(&server, "LPUSH rlock:{k}:fence 1"));
+    for (o = 0; o < 3; o++) {
+        refused_with_this_counter(owners[o], "k", 0, RLOCK_ERR_WRONG_TYPE);
+    }
+    refused_with_this_counter(set, "k", 0, RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(num(ask(&server, "LLEN rlock:{k}:fence")), 1);
+    tell(ask(&server, "SET rlock:{k}:fence 9007199254740000"));
+    assert_int_equal(owner_acquire(owners[2], 0, 0), RLOCK_OK);
+    assert_int_equal(rlock_fence(owners[2]->lock), 9007199254740001);
+}
+
+static void who_is_served_in_line_holds_nothing_where_its_fence_is_refused(void **state) {
+    rlock_client *client = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    struct owner *o;
+
+    (void)state;
+    options.fencing = true;
+    o = owner_with(client, &options);
+    tell(ask(&server, "SET rlock:{k}:fence inf"));
+    tell(ask(&server, "ZADD rlock:{k}:queue 1 " NOBODY ":1:1f"));
+    refused_with_this_counter(o, "k", 5000, RLOCK_ERR_SERVER);
+}
+
+static void a_set_lets_go_beside_a_key_that_is_of_another_type_now(void **state) {
+    rlock_client *client = client_new();
+    struct owner *set = owner_of_keys(client, "a", "b", false);
+
+    (void)state;
+    assert_int_equal(owner_acquire(set, 0, 60000), RLOCK_OK);
+    tell(ask(&server, "DEL a"));
+    tell(ask(&server, "LPUSH a 1"));
+    assert_int_equal(owner_release(set), RLOCK_ERR_NOT_HELD);
+    assert_int_equal(num(ask(&server, "EXISTS b third")), 0);
+    assert_int_equal(num(ask(&server, "LLEN a")), 1);
+}
+
+static void keys_that_the_line_of_another_may_be_named_are_refused(void **state) {
+    static const char *const bad[] = {"{a}:queue", "{a}:fence", "rlock:{a}:queue", "rlock:{a}"};
+    static const char *const good[] = {"{a}", "a:queue", "rlock:{a}:1", "rlock:a", "{a}x:queues"};
+    rlock_client *client = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
+    rlock *lock = NULL;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        options.key = bad[i];
+        options.kind = RLOCK_KIND_FAIR;
+        assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
+        assert_true(strstr(kit_log_text, "beside") != NULL);
+        options.kind = RLOCK_KIND_MUTEX; /* it has no line, and is of another type */
+        assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
+        rlock_free(lock);
+    }
+    options.kind = RLOCK_KIND_FAIR;
+    for (i = 0; i < sizeof good / sizeof *good; i++) {
+        options.key = good[i];
+        assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
+        rlock_free(lock);
+    }
+}
+
+/* The same of the wire of Redisson. */
+static void a_user_of_redissons_wire_with_the_documented_rights_can_do_it_all(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_options options = of_kind(RLOCK_KIND_MUTEX, 0, 0);
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    tell(ask(&server,
+             "ACL SETUSER shop on >secret resetkeys ~k* resetchannels &__redis__:invalidate "
+             "&redisson_lock__channel:* -@all +hset +hexists +exists +del +pexpire +pttl +publish "
+             "+hkeys +hlen +evalsha +eval +subscribe +client|id +client|tracking +info "
+             "+client|kill +client|reply"));
+    config.username = "shop", config.password = "secret", config.wire = RLOCK_WIRE_REDISSON;
+    client = kit_client(&config);
+    o = owner_with(client, &options);
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_renew(o, 60000), RLOCK_OK);
+    assert_int_equal(asked_as(client, RLOCK_KIND_MUTEX, RLOCK_OP_INSPECT), RLOCK_OK);
+    assert_int_equal(asked_as(client, RLOCK_KIND_MUTEX, RLOCK_OP_FORCE), RLOCK_OK);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_string_equal(kit_log_text, "");
+    tell(ask(&server, "ACL DELUSER shop"));
+}
+
 /* --- the group --- */
 
 static int begins(void **state) {
@@ -1285,6 +1637,21 @@ int main(int argc, char **argv) {
         TEST(what_the_store_cannot_do_is_refused),
         TEST(every_kind_costs_a_command_to_take_and_one_to_let_go),
         TEST(a_user_with_the_rights_that_are_documented_can_do_it_all),
+        TEST(kinds_that_do_not_belong_together_are_of_the_wrong_type),
+        TEST(a_line_of_another_kind_keeps_its_key_free_for_it),
+        TEST(dead_holds_of_another_kind_are_no_obstacle),
+        TEST(permits_that_were_set_keep_the_key_a_semaphore),
+        TEST(a_sorted_set_of_others_is_of_the_wrong_type_and_untouched),
+        TEST(who_holds_renews_and_lets_go_beside_what_is_not_ours),
+        TEST(what_is_not_ours_among_the_dead_is_not_taken_away),
+        TEST(what_is_not_ours_in_a_line_is_taken_away),
+        TEST(a_line_of_another_type_is_left_alone),
+        TEST(a_persisted_key_stays_so_while_it_is_held),
+        TEST(a_fence_counter_that_is_no_number_of_ours_refuses_the_lock),
+        TEST(who_is_served_in_line_holds_nothing_where_its_fence_is_refused),
+        TEST(a_set_lets_go_beside_a_key_that_is_of_another_type_now),
+        TEST(keys_that_the_line_of_another_may_be_named_are_refused),
+        TEST(a_user_of_redissons_wire_with_the_documented_rights_can_do_it_all),
     };
 
     if (argc > 1) {

@@ -751,6 +751,90 @@ static void test_mutex_and_queued_kind_on_one_key_are_of_the_wrong_type(void **s
     SAME(tried(mutex, 0), RLOCK_ERR_WRONG_TYPE);
 }
 
+static const rlock_kind queued_kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
+                                          RLOCK_KIND_SEMAPHORE};
+#define QUEUED_KINDS (sizeof queued_kinds / sizeof *queued_kinds)
+
+static bool belong_together(rlock_kind a, rlock_kind b) {
+    bool both = (a == RLOCK_KIND_READ || a == RLOCK_KIND_WRITE) &&
+                (b == RLOCK_KIND_READ || b == RLOCK_KIND_WRITE);
+    return a == b || both;
+}
+
+static void all_questions_are_of_the_wrong_type(int client, rlock_kind kind) {
+    rlock_options options = options_of(kind, 0, 0);
+    SAME(inspected(client, &options)->status, RLOCK_ERR_WRONG_TYPE);
+    SAME(answered(rlock_force_release(g.clients[client], &options, on_info, &told))->status,
+         RLOCK_ERR_WRONG_TYPE);
+    if (kind == RLOCK_KIND_SEMAPHORE) {
+        SAME(answered(rlock_set_permits(g.clients[client], &options, 7, on_info, &told))->status,
+             RLOCK_ERR_WRONG_TYPE);
+    }
+}
+
+static void test_kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state) {
+    size_t i, k;
+    (void)state;
+    for (i = 0; i < QUEUED_KINDS; i++) {
+        rlock_options options = options_of(queued_kinds[i], 0, 0);
+        struct owner *holder = held(of_kind(0, queued_kinds[i]));
+        for (k = 0; k < QUEUED_KINDS; k++) {
+            struct owner *o = of_kind(1, queued_kinds[k]);
+            if (!belong_together(queued_kinds[i], queued_kinds[k])) {
+                SAME(tried(o, 0), RLOCK_ERR_WRONG_TYPE);
+                SAME(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_OK);
+                run_ms(1);
+                SAME(o->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
+                all_questions_are_of_the_wrong_type(1, queued_kinds[k]);
+            } else if (tried(o, 0) == RLOCK_OK) {
+                release(o);
+            }
+        }
+        assert_true(holds(holder));
+        SAME(inspected(1, &options)->holders, 1);
+        release(holder);
+    }
+}
+
+static void test_line_of_another_kind_keeps_its_key_free_for_it(void **state) {
+    struct owner *dies = of_kind(0, RLOCK_KIND_FAIR), *waiter, *other = of_kind(2, RLOCK_KIND_READ);
+    (void)state;
+    SAME(tried(dies, 100), RLOCK_OK);
+    waiter = waits(of_kind(1, RLOCK_KIND_FAIR));
+    freeze(0, true);
+    freeze(1, true);
+    run_ms(200);
+    SAME(tried(other, 0), RLOCK_ERR_WRONG_TYPE);
+    all_questions_are_of_the_wrong_type(2, RLOCK_KIND_READ);
+    freeze(0, false);
+    freeze(1, false);
+    run_ms(TURN_MS);
+    assert_true(holds(waiter));
+}
+
+static void test_who_is_of_another_kind_serves_nobody_in_line(void **state) {
+    struct owner *holder = held(of_kind(0, RLOCK_KIND_FAIR)),
+                 *waiter = waits(of_kind(1, RLOCK_KIND_FAIR)), *other = permit(2, 5, 0);
+    (void)state;
+    SAME(owner_acquire(other, RLOCK_FOREVER, 0), RLOCK_OK);
+    run_ms(TURN_MS);
+    SAME(other->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
+    assert_true(holds(holder) && !holds(waiter));
+}
+
+static void test_number_of_permits_that_is_over_is_no_other_kinds(void **state) {
+    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
+    struct owner *fair = of_kind(1, RLOCK_KIND_FAIR);
+    (void)state;
+    answered(rlock_set_permits(g.clients[0], &options, 7, on_info, &told));
+    SAME(tried(fair, 0), RLOCK_ERR_WRONG_TYPE);
+    run_ms(86400001);
+    held(fair);
+    SAME(tried(of_kind(2, RLOCK_KIND_FAIR), 0), RLOCK_ERR_BUSY);
+    options = options_of(RLOCK_KIND_FAIR, 0, 0);
+    SAME(inspected(0, &options)->permits, 0);
+}
+
 /* A mutex took the key when its holders were dead: who leaves the line serves nobody beside it. */
 static void test_nobody_in_line_is_served_beside_a_mutex(void **state) {
     struct owner *dies = permit(0, 2, 2), *line[2], *mutex = of_kind(2, RLOCK_KIND_MUTEX);

@@ -394,7 +394,7 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
  * What the servers have of a queued kind: holders and a line, both sorted sets.
  */
 
-/* The token of a member, <client>:<number>:<weight>. */
+/* The token of a member, <client>:<number>:<weight><sort>. */
 static inline struct token *line_token(struct slot *slot, const char *member, size_t size) {
     struct token *token = NULL;
     char text[64];
@@ -441,7 +441,7 @@ static inline void line_read_holders(struct slot *slot) {
         } else {
             struct token *token = line_token(slot, field->name.at, field->name.size);
             token->next_ms = (int64_t)(field->score < 0 ? -field->score : field->score);
-            if ((field->score < 0) != (token->weight > 1)) {
+            if ((field->score < 0) != (token->weight > 1 || slot->kind == SLOT_FAIR)) {
                 sim_failed("%s holds with a score of the wrong sign", token->text);
             }
         }
