@@ -1383,10 +1383,14 @@ static bool rlock__in_line(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
-/* What belongs together on one key has one letter: all else that meets there is of the wrong type.
- */
+/* What belongs together on one key, and stands in one line, has one letter: all else that meets
+ * there is of the wrong type. */
+static char rlock__sort_of(rlock_kind kind) {
+    return "mfwws"[kind]; /* [rlock_kind] */
+}
+
 static char rlock__sort(const rlock_request *request) {
-    return rlock__in_line(request) ? "mfwws"[request->terms->kind] : 'm'; /* [rlock_kind] */
+    return rlock__in_line(request) ? rlock__sort_of(request->terms->kind) : 'm';
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -5496,11 +5500,21 @@ typedef struct rlock__gate {
     bool watched;
 } rlock__gate; /* each key's bytes and a NUL follow */
 
-/* What a gate has that is no mutex with one key. */
+/* What a gate has that is no mutex with one key. Owners and weights are their handles': one line is
+ * for all of them, as at the server. */
 typedef struct rlock__things {
-    rlock_terms terms;
-    struct rlock__alias *aliases; /* terms.count of them; the first is not used */
+    char sort;                    /* of the kind: see rlock__sort */
+    uint32_t permits;             /* see rlock_terms */
+    uint32_t count;               /* of keys, ... */
+    const uint32_t *lens;         /* ... of their lengths, ... */
+    struct rlock__alias *aliases; /* ... and of these; the first is not used */
 } rlock__things;
+
+/* What a handle wants that is no mutex with one key. Its claims may outlive it. */
+typedef struct rlock__wish {
+    rlock_terms terms; /* first: requests point to it */
+    uint32_t references;
+} rlock__wish;
 
 typedef struct rlock__alias { /* a key of a gate beside its first */
     rlock__node node;
@@ -5567,6 +5581,7 @@ typedef struct rlock__op {
 
 struct rlock {
     rlock__gate *gate;
+    rlock__wish *wish;   /* NULL: a mutex with one key */
     rlock__claim *claim; /* NULL when idle */
     rlock__op *ops;      /* accepted and not ended */
     rlock__op *spare;    /* one for each nested release to come, so that it needs no memory */
@@ -5612,22 +5627,22 @@ static void rlock__set_text(char **text, const char *words) {
     *text = rlock__copy(words, rlock__length(words));
 }
 
-static const rlock_terms *rlock__terms(const rlock__gate *gate) {
-    return gate->things ? &gate->things->terms : NULL;
-}
-
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->things && gate->things->terms.kind != RLOCK_KIND_MUTEX;
+    return RLOCK__HAS_KINDS && gate->things && gate->things->sort != 'm';
 }
 
-/* Whether others may hold beside one who holds. */
-static bool rlock__shared(const rlock__gate *gate) {
-    return rlock__queued(gate) && gate->things->terms.weight < gate->things->terms.permits;
+static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
+    return RLOCK__HAS_KINDS && claim->request.terms && claim->request.terms->kind == kind;
+}
+
+/* Whether others may hold beside it, even if there is one permit: their number may change. */
+static bool rlock__shared(const rlock__claim *claim) {
+    return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
 }
 
 /* The length of one of its keys. */
 static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    return gate->things ? gate->things->terms.lens[i] : gate->node.key_len;
+    return gate->things ? gate->things->lens[i] : gate->node.key_len;
 }
 
 /* The first of this process that holds, or NULL. */
@@ -5636,11 +5651,18 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
                                              : RLOCK__OF(gate->holding.next, rlock__claim, link);
 }
 
-static void rlock__request_init(rlock_request *request, const rlock__gate *gate) {
+static void rlock__wish_unref(rlock__wish *wish) {
+    if (RLOCK__HAS_KINDS && wish && --wish->references == 0) {
+        rlock__dealloc(wish);
+    }
+}
+
+static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
+                                const rlock_terms *terms) {
     rlock__list_init(&request->link);
     request->key = gate->node.key;
     request->key_len = gate->node.key_len;
-    request->terms = rlock__terms(gate);
+    request->terms = terms;
 }
 
 static rlock__claim *rlock__claim_new(rlock *lock) {
@@ -5666,7 +5688,10 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     claim->lock = lock;
     claim->gate = lock->gate;
     claim->gate->references++;
-    rlock__request_init(&claim->request, claim->gate);
+    rlock__request_init(&claim->request, claim->gate, lock->wish ? &lock->wish->terms : NULL);
+    if (RLOCK__HAS_KINDS && lock->wish) {
+        lock->wish->references++;
+    }
     claim->request.token = ++client->tokens;
     claim->phase = RLOCK__TRYING;
     client->phases[RLOCK__TRYING]++;
@@ -5679,6 +5704,12 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
     client->claim_count--;
 }
 
+/* What a claim lets go of, but for its gate. */
+static void rlock__claim_empty(rlock__claim *claim) {
+    rlock__dealloc(claim->text);
+    rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
+}
+
 /* A claim is over when nothing is left at the server and nobody is owed an event. */
 static void rlock__claim_end(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
@@ -5686,7 +5717,7 @@ static void rlock__claim_end(rlock__claim *claim) {
     if (claim->phase != RLOCK__GONE || claim->lock) {
         return;
     }
-    rlock__dealloc(claim->text);
+    rlock__claim_empty(claim);
     client->phases[RLOCK__GONE]--;
     if (client->closed || client->claim_count > client->handles) {
         rlock__claim_dealloc(client, claim);
@@ -5714,8 +5745,10 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     claim->phase = (uint8_t)phase;
     rlock__list_remove(&claim->link);
     rlock__list_remove(&claim->ring);
-    if (phase == RLOCK__HOLDING) {
-        rlock__list_append(&claim->gate->holding, &claim->link);
+    if (phase == RLOCK__HOLDING) { /* writers first: nobody looks for one among many readers */
+        bool writer = rlock__is_kind(claim, RLOCK_KIND_WRITE);
+        rlock_link *holding = &claim->gate->holding;
+        rlock__list_append(writer ? holding->next : holding, &claim->link);
     } else if (phase == RLOCK__LETTING_GO) {
         rlock__list_append(&claim->gate->leaving, &claim->link);
     }
@@ -6218,8 +6251,8 @@ static void rlock__holding_up(rlock__claim *claim) {
 }
 
 /* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
-static bool rlock__heard(const rlock__gate *gate) {
-    return rlock__shared(gate) && (gate->client->pushing & RLOCK_PUSH_CALLS);
+static bool rlock__heard(const rlock__claim *claim) {
+    return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
 }
 
 static void rlock__holding_fire(rlock__claim *claim) {
@@ -6229,7 +6262,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         return;
     }
     if (claim->look_us <= client->now_us) {
-        bool known = claim->registered, heard = rlock__heard(claim->gate);
+        bool known = claim->registered, heard = rlock__heard(claim);
         claim->look_us = RLOCK__NEVER;
         claim->registered = true;
         rlock__gate_watch(claim->gate);
@@ -6380,19 +6413,27 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 
 /* Its i-th key, where *key is the one before it; false: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
-    const rlock_terms *terms = rlock__terms(gate);
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
-    return i < (terms ? terms->count : 1);
+    return i < (gate->things ? gate->things->count : 1);
 }
 
-/* The token of the writer beside which a reader of the same owner may hold; 0 = none. */
-static uint64_t rlock__writer(const rlock__gate *gate) {
-    rlock__node *node = rlock__map_find(&gate->client->gates, gate->node.key, gate->node.key_len);
-    for (; node; node = rlock__map_same(node)) {
-        const rlock__gate *other = rlock__gate_at(node);
-        if (rlock__queued(other) && other->things->terms.kind == RLOCK_KIND_WRITE &&
-            other->things->terms.owner == gate->things->terms.owner && rlock__holder(other)) {
-            return rlock__holder(other)->request.token;
+/* Whether a reader may hold beside this writer: it is the same owner's, who steps down. */
+static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
+    return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
+           reader->request.terms->owner &&
+           reader->request.terms->owner == writer->request.terms->owner;
+}
+
+/* The token of the writer beside which it may hold; 0 = none. */
+static uint64_t rlock__writer(const rlock__claim *reader) {
+    const rlock_link *at = reader->gate->holding.next;
+    for (; at != &reader->gate->holding; at = at->next) {
+        const rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__beside(reader, holds)) {
+            return holds->request.token;
+        }
+        if (!rlock__is_kind(holds, RLOCK_KIND_WRITE)) {
+            break;
         }
     }
     return 0;
@@ -6415,20 +6456,40 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
             claim->request.fences++;
         }
     }
-    if (gate->things && gate->things->terms.kind == RLOCK_KIND_READ && gate->things->terms.owner) {
-        gate->things->terms.beside = rlock__writer(gate);
+    if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
+        claim->lock->wish->terms.beside = rlock__writer(claim);
     }
     rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. */
+/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. Who
+ * weighs more than there are permits now is passed over: then the first that weighs less is first,
+ * or the first that weighs less than that one ... */
 static void rlock__line_try(rlock__gate *gate) {
+    bool weighed = gate->things->sort == 's';
+    uint32_t least = UINT32_MAX;
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (!claim->request.place && (claim->again || at == gate->waiting.next)) {
+        uint32_t weight = claim->request.terms->weight;
+        if (!claim->request.place && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
+        }
+        least = weighed && weight < least ? weight : weighed ? least : 0;
+    }
+}
+
+/* A writer holds: readers of its owner step down beside it, wherever they stand in the line. */
+static void rlock__line_step_down(const rlock__claim *writer) {
+    rlock_link *at = writer->gate->waiting.next;
+    for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
+        rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__beside(reader, writer)) {
+            reader->again = true;
+            if (!reader->request.place) {
+                rlock__claim_try(reader, true);
+            }
         }
     }
 }
@@ -6551,8 +6612,11 @@ static void rlock__gate_sweep(rlock__gate *gate, const void *with) {
     int64_t pause_us = *(const int64_t *)with;
     const rlock_link *at = gate->holding.next;
     bool asks = gate->watched && !rlock__queued(gate) && pause_us < RLOCK__SLEEP_MS * 1000;
-    for (; gate->watched && at != &gate->holding && !rlock__shared(gate); at = at->next) {
+    for (; gate->watched && at != &gate->holding; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__shared(claim)) {
+            break; /* so do all behind it */
+        }
         if (claim->registered && rlock__claim_stale(claim, pause_us)) {
             rlock__holding_submit(claim, 0, false);
         }
@@ -6649,14 +6713,15 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
 }
 
 static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
-    const rlock_terms *has = rlock__terms(gate), *wants = &want->terms;
+    const rlock__things *has = gate->things;
+    const rlock_terms *wants = &want->terms;
     const char *key = gate->node.key;
     uint32_t i;
     if (!has || want->plain) {
         return !has && want->plain;
     }
-    if (has->kind != wants->kind || has->permits != wants->permits ||
-        has->weight != wants->weight || has->owner != wants->owner || has->count != wants->count) {
+    if (has->sort != rlock__sort_of(wants->kind) || has->permits != wants->permits ||
+        has->count != wants->count) {
         return false;
     }
     for (i = 0; i < has->count; i++) {
@@ -6677,8 +6742,10 @@ static rlock__things *rlock__things_new(rlock__gate *gate, const rlock__want *wa
     if (things) {
         things->aliases = (rlock__alias *)(void *)(things + 1);
         lens = (uint32_t *)(void *)(things->aliases + count);
-        things->terms = want->terms;
-        things->terms.lens = lens;
+        things->sort = rlock__sort_of(want->terms.kind);
+        things->permits = want->terms.permits;
+        things->count = count;
+        things->lens = lens;
         for (i = 0; i < count; i++) {
             size_t len;
             rlock__want_key(want, i, &len);
@@ -6769,7 +6836,7 @@ static void rlock__gate_unref(rlock__gate *gate) {
     if (--gate->references == 0) {
         rlock_timer_drop(client, &gate->timer);
         rlock__gate_remove(gate, &gate->node);
-        for (i = 1; gate->things && i < gate->things->terms.count; i++) {
+        for (i = 1; gate->things && i < gate->things->count; i++) {
             rlock__gate_remove(gate, &gate->things->aliases[i].node);
         }
         rlock__gate_free(gate);
@@ -6834,7 +6901,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->gate->polls = 0;
-    claim->gate->taken = claim->gate->taken || !rlock__shared(claim->gate);
+    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
     rlock__set_text(&claim->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
@@ -6844,6 +6911,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
         rlock__holding_look(claim);
     }
     if (rlock__queued(claim->gate)) {
+        rlock__line_step_down(claim);
         rlock__gate_next(claim->gate);
     }
 }
@@ -7011,6 +7079,7 @@ static void rlock__claim_fire(rlock_timer *timer) {
 /* A question about a key. It is no claim: nothing at the server is its. */
 typedef struct rlock__question {
     rlock_request request;
+    rlock_terms terms;
     rlock_link link; /* in the client's questions */
     rlock_timer timer;
     rlock__ready ready;
@@ -7113,8 +7182,8 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     }
 }
 
-static int rlock__ask(rlock__gate *gate, rlock_op op, uint64_t token, rlock_info_callback *done,
-                      void *user) {
+static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t token,
+                      rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
@@ -7130,7 +7199,11 @@ static int rlock__ask(rlock__gate *gate, rlock_op op, uint64_t token, rlock_info
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
-    rlock__request_init(&question->request, gate);
+    rlock__request_init(&question->request, gate, gate->things ? &question->terms : NULL);
+    if (gate->things) {
+        question->terms = *terms;
+        question->terms.lens = gate->things->lens;
+    }
     question->request.op = (uint8_t)op;
     question->request.token = token;
     question->request.due_us = client->now_us;
@@ -7257,8 +7330,12 @@ static void rlock__store_down(void *owner, rlock_fault fault, const char *text) 
  * called: only the loss of a hold that nobody shares is seen by it. NULL: any key may have. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     rlock_link *at = gate->holding.next;
-    for (; at != &gate->holding && !(key && rlock__shared(gate)); at = at->next) {
-        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    for (; at != &gate->holding; at = at->next) {
+        rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+        if (key && rlock__shared(holds)) {
+            break; /* so do all behind it */
+        }
+        rlock__holding_look(holds);
     }
     if (!rlock__queued(gate)) {
         rlock__gate_wake(gate);
@@ -7274,8 +7351,11 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     rlock_link *at = gate->holding.next;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
         rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
-        for (; at != &gate->holding && rlock__shared(gate); at = at->next) {
-            rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+        for (; at != &gate->holding; at = at->next) {
+            rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+            if (rlock__shared(holds)) {
+                rlock__holding_look(holds);
+            }
         }
     }
     if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
@@ -7563,7 +7643,7 @@ static void rlock__claims_free(rlock_client *client, rlock_link *list) {
         rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
         rlock__list_remove(&claim->link);
         rlock__list_remove(&claim->ready.link);
-        rlock__dealloc(claim->text);
+        rlock__claim_empty(claim);
         if (claim->lock) {
             claim->lock->claim = NULL;
         }
@@ -7796,6 +7876,20 @@ static int rlock__call(const rlock *lock, int call) {
     return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
 }
 
+/* False: no memory. */
+static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        lock->wish = (rlock__wish *)rlock__alloc(sizeof *lock->wish);
+        if (!lock->wish) {
+            return false;
+        }
+        lock->wish->terms = want->terms;
+        lock->wish->terms.lens = lock->gate->things->lens;
+        lock->wish->references = 1;
+    }
+    return true;
+}
+
 int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     rlock *lock;
     rlock__want want;
@@ -7821,7 +7915,10 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (lock) {
         lock->gate = rlock__gate_of(client, &want);
     }
-    if (!lock || !lock->gate) {
+    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want)) {
+        if (lock && lock->gate) {
+            rlock__gate_unref(lock->gate);
+        }
         rlock__dealloc(lock);
         return RLOCK_ERR_NOMEM;
     }
@@ -7860,6 +7957,7 @@ void rlock_free(rlock *lock) {
         rlock__claim_abandon(lock->claim);
     }
     rlock__gate_unref(lock->gate);
+    rlock__wish_unref(lock->wish);
     rlock__dealloc(lock);
     client->handles--;
     rlock__pools_free(client, client->handles);
@@ -7931,7 +8029,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
             rlock__add_ms(client->now_us, claim->once ? client->command_timeout_ms : wait_ms);
         rlock_timer_set(client, &claim->timer, claim->wait_until_us);
     }
-    gate->taken = (gate->taken && !first) || (held && !rlock__shared(gate));
+    gate->taken = (gate->taken && !first) || (held && !rlock__shared(held));
     rlock__list_append(&gate->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_try(claim, false);
@@ -8114,7 +8212,8 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
     }
     rlock__enter(client);
     gate = rlock__gate_of(client, &want);
-    status = gate ? rlock__ask(gate, op, permits ? *permits : 0, done, user) : RLOCK_ERR_NOMEM;
+    status = gate ? rlock__ask(gate, &want.terms, op, permits ? *permits : 0, done, user)
+                  : RLOCK_ERR_NOMEM;
     if (gate) {
         rlock__gate_unref(gate);
     }
@@ -8156,7 +8255,8 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
-    status = rlock__ask(lock->gate, RLOCK_OP_INSPECT, lock->claim->request.token, done, user);
+    status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
+                        lock->claim->request.token, done, user);
     rlock__leave(client);
     return status;
 }

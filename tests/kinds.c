@@ -628,25 +628,56 @@ static void a_writer_steps_down_to_its_own_read_lock(void **state) {
     assert_int_equal(owner_wait(w2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
-/* It waited before its writer was granted, and comes out of the line when it asks again. */
-static void a_reader_in_line_may_come_beside_its_writer(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
+/* It waited before its writer was granted, and comes out of the line at once, not when somebody
+ * looks after the line the next time. */
+static void a_reader_in_line_comes_beside_its_writer_at_once(void **state) {
     rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
+    rlock_config config = kit_config(&server);
+    rlock_client *client, *other = client_new();
     struct owner *first = owner_of(other, RLOCK_KIND_WRITE), *w, *mine,
                  *w2 = owner_of(other, RLOCK_KIND_WRITE);
 
     (void)state;
+    config.command_timeout_ms = 30000;
+    client = kit_client(&config);
     write.owner = read.owner = 7;
     w = owner_with(client, &write), mine = owner_with(client, &read);
     assert_int_equal(owner_acquire(first, 0, 0), RLOCK_OK);
     stands_in_line(w, 1);
     stands_in_line(mine, 2);
     stands_in_line(w2, 3);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(100); /* each has asked once more because calls have begun */
     assert_int_equal(owner_release(first), RLOCK_OK);
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_int_equal(owner_wait(mine, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_wait(mine, RLOCK_ACQUIRED, 2000), RLOCK_OK);
     assert_int_equal(num(ask(&server, "ZCARD rlock:{k}:queue")), 1);
     assert_false(rlock_is_held(w2->lock));
+}
+
+/* However many owners wait, one of them looks after the line, twice a command timeout. */
+static void readers_with_an_owner_of_their_own_cost_what_one_costs(void **state) {
+    rlock_client *client = client_new();
+    struct owner *writer = owner_of(client_new(), RLOCK_KIND_WRITE);
+    rlock_options read = of_kind(RLOCK_KIND_READ, 0, 0);
+    uint64_t before;
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(writer, 0, 60000), RLOCK_OK);
+    for (i = 0; i < 200; i++) {
+        struct owner *o;
+
+        read.owner = (uint64_t)i + 1;
+        o = owner_with(client, &read);
+        assert_non_null(o);
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 10000, owner_told, o), RLOCK_OK);
+    }
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(300);
+    before = kit_stats(client).commands;
+    kit_run(2000);
+    assert_in_range(kit_stats(client).commands - before, 2, 10);
 }
 
 /* Without push its client does not know yet. */
@@ -1612,7 +1643,8 @@ int main(int argc, char **argv) {
         TEST(readers_share_and_a_writer_waits_for_all),
         TEST(a_waiting_writer_is_before_readers_that_come_later),
         TEST(a_writer_steps_down_to_its_own_read_lock),
-        TEST(a_reader_in_line_may_come_beside_its_writer),
+        TEST(a_reader_in_line_comes_beside_its_writer_at_once),
+        TEST(readers_with_an_owner_of_their_own_cost_what_one_costs),
         TEST(a_reader_does_not_come_beside_a_writer_that_is_gone),
         TEST(a_dead_reader_does_not_keep_the_writer_waiting),
         TEST(a_semaphore_gives_out_no_more_than_there_are),

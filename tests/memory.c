@@ -1101,7 +1101,7 @@ int main(void) {
         CASE(test_waiting_writer_is_before_readers_that_come_later),
         CASE(test_writer_steps_down_to_its_own_read_lock),
         CASE(test_reader_does_not_come_beside_a_writer_that_is_gone),
-        CASE(test_reader_in_line_may_come_beside_its_writer),
+        CASE(test_reader_in_line_comes_beside_its_writer),
         CASE(test_semaphore_gives_out_no_more_than_there_are),
         CASE(test_heavy_one_waits_for_all_it_weighs_and_is_not_starved),
         CASE(test_permits_of_the_dead_come_back_by_themselves),

@@ -519,6 +519,24 @@ static void test_change_makes_look_who_holds_alone_and_no_one_who_shares(void **
     }
 }
 
+/* Of one permit there may be more by now. */
+static void
+test_change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has(void **state) {
+    rlock_options options;
+    struct owner *owner;
+    (void)state;
+    g.kind = RLOCK_KIND_SEMAPHORE;
+    options = options_for("key");
+    options.permits = 1;
+    owner = handle_with(&options);
+    grant(owner, FOR_LONG);
+    run_ms(200);
+    scripted_woken(&g.store, "key");
+    SAME(asked((rlock_op)SCRIPTED_LOOK), 0);
+    call(owner); /* taken away by force */
+    SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Several that hold.
  */
@@ -943,7 +961,8 @@ static void test_reader_names_the_writer_of_its_owner_while_that_holds(void **st
     struct owner *nobodys = owned(RLOCK_KIND_READ, "key", 0);
     struct owner *elsewhere = owned(RLOCK_KIND_READ, "other", 7);
     (void)state;
-    (void)kind_handle(RLOCK_KIND_MUTEX, "key"); /* which has no owner to name */
+    (void)kind_handle(RLOCK_KIND_MUTEX, "key");          /* which has no owner to name */
+    (void)kind_holder(RLOCK_KIND_READ, "key", FOR_LONG); /* and does not hide who has */
     SAME(beside_of(mine), 0);
     SAME(owner_acquire(writer, 0, FOR_LONG), RLOCK_OK);
     SAME(beside_of(mine), 0); /* it does not hold yet */
@@ -954,6 +973,40 @@ static void test_reader_names_the_writer_of_its_owner_while_that_holds(void **st
     SAME(beside_of(elsewhere), 0);
     SAME(owner_release(writer), RLOCK_OK);
     SAME(beside_of(mine), 0);
+}
+
+/* Nobody calls it: it stands behind others at the server, who does not know what it may. */
+static void test_reader_in_line_asks_as_soon_as_its_writer_is_granted(void **state) {
+    int is_out;
+    (void)state;
+    for (is_out = 0; is_out < 2; is_out++) {
+        struct owner *first = in_line(RLOCK_KIND_READ, "key", RLOCK_FOREVER);
+        struct owner *writer = owned(RLOCK_KIND_WRITE, "key", 7);
+        struct owner *theirs = owned(RLOCK_KIND_READ, "key", 8);
+        struct owner *mine = owned(RLOCK_KIND_READ, "key", 7);
+        SAME(owner_acquire(writer, RLOCK_FOREVER, 10000), RLOCK_OK);
+        SAME(owner_acquire(theirs, RLOCK_FOREVER, 10000), RLOCK_OK);
+        SAME(owner_acquire(mine, RLOCK_FOREVER, 10000), RLOCK_OK);
+        idle();
+        answer_to(theirs, scripted_held(FOR_LONG));
+        if (!is_out) {
+            answer_to(mine, scripted_held(FOR_LONG));
+        }
+        answer_to(writer, scripted_done());
+        assert_true(rlock_is_held(writer->lock));
+        if (is_out) {
+            SAME(out_of(mine)->beside, 0);
+            answer_to(mine, scripted_held(FOR_LONG));
+        }
+        assert_non_null(out_of(mine));
+        assert_true(out_of(mine)->beside == token_of(writer));
+        assert_true(out_of(mine)->urgent);
+        assert_null(out_of(theirs));
+        assert_null(out_of(first));
+        answer_to(mine, scripted_done());
+        assert_true(rlock_is_held(mine->lock));
+        anew();
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -980,17 +1033,15 @@ static struct owner *weighs(uint32_t permits, uint32_t weight) {
     return handle_with(&options);
 }
 
-static void test_same_key_on_other_terms_is_another_gate(void **state) {
-    struct owner *handles[13];
+/* Owners and weights are the handles'; readers and writers stand in one line. */
+static void test_same_key_is_another_gate_only_where_the_server_has_another_line(void **state) {
+    struct owner *handles[10];
     int i, k, n = 0;
     (void)state;
     handles[n++] = kind_handle(RLOCK_KIND_MUTEX, "key");
     handles[n++] = kind_handle(RLOCK_KIND_FAIR, "key");
     handles[n++] = kind_handle(RLOCK_KIND_READ, "key");
-    handles[n++] = kind_handle(RLOCK_KIND_WRITE, "key");
-    handles[n++] = owned(RLOCK_KIND_READ, "key", 7);
     handles[n++] = weighs(3, 1);
-    handles[n++] = weighs(3, 2);
     handles[n++] = weighs(4, 1);
     handles[n++] = of_keys("key", "b", NULL);
     handles[n++] = of_keys("b", "key", NULL);
@@ -1003,9 +1054,79 @@ static void test_same_key_on_other_terms_is_another_gate(void **state) {
         }
     }
     assert_ptr_equal(of_keys("key", NULL, NULL)->lock->gate, handles[0]->lock->gate);
-    assert_ptr_equal(of_keys("key", "b", "c")->lock->gate, handles[10]->lock->gate);
-    assert_ptr_equal(weighs(3, 0)->lock->gate, handles[5]->lock->gate);
-    assert_ptr_equal(owned(RLOCK_KIND_READ, "key", 7)->lock->gate, handles[4]->lock->gate);
+    assert_ptr_equal(kind_handle(RLOCK_KIND_WRITE, "key")->lock->gate, handles[2]->lock->gate);
+    assert_ptr_equal(owned(RLOCK_KIND_READ, "key", 7)->lock->gate, handles[2]->lock->gate);
+    assert_ptr_equal(owned(RLOCK_KIND_WRITE, "key", 8)->lock->gate, handles[2]->lock->gate);
+    assert_ptr_equal(weighs(3, 0)->lock->gate, handles[3]->lock->gate);
+    assert_ptr_equal(weighs(3, 2)->lock->gate, handles[3]->lock->gate);
+    assert_ptr_equal(of_keys("key", "b", "c")->lock->gate, handles[7]->lock->gate);
+}
+
+/* However many owners and weights wait, one of them looks after the line. */
+static void test_waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_does(void **state) {
+    enum { MANY_OWNERS = 100 };
+    int kind, i, before;
+    (void)state;
+    for (kind = 0; kind < 2; kind++) {
+        struct owner *owners[MANY_OWNERS];
+        for (i = 0; i < MANY_OWNERS; i++) {
+            owners[i] = kind == 0 ? owned(RLOCK_KIND_READ, "key", (uint64_t)i + 1)
+                                  : weighs(1000, (uint32_t)i + 1);
+            SAME(owner_acquire(owners[i], RLOCK_FOREVER, 1000), RLOCK_OK);
+            idle();
+            answer_to(owners[i], scripted_held(FOR_LONG));
+        }
+        SAME(g.client->gates.count, 1);
+        always(RLOCK_OP_ACQUIRE, scripted_held(FOR_LONG));
+        before = asked(RLOCK_OP_ACQUIRE);
+        run_ms(5000);
+        BETWEEN(asked(RLOCK_OP_ACQUIRE) - before, 9, 10);
+        g.store.automatic[RLOCK_OP_ACQUIRE] = false;
+        for (i = 0; i < MANY_OWNERS; i++) {
+            owner_free(owners[i]);
+        }
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+        SAME(g.client->gates.count, 0);
+        g.loop.owned = 0;
+        anew();
+    }
+}
+
+/* What is cleaned up behind a handle is told to the server as what it was asked for. */
+static void test_place_of_a_freed_handle_is_given_back_by_its_weight(void **state) {
+    struct owner *first = weighs(10, 1), *heavy = weighs(10, 7);
+    (void)state;
+    SAME(owner_acquire(first, RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(heavy, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    answer_to(heavy, scripted_held(FOR_LONG));
+    owner_free(heavy);
+    (void)weighs(10, 3);
+    SAME(need(RLOCK_OP_RELEASE)->request->terms->weight, 7);
+    answer_to(first, scripted_done());
+    assert_true(rlock_is_held(first->lock));
+}
+
+/* The number of permits was lowered: who is too heavy for it has lost its place in the line, and
+ * the first that is not must not miss its turn where nobody is called. */
+static void test_heavy_first_of_the_line_does_not_look_for_who_is_lighter(void **state) {
+    static const uint32_t weights[] = {5, 7, 5, 2, 3, 2, 1};
+    static const bool looks[] = {true, false, false, true, false, false, true};
+    struct owner *line[7];
+    int i;
+    (void)state;
+    scripted_pushing(&g.store, 0);
+    for (i = 0; i < 7; i++) {
+        line[i] = weighs(10, weights[i]);
+        SAME(owner_acquire(line[i], RLOCK_FOREVER, 1000), RLOCK_OK);
+        idle();
+        answer_to(line[i], scripted_held(FOR_LONG));
+    }
+    run_ms(HALF_A_TURN + 2);
+    for (i = 0; i < 7; i++) {
+        SAME(out_of(line[i]) != NULL, looks[i]);
+    }
 }
 
 static void test_gates_of_one_key_may_be_freed_in_any_order(void **state) {
