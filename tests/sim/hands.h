@@ -390,12 +390,10 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     if (oracle.blind) {
         oracle_token(text)->order = ++oracle.orders;
     }
-    for (i = oracle.token_count - 1; i >= 0 && strcmp(oracle.tokens[i].text, text) != 0; i--) {
-    }
-    if (i < 0) {
+    hand->token = oracle_known(text);
+    if (hand->token == NULL) {
         sim_failed("hand %d holds with a token that never was at the server", hand->number);
     }
-    hand->token = &oracle.tokens[i];
     oracle_handed_on(hand, event->fence);
     hand->token->holder = hand;
     hand->token->fence = event->fence;

@@ -17,6 +17,7 @@
 #define SIM_HANDS 400
 #define SIM_SLOTS 8
 #define SIM_TOKENS 20000
+#define SIM_CHAINS 1024
 #define SIM_PASSED 20
 #define SIM_SET 3       /* keys of one handle */
 #define SIM_MEMBERS 400 /* in the line of a key and among its holders */
@@ -26,6 +27,7 @@
 
 struct token { /* a value that was seen at a key */
     char text[64];
+    struct token *next;  /* of its chain */
     bool theirs;         /* a stranger's */
     bool is_void;        /* a rule was broken while it was there */
     int64_t order;       /* of its coming to the key, among the tokens of that */
@@ -145,6 +147,7 @@ static struct {
     struct hand hands[SIM_HANDS];
     struct slot slots[SIM_SLOTS];
     struct question questions[SIM_QUESTIONS];
+    struct token *chains[SIM_CHAINS];
     struct token tokens[SIM_TOKENS];
     int actor_count, hand_count, slot_count, question_count, token_count;
     int64_t orders;      /* of tokens coming to keys */
@@ -274,23 +277,39 @@ static inline int64_t oracle_read(const struct slot *slot, char text[64]) {
     return value.expires_us;
 }
 
-static inline struct token *oracle_token(const char *text) {
-    int i;
-    for (i = oracle.token_count - 1; i >= 0; i--) {
-        if (strcmp(oracle.tokens[i].text, text) == 0) {
-            break;
-        }
+/* Where the chain of a token's like begins. */
+static inline struct token **oracle_chain(const char *text) {
+    uint64_t hash = 0;
+    for (; *text; text++) {
+        hash = hash * 31 + (unsigned char)*text;
     }
-    if (i < 0) {
+    return &oracle.chains[sim_mix(hash) % SIM_CHAINS];
+}
+
+/* NULL = it was never seen. */
+static inline struct token *oracle_known(const char *text) {
+    struct token *token = *oracle_chain(text);
+    while (token != NULL && strcmp(token->text, text) != 0) {
+        token = token->next;
+    }
+    return token;
+}
+
+static inline struct token *oracle_token(const char *text) {
+    struct token *token = oracle_known(text), **chain;
+    if (token == NULL) {
         if (oracle.token_count == SIM_TOKENS) {
             sim_failed("more than %d tokens", SIM_TOKENS);
         }
-        i = oracle.token_count++;
-        memset(&oracle.tokens[i], 0, sizeof oracle.tokens[i]);
-        snprintf(oracle.tokens[i].text, sizeof oracle.tokens[i].text, "%s", text);
-        oracle.tokens[i].away_us = -1;
+        token = &oracle.tokens[oracle.token_count++];
+        memset(token, 0, sizeof *token);
+        snprintf(token->text, sizeof token->text, "%s", text);
+        token->away_us = -1;
+        chain = oracle_chain(text);
+        token->next = *chain;
+        *chain = token;
     }
-    return &oracle.tokens[i];
+    return token;
 }
 
 static inline bool oracle_owns(const struct sim_line *line, const struct token *token) {

@@ -2765,6 +2765,7 @@ static inline lua_State *model__lua_new(struct model *m) {
     lua_State *lua = (lua_State *)model__must(luaL_newstate());
     size_t i;
 
+    lua_gc(lua, LUA_GCSETPAUSE, 1000); /* a world is short */
     for (i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         lua_pushcfunction(lua, libraries[i].open);
         lua_pushstring(lua, libraries[i].name);

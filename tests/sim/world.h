@@ -66,6 +66,11 @@ static inline uint64_t sim_random(struct sim_dice *dice) {
     return sim_mix(dice->state);
 }
 
+/* As if so many numbers had been drawn. */
+static inline void sim_skip(struct sim_dice *dice, int count) {
+    dice->state += 0x9e3779b97f4a7c15u * (uint64_t)count;
+}
+
 /* 0 to sides - 1. */
 static inline int64_t sim_roll(struct sim_dice *dice, int64_t sides) {
     return (int64_t)(sim_random(dice) % (uint64_t)sides);
@@ -188,7 +193,8 @@ struct sim_process {
     int64_t paused_until_us;
     int64_t turn_us; /* when its loop looks next; -1 = not planned */
     uint64_t turns;
-    bool inside; /* it is on the stack: it cannot have a turn */
+    bool inside;    /* it is on the stack: it cannot have a turn */
+    int seat_count; /* that ever were open */
     struct sim_seat seats[SIM_SEATS];
 };
 
@@ -334,8 +340,11 @@ static inline int64_t sim_local_us(const struct sim_clock *clock) {
 
 /* The first true time at which a clock says so. */
 static inline int64_t sim_true_us(const struct sim_clock *clock, int64_t local_us) {
-    int64_t span_us = local_us - clock->base_us;
-    int64_t guess_us = (int64_t)((double)span_us / (1.0 + (double)clock->rate_ppm / 1e6)) - 2;
+    int64_t span_us = local_us - clock->base_us, guess_us;
+    if (clock->rate_ppm == 0) {
+        return span_us;
+    }
+    guess_us = (int64_t)((double)span_us / (1.0 + (double)clock->rate_ppm / 1e6)) - 2;
     while (guess_us + guess_us * clock->rate_ppm / 1000000 < span_us) {
         guess_us++;
     }
@@ -442,8 +451,23 @@ static inline void sim_leave(struct sim_seat *seat) {
     }
 }
 
+static inline bool sim_seat_stirred(const struct sim_seat *seat) {
+    int i;
+    for (i = 0; i < sim.watched && seat->open; i++) {
+        if (sim_events_of(&seat->watched[i]) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static inline void sim_seat_io(struct sim_seat *seat) {
-    int first = (int)sim_roll(&sim.dice, sim.watched), i;
+    int first, i;
+    if (!sim_seat_stirred(seat)) {
+        sim_skip(&sim.dice, 1);
+        return;
+    }
+    first = (int)sim_roll(&sim.dice, sim.watched);
     for (i = 0; i < sim.watched && seat->open; i++) {
         struct sim_watched *watched = &seat->watched[(first + i) % sim.watched];
         unsigned events = sim_events_of(watched);
@@ -463,12 +487,11 @@ static inline int64_t sim_process_now_us(const struct sim_process *process) {
 /* When a seat wants its next turn; INT64_MAX = not on its own. */
 static inline int64_t sim_seat_due_us(const struct sim_seat *seat) {
     int64_t due_us = INT64_MAX;
-    int i;
+    if (sim_seat_stirred(seat)) {
+        return sim.now_us;
+    }
     if (seat->open && seat->due_us >= 0) {
         due_us = sim_true_us(&seat->process->clock, seat->due_us);
-    }
-    for (i = 0; i < sim.watched && seat->open; i++) {
-        due_us = sim_events_of(&seat->watched[i]) != 0 ? sim.now_us : due_us;
     }
     return due_us;
 }
@@ -492,10 +515,11 @@ static inline void sim_turn(void *object) {
         sim_failed("process %d spins", process->number);
     }
     process->inside = true;
-    for (i = 0; i < SIM_SEATS; i++) {
+    for (i = 0; i < process->seat_count; i++) {
         sim_seat_io(&process->seats[i]);
     }
-    for (i = 0; i < SIM_SEATS; i++) {
+    sim_skip(&sim.dice, SIM_SEATS - i);
+    for (i = 0; i < process->seat_count; i++) {
         struct sim_seat *seat = &process->seats[i];
         if (seat->open && seat->due_us >= 0 && seat->due_us <= sim_process_now_us(process)) {
             seat->due_us = -1;
@@ -506,7 +530,7 @@ static inline void sim_turn(void *object) {
         }
     }
     process->inside = false;
-    for (i = 0; i < SIM_SEATS; i++) {
+    for (i = 0; i < process->seat_count; i++) {
         int64_t due_us = sim_seat_due_us(&process->seats[i]);
         next_us = due_us < next_us ? due_us : next_us;
     }
@@ -538,6 +562,7 @@ static inline void *sim_hook_open(void *ctx, rlock_client *client) {
     process->seats[i].process = process;
     process->seats[i].client = client;
     process->seats[i].open = true;
+    process->seat_count = i < process->seat_count ? process->seat_count : i + 1;
     process->seats[i].due_us = -1;
     return &process->seats[i];
 }
