@@ -3194,6 +3194,8 @@ static void rlock__conn_bury(rlock__conn *conn) {
     }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
         redis->lost_id = conn->id;
+    } else if (main && redis->lost_epoch <= redis->gone_epoch) {
+        redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
     }
     if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
         conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */

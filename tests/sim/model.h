@@ -144,8 +144,10 @@ struct model {
     bool noreplicas; /* fewer than min-replicas-to-write */
     enum model_flavour flavour;
     const char *password;
-    const char *denied[MODEL_DENIED];                /* "publish", "client", "client|kill" ... */
-    void *stranger;                                  /* hooks.touched is told this for model_call */
+    const char *denied[MODEL_DENIED]; /* "publish", "client", "client|kill" ... */
+    const char *renamed, *misfit;     /* not known by this name; taken with other arguments */
+    bool sharded;                     /* keys of one command must be in one slot */
+    void *stranger;                   /* hooks.touched is told this for model_call */
     uint64_t commands, scripts_run, delifeqs, mgets; /* counters */
 
     /* Its own. */
@@ -3024,6 +3026,28 @@ static inline const char *model__state_refusal(const struct model *m, unsigned f
     return NULL;
 }
 
+/* Why what stands before the server lets a command not through; NULL = it does. All that have more
+ * than one key are said to be of two slots. */
+static inline const char *model__kept_out(struct model_request *r,
+                                          const struct model_command *command) {
+    struct model *m = r->m;
+    bool script = command->run == model__do_eval || command->run == model__do_evalsha;
+    int keys = script && r->argc > 2 ? atoi(r->argv[2].at)
+               : command->keys < 0   ? r->argc - 1
+                                     : command->keys;
+
+    if (r->peer == &m->outsider) {
+        return NULL;
+    }
+    if (m->renamed != NULL && strcmp(command->name, m->renamed) == 0) {
+        return model__unknown(r);
+    }
+    if (m->misfit != NULL && strcmp(command->name, m->misfit) == 0) {
+        return model__text(m, "ERR wrong number of arguments for '%s' command", command->name);
+    }
+    return m->sharded && keys > 1 ? "CROSSSLOT Keys in request don't hash to the same slot" : NULL;
+}
+
 /* Why a command is not run, in the order in which Redis looks; NULL = it is. */
 static inline const char *model__refusal(struct model_request *r,
                                          const struct model_command *command) {
@@ -3039,6 +3063,10 @@ static inline const char *model__refusal(struct model_request *r,
     }
     if (command == NULL) {
         return model__unknown(r);
+    }
+    why = model__kept_out(r, command);
+    if (why != NULL) {
+        return why;
     }
     if (!model__takes(m, command, r->argc)) {
         return model__text(m, "ERR wrong number of arguments for '%s' command", command->name);

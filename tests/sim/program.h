@@ -395,7 +395,8 @@ static inline void heal_server(void *object) {
     struct sim_server *server = (struct sim_server *)object;
     struct model *model = server->model;
     model->readonly = model->oom = model->misconf = model->loading = model->masterdown = false;
-    model->noreplicas = false;
+    model->noreplicas = model->sharded = false;
+    model->renamed = model->misfit = NULL;
     model->password = server->password;
     memset(model->denied, 0, sizeof model->denied);
     model->denied[0] = server->always_denied;
@@ -418,6 +419,30 @@ static inline bool do_refuse(struct sim_dice *dice) {
         model->denied[1] = commands[sim_roll(dice, 12)];
     }
     sim_trace("server %d refuses: %d", server->number, (int)what);
+    later(1 + sim_roll(dice, 2000000), heal_server, server);
+    return true;
+}
+
+/* What stands before the server, or the server itself, does not take a command as it is: that one
+ * is surely not executed. */
+static inline bool do_keep_out(struct sim_dice *dice) {
+    static const char *const commands[] = {"set", "evalsha", "eval", "del", "get", "pexpire"};
+    static const char *const flush[] = {"SCRIPT", "FLUSH"};
+    struct sim_server *server = some_server(dice);
+    struct model *model = server->model;
+    const char *command = commands[sim_roll(dice, 6)];
+    int64_t what = sim_roll(dice, 4);
+    if (what == 0) {
+        model->sharded = true;
+    } else if (what == 1) {
+        model->renamed = command;
+    } else if (what == 2) {
+        model->misfit = command;
+    } else { /* a script that cannot become known */
+        model->renamed = "eval";
+        oracle_stranger(server, 2, flush);
+    }
+    sim_trace("server %d keeps out: %d, %s", server->number, (int)what, command);
     later(1 + sim_roll(dice, 2000000), heal_server, server);
     return true;
 }
@@ -553,6 +578,7 @@ static const struct act acts[] = {
     {"connection half-open", ABOUT_NETWORK, 2, do_half_open},
     {"network dead", ABOUT_NETWORK, 2, do_cut},
     {"commands refused", ABOUT_ANSWERS, 4, do_refuse},
+    {"commands kept out before they are run", ABOUT_ANSWERS, 3, do_keep_out},
     {"key deleted", ABOUT_DATA, 3, do_delete},
     {"key stolen", ABOUT_DATA, 2, do_steal},
     {"key of another type", ABOUT_DATA, 1, do_wrong_type},
@@ -1076,12 +1102,16 @@ static inline int64_t program_clean_us(const struct token *token) {
                : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
 }
 
+/* A server may not be asked to end an old connection: what is under way there may come late. */
+static inline bool program_unsure(const struct sim_server *server) {
+    const char *denied = server->always_denied;
+    return denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0);
+}
+
 /* A place in the line that nobody gives back, because nobody could know of it any more, or was let:
  * it stays for as long as the line. What comes late is kept out by who may end old connections. */
 static inline bool program_place_stays(const struct slot *slot, const struct token *token) {
-    const char *denied = slot->server->always_denied;
-    bool late = token->late && denied != NULL &&
-                (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0);
+    bool late = token->late && program_unsure(slot->server);
     return token->place > 0 && (!program_owned(token) || token->is_void || late || oracle.refusing);
 }
 
@@ -1213,6 +1243,7 @@ static inline void program_close(void) {
         if (!oracle.actors[i].gone && !oracle.actors[i].closing) {
             program_keep(&oracle.actors[i]);
             if (i % 2 == 0) {
+                oracle.actors[i].last = true;
                 actor_shutdown(&oracle.actors[i], 5000);
             } else {
                 actor_free(&oracle.actors[i]);
@@ -1224,6 +1255,11 @@ static inline void program_close(void) {
         struct actor *actor = &oracle.actors[i];
         if (!actor->gone && actor->closing && !actor->done) {
             sim_failed("client %.8s is never shut down", actor->id);
+        }
+        if (!actor->gone && actor->last && !program.votes && !program_unsure(actor->server) &&
+            actor->shutdown_status != RLOCK_OK) {
+            sim_failed("client %.8s is shut down, although nothing is wrong any more: %s",
+                       actor->id, rlock_strerror(actor->shutdown_status));
         }
     }
     for (i = 0; i < oracle.slot_count; i++) {

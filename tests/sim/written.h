@@ -66,6 +66,7 @@ static inline struct hand *written_hand(struct actor *actor, struct slot *slot, 
     rlock_options options;
     memset(&options, 0, sizeof options);
     options.kind = kind;
+    options.fencing = !oracle.council;
     return hand_new(actor, slot, options);
 }
 
@@ -155,12 +156,94 @@ static inline void a_key_that_is_free_at_each_look_is_taken(void) {
     written_end();
 }
 
+/* An acquire is answered when its caller was told that it is unknown, and the release behind it is
+ * lost with its connection. Nothing of that one can come late: one release more is enough. */
+static inline void a_clean_up_ends_when_every_acquire_was_answered(void) {
+    struct slot *slot;
+    struct hand *hand;
+    struct actor *actor;
+    rlock_stats stats;
+    uint64_t commands;
+    written_begin(1, 1);
+    slot = written_slot("a", SLOT_MUTEX, 0);
+    actor = written_client(0);
+    hand = written_hand(actor, slot, RLOCK_KIND_MUTEX);
+    hand_acquire(hand, 0, 100); /* so that it is connected */
+    WRITTEN(written_held(hand, 100));
+    hand_release(hand);
+    written_run_ms(100);
+    actor_asks(actor, slot, RLOCK_OP_INSPECT, 0, NULL);
+    written_run_ms(100);
+    sim.weather.latency_us = sim.weather.slow_us = 20000;
+    actor_asks(actor, slot, RLOCK_OP_INSPECT, 0, NULL); /* its answer keeps the connection */
+    for (commands = sim.servers[0].model->commands; commands == sim.servers[0].model->commands;) {
+        sim_run_until(sim.now_us + 1);
+    }
+    sim.weather.latency_us = sim.weather.slow_us = 2000;
+    hand_acquire(hand, 0, 60000);
+    sim_server_pause(&sim.servers[0], 200000 + 1);
+    while (slot->there == NULL) {
+        sim_run_until(sim.now_us + 1);
+    }
+    sim_server_pause(&sim.servers[0], 400000); /* before the release is there */
+    written_run_ms(300);
+    WRITTEN(slot->there != NULL && !hand->holds && hand->pending[RLOCK_ACQUIRED] == 0);
+    written_run_ms(1200);
+    rlock_client_stats(actor->client, &stats);
+    WRITTEN(slot->there == NULL && stats.cleaning == 0);
+    actor_shutdown(actor, 500);
+    written_run_ms(600);
+    WRITTEN(actor->done && actor->shutdown_status == RLOCK_OK);
+    written_end();
+}
+
+/* A command that is kept out is not executed: there is nothing to clean up behind it, however often
+ * it is tried, and nothing to wait for at the end. */
+static inline void written_kept_out(rlock_kind kind, int how) {
+    struct actor *actor;
+    struct slot *slot;
+    struct hand *hand;
+    struct model *model;
+    rlock_stats stats;
+    int i;
+    written_begin(1, 1);
+    model = sim.servers[0].model;
+    slot = written_slot("a", kind == RLOCK_KIND_MUTEX ? SLOT_MUTEX : SLOT_FAIR, 1);
+    actor = written_client(0);
+    hand = written_hand(actor, slot, kind);
+    model->sharded = how == 0;
+    model->renamed = how == 1 ? "evalsha" : how == 3 ? "eval" : NULL;
+    model->misfit = how == 2 ? "evalsha" : NULL;
+    for (i = 0; i < 300; i++) {
+        hand_acquire(hand, 0, 10000);
+        written_run_ms(20);
+        WRITTEN(hand->pending[RLOCK_ACQUIRED] == 0 && !hand->holds);
+        rlock_client_stats(actor->client, &stats);
+        WRITTEN(stats.cleaning == 0 && stats.commands <= (uint64_t)(20 + 3 * i));
+    }
+    actor_shutdown(actor, 100);
+    written_run_ms(200);
+    WRITTEN(actor->done && actor->shutdown_status == RLOCK_OK);
+    written_end();
+}
+
+static inline void what_is_kept_out_leaves_nothing_to_clean_up(void) {
+    int how;
+    for (how = 0; how < 4; how++) {
+        written_kept_out(RLOCK_KIND_MUTEX, how);
+        written_kept_out(RLOCK_KIND_FAIR, how);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } written[] = {
     {"a place that came late costs one turn", a_place_that_came_late_costs_one_turn},
     {"a key that is free at each look is taken", a_key_that_is_free_at_each_look_is_taken},
+    {"a clean-up ends when every acquire was answered",
+     a_clean_up_ends_when_every_acquire_was_answered},
+    {"what is kept out leaves nothing to clean up", what_is_kept_out_leaves_nothing_to_clean_up},
 };
 #define WRITTEN_WORLDS (sizeof written / sizeof written[0])
 
