@@ -63,7 +63,8 @@ help:
 # The recursive make starts after set-up: what it finds on the machine is what set-up left there.
 demo:
 	@tools/setup
-	@+$(build) examples
+	@echo 'Building the examples (build/examples/) ...'
+	@+$(build) -s examples
 	@tools/demo
 
 test:

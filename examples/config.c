@@ -33,6 +33,10 @@ static void must(bool good, const char *else_say) {
     }
 }
 
+static void must_be_ok(int status) {
+    must(status == RLOCK_OK, rlock_strerror(status));
+}
+
 static void ask_for(rlock *lock, rlock_callback *next) {
     must(rlock_acquire(lock, 20000, 0, next, NULL) == RLOCK_OK, "cannot acquire");
 }
@@ -104,19 +108,26 @@ static void on_write(rlock *lock, const rlock_event *event, void *user) {
     ev_once(EV_DEFAULT, -1, 0, 0.004, write_port, NULL);
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 static int take_part(void) {
     const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    rlock_config settings = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_config settings = {
+        .unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     rlock_options options = {.key = "config", .owner = 1}; /* who steps down: any number but 0 */
     rlock_client *client;
 
     alarm(30); /* should the parent be gone */
     signal(SIGPIPE, SIG_IGN);
-    must(rlock_client_new(&client, &settings) == RLOCK_OK, "out of memory");
+    must_be_ok(rlock_client_new(&client, &settings));
     options.kind = RLOCK_KIND_READ;
-    must(rlock_new(&to_read, client, &options) == RLOCK_OK, "out of memory");
+    must_be_ok(rlock_new(&to_read, client, &options));
     options.kind = RLOCK_KIND_WRITE;
-    must(rlock_new(&to_write, client, &options) == RLOCK_OK, "out of memory");
+    must_be_ok(rlock_new(&to_write, client, &options));
     ask_for(writer ? to_write : to_read, writer ? on_write : on_read);
     ev_run(EV_DEFAULT, 0);
     rlock_free(to_read);

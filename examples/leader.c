@@ -64,6 +64,12 @@ static void on_term(struct ev_loop *loop, ev_signal *watcher, int revents) {
     rlock_client_shutdown(client, 0, on_shutdown, NULL);
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 static int gateway(void) {
     rlock_config config = {0};
     rlock_options options = {0};
@@ -74,6 +80,7 @@ static int gateway(void) {
     ev_signal_start(EV_DEFAULT, &term);
     config.loop = rlock_libev_loop(EV_DEFAULT);
     config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    config.log = on_log;
     config.watchdog_lease_ms = LEASE_MS;
     options.key = "leader";
     options.on_lost = on_lost;

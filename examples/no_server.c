@@ -44,6 +44,12 @@ static void on_alice_acquired(rlock *lock, const rlock_event *event, void *user)
     rlock_acquire(bob, 0, 0, on_bob_tried, &fence);
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 int main(void) {
     rlock_config config = {0};
     rlock_options options = {0};
@@ -55,6 +61,7 @@ int main(void) {
         return 1;
     }
     config.loop = rlock_poll_loop(loop);
+    config.log = on_log;
     config.store = store; /* this line is the difference */
     options.key = "door";
     options.fencing = true;

@@ -18,9 +18,15 @@ static rlock_options job(void) {
     return (rlock_options){.key = "nightly-report", .kind = RLOCK_KIND_FAIR};
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 static rlock_client *connect_to_server(void) {
     const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     rlock_client *client;
 
     signal(SIGPIPE, SIG_IGN);

@@ -1,5 +1,6 @@
 /* My program has a loop of its own. What do I have to write? Four small hooks, here around select.
  * adapters/rlock_poll.h does the same for any number of clients. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/select.h>
@@ -120,17 +121,25 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     work_done_us = now_us() + 500000;
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 int main(void) {
     rlock_config config = {0};
     rlock_options options = {0};
     rlock_client *client;
     rlock *lock;
 
+    signal(SIGPIPE, SIG_IGN);
     config.loop.open = hook_open;
     config.loop.watch = hook_watch;
     config.loop.set_timer = hook_set_timer;
     config.loop.close = hook_close;
     config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    config.log = on_log;
     options.key = "own-loop";
     if (rlock_client_new(&client, &config) != RLOCK_OK ||
         rlock_new(&lock, client, &options) != RLOCK_OK) {

@@ -38,6 +38,10 @@ static void must(bool good, const char *else_say) {
     }
 }
 
+static void must_be_ok(int status) {
+    must(status == RLOCK_OK, rlock_strerror(status));
+}
+
 static int number_of(const rlock *person) {
     int i;
     for (i = 0; people[i] != person; i++) {
@@ -83,8 +87,14 @@ static void on_closed(int revents, void *open) {
     *(bool *)open = false;
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 static int registrar(const char *path) {
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     rlock_options options = {.key = "event", .kind = RLOCK_KIND_SEMAPHORE, .permits = PLACES};
     rlock_client *client;
     bool open = true;
@@ -95,9 +105,9 @@ static int registrar(const char *path) {
     config.watchdog_lease_ms = 1000; /* the places of a dead process come back after a second */
     redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
     must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
-    must(rlock_client_new(&client, &config) == RLOCK_OK, "out of memory");
+    must_be_ok(rlock_client_new(&client, &config));
     for (i = 0; i < PEOPLE; i++) {
-        must(rlock_new(&people[i], client, &options) == RLOCK_OK, "out of memory");
+        must_be_ok(rlock_new(&people[i], client, &options));
         rlock_acquire(people[i], SIGN_UP_MS, 0, on_place, NULL);
     }
     ev_once(EV_DEFAULT, -1, 0, SIGN_UP_MS / 1e3 + 0.1, on_closed, &open);

@@ -39,6 +39,10 @@ static void must(bool good, const char *else_say) {
     }
 }
 
+static void must_be_ok(int status) {
+    must(status == RLOCK_OK, rlock_strerror(status));
+}
+
 static void on_lock(rlock *lock, const rlock_event *event, void *b) {
     (void)lock;
     must(event->status == RLOCK_OK, rlock_strerror(event->status));
@@ -105,6 +109,12 @@ static void step(buyer *b) {
     step(b);
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 /* One process of the sale: its buyers, and one client for all of them. */
 static int sell(const char *path) {
     rlock_options options = {.key = "sale:lock"};
@@ -116,16 +126,18 @@ static int sell(const char *path) {
     alarm(60); /* should the parent be gone */
     signal(SIGPIPE, SIG_IGN);
     if (use_memory) {
-        must(rlock_memory_new(&store) == RLOCK_OK, "out of memory");
+        must_be_ok(rlock_memory_new(&store));
     } else {
         redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
         must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
     }
     config.store = store;
-    must(all && rlock_client_new(&client, &config) == RLOCK_OK, "out of memory");
+    config.log = on_log;
+    must(all != NULL, "out of memory");
+    must_be_ok(rlock_client_new(&client, &config));
     memory_stock = stock;
     for (wants = 0; wants < buyers; wants++) {
-        must(rlock_new(&all[wants].lock, client, &options) == RLOCK_OK, "out of memory");
+        must_be_ok(rlock_new(&all[wants].lock, client, &options));
         step(&all[wants]);
     }
     while (wants > 0) {

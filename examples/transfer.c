@@ -35,6 +35,10 @@ static void must(bool good, const char *else_say) {
     }
 }
 
+static void must_be_ok(int status) {
+    must(status == RLOCK_OK, rlock_strerror(status));
+}
+
 static void begin(clerk *c);
 
 static void on_released(rlock *lock, const rlock_event *event, void *c) {
@@ -85,12 +89,18 @@ static void begin(clerk *c) {
     c->to = (c->from + 1 + rand() % (ACCOUNTS - 1)) % ACCOUNTS;
     snprintf(from, sizeof from, "account:%d", c->from);
     snprintf(to, sizeof to, "account:%d", c->to);
-    must(rlock_new(&c->lock, client, &options) == RLOCK_OK, "out of memory");
+    must_be_ok(rlock_new(&c->lock, client, &options));
     must(rlock_acquire(c->lock, 30000, 0, on_locked, c) == RLOCK_OK, "cannot acquire");
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 static int bank(const char *path, int number) {
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     clerk clerks[CLERKS];
     int i;
 
@@ -99,7 +109,7 @@ static int bank(const char *path, int number) {
     srand((unsigned)number);
     redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
     must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
-    must(rlock_client_new(&client, &config) == RLOCK_OK, "out of memory");
+    must_be_ok(rlock_client_new(&client, &config));
     for (i = 0; i < CLERKS; i++) {
         begin(&clerks[i]);
     }

@@ -80,9 +80,15 @@ static void on_command(struct ev_loop *loop, ev_io *watcher, int revents) {
     }
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 static int counter(int from_parent) {
     const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     int i;
 
     alarm(30); /* should the parent be gone */

@@ -53,6 +53,12 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     }
 }
 
+static void on_log(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 static int contend(void) {
     rlock_config config = {0};
     rlock_options options = {0};
@@ -62,6 +68,7 @@ static int contend(void) {
     signal(SIGPIPE, SIG_IGN);
     config.loop = rlock_libev_loop(EV_DEFAULT);
     config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    config.log = on_log;
     config.watchdog_lease_ms = LEASE_MS;
     options.key = "watchdog";
     options.on_lost = on_lost;

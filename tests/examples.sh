@@ -60,15 +60,14 @@ check "hello: says so" says 'acquired stock:42: ok' 'released stock:42: ok'
 check "hello: leaves no key behind" gone stock:42
 
 no_socket() {
-    RLOCK_SOCKET=$out.nowhere run "$bin/hello"
-    says 'acquired stock:42: no connection to the server'
+    ! RLOCK_SOCKET=$out.nowhere run "$bin/hello" &&
+        grep -q '^acquired stock:42: no connection to the server$' "$out" && grep -q 'No such file' "$out"
 }
-check "hello: without a server it says so and ends" no_socket
+check "hello: without a server it says so, and why, and fails" no_socket
 
 held_by_other() {
     "$cli" -s "$RLOCK_SOCKET" set stock:42 another px 60000 >/dev/null
-    run "$bin/hello"
-    says 'acquired stock:42: held by another for the whole wait' && ! gone stock:42
+    ! run "$bin/hello" && says 'acquired stock:42: held by another for the whole wait' && ! gone stock:42
 }
 check "hello: another's lock is waited for, and left alone" held_by_other
 "$cli" -s "$RLOCK_SOCKET" del stock:42 >/dev/null
