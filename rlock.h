@@ -29,7 +29,8 @@
  * CONTENTS
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
- *     Implementation, each section knowing only what stands above it:
+ *     Implementation. A section calls what stands above it; what it calls of a later one is
+ *     declared at its own head: >>client, >>lock, >>watchdog, >>queue and >>api form a circle.
  *     >>platform   clock, random bytes, allocation
  *     >>list       doubly linked lists inside the things they link
  *     >>timers     due times in one heap
@@ -53,8 +54,9 @@
  *     - on_lost comes once for a hold: by the local deadline even with the network dead, and
  *       at once when the server says that the key is gone or another's. Never after RELEASED.
  *     - Nobody's key is deleted or extended but with the token of its owner, on the server,
- *       in one script. No script shortens a time to live. What was sent and not answered is
- *       taken as possibly done, and cleaned up.
+ *       in one step; only rlock_force_release takes a lock from whoever has it. No script
+ *       shortens a time to live. What was sent and not answered is taken as possibly done,
+ *       and cleaned up.
  *
  * NOT GUARANTEED
  *
@@ -69,9 +71,11 @@
  * LIFETIMES AND CALLBACKS
  *
  *     Handles are made and freed by the library. A handle is an owner: two flows that must
- *     exclude each other use two handles, of one client or of two. Every function here may be
- *     called from every callback, the two frees included. One client, its handles and its
- *     loop belong to one thread. Strings in options are copied. `text` of an event and the
+ *     exclude each other use two handles, of one client or of two.
+ *     Callback safety: every function here may be called from every callback, the two frees
+ *     included, also that of the handle or client being freed. The hooks `log` and `connect`
+ *     and the hooks of a loop are no callbacks: they may call nothing of this.
+ *     One client, its handles and its loop belong to one thread. Strings in options are copied. `text` of an event and the
  *     event itself live until the callback returns. After fork(), every call in the child
  *     returns RLOCK_ERR_STATE (or false, 0, NULL), sends nothing and touches no descriptor;
  *     the frees do nothing there either.
@@ -572,8 +576,7 @@ RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 /* Releases what is held with one non-blocking write (what the socket does not take at once, some
  * thousand releases, runs out with its lease), closes, frees. No callback runs any more, not
  * even for pending operations. Handles survive it: they answer RLOCK_ERR_CLOSED and still want
- * rlock_free. NULL is allowed.
- * Callback safety: from any callback. */
+ * rlock_free. NULL is allowed. */
 RLOCK_API void rlock_client_free(rlock_client *client);
 
 /* Refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, tells every holder LOST with
@@ -663,7 +666,7 @@ typedef struct rlock_options {
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
 /* Frees a handle in any state. Pending operations end without a callback, a hold is released in
- * the background. NULL is allowed. Callback safety: from any callback, its own included. */
+ * the background. NULL is allowed. */
 RLOCK_API void rlock_free(rlock *lock);
 
 /* Asks for the lock. wait_ms: 0 = try once (and give up after the command timeout if no server can
