@@ -30,7 +30,7 @@
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
  *     Implementation. A section calls what stands above it; what it calls of a later one is
- *     declared at its own head: >>client, >>lock, >>watchdog, >>queue and >>api form a circle.
+ *     declared at its own head, because client, lock, watchdog, queue and api form a circle.
  *     >>platform   clock, random bytes, allocation
  *     >>list       doubly linked lists inside the things they link
  *     >>timers     due times in one heap
@@ -75,10 +75,10 @@
  *     Callback safety: every function here may be called from every callback, the two frees
  *     included, also that of the handle or client being freed. The hooks `log` and `connect`
  *     and the hooks of a loop are no callbacks: they may call nothing of this.
- *     One client, its handles and its loop belong to one thread. Strings in options are copied. `text` of an event and the
- *     event itself live until the callback returns. After fork(), every call in the child
- *     returns RLOCK_ERR_STATE (or false, 0, NULL), sends nothing and touches no descriptor;
- *     the frees do nothing there either.
+ *     One client, its handles and its loop belong to one thread. Strings in options are copied.
+ *     `text` of an event and the event itself live until the callback returns.
+ *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
+ *     nothing and touches no descriptor; the frees do nothing there either.
  *     Writing to a closed socket raises SIGPIPE unless the program ignores it, as every
  *     network program should: signal(SIGPIPE, SIG_IGN). The library never changes a signal's
  *     disposition.
