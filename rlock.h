@@ -1165,8 +1165,7 @@ struct rlock_client {
     rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
     int64_t ring_tick;
     rlock_timer ring_timer;
-    rlock_timer sweep_timer; /* see >>queue */
-    uint32_t watched;        /* gates whose changes are told */
+    uint32_t watched; /* gates whose changes are told */
 
     bool closing, shut;
     rlock_timer shutdown_timer;
@@ -6162,8 +6161,12 @@ static void rlock__claim_deliver(rlock__ready *ready) {
  * >>watchdog - when a hold is renewed or looked at, and what the answer means for it
  */
 
-#define RLOCK__AGE_MS 100     /* a hold that lives longer is registered for push */
-#define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
+#define RLOCK__AGE_MS 100       /* a hold that lives longer is registered for push */
+#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter who would be woken */
+#define RLOCK__MANY_KEYS 100    /* from so many watched keys on push is not all */
+#define RLOCK__DOZE_KEY_MS 5    /* each is asked for once in so long for each of them, ... */
+#define RLOCK__DOZE_MIN_MS 1000 /* ... but not more often */
+#define RLOCK__HURRY_US 10000   /* the least time between two failed renewals */
 
 /* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
  * to a tick too early: all of a tick together, by one timer. What comes more than one round later
@@ -6260,6 +6263,42 @@ static bool rlock__heard(const rlock__claim *claim) {
     return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
 }
 
+/* How long push alone is relied on. A server remembers only so many keys for it
+ * (tracking-table-max-keys), and of those that a command of ours drives out it tells us nothing. So
+ * whoever watches many asks for each now and then, the more seldom the more they are. */
+static int64_t rlock__doze_ms(const rlock_client *client) {
+    int64_t doze_ms = (int64_t)client->watched * RLOCK__DOZE_KEY_MS;
+    if (client->watched < RLOCK__MANY_KEYS) {
+        return RLOCK__SLEEP_MS;
+    }
+    return doze_ms < RLOCK__DOZE_MIN_MS ? RLOCK__DOZE_MIN_MS : doze_ms;
+}
+
+/* When a hold that is registered for push is looked at next, if no renewal comes before. */
+static void rlock__holding_doze(rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    claim->look_us = RLOCK__NEVER;
+    if (claim->registered && !rlock__shared(claim)) {
+        claim->look_us = client->now_us + rlock__doze_ms(client) * 1000;
+    }
+}
+
+/* The time for a look has come. The first registers the hold; a later one is for what was lost. */
+static void rlock__holding_due(rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
+    bool look = claim->again || (claim->registered && many);
+    if (!claim->registered) {
+        look = look || (client->pushing && !rlock__heard(claim));
+        claim->registered = true;
+        rlock__gate_watch(claim->gate);
+    }
+    rlock__holding_doze(claim);
+    if (look) {
+        rlock__holding_look(claim);
+    }
+}
+
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     if (claim->until_us <= client->now_us) {
@@ -6267,13 +6306,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         return;
     }
     if (claim->look_us <= client->now_us) {
-        bool known = claim->registered, heard = rlock__heard(claim);
-        claim->look_us = RLOCK__NEVER;
-        claim->registered = true;
-        rlock__gate_watch(claim->gate);
-        if ((client->pushing || known) && (known || !heard)) {
-            rlock__holding_look(claim); /* which registers it */
-        }
+        rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
@@ -6337,6 +6370,9 @@ static void rlock__renewed(rlock__claim *claim) {
         claim->watchdog = claim->watchdog || renewal->watchdog;
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
+    if (claim->registered) {
+        rlock__holding_doze(claim); /* a renewal looks as well */
+    }
     rlock__holding_plan(claim);
 }
 
@@ -6357,6 +6393,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
         claim->next_us = delay_us;
     } else {
         claim->look_us = delay_us;
+        claim->again = true;
     }
     rlock__holding_arm(claim);
 }
@@ -6393,10 +6430,6 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
  * >>queue - one gate a key: the waiters of this process, only their head asks the server
  */
 
-#define RLOCK__SLEEP_MS 10000        /* the longest sleep of a waiter who would be woken */
-#define RLOCK__SWEEP_MANY 100        /* from so many watched keys on push is not all */
-#define RLOCK__SWEEP_KEY_US 5000     /* all are asked for once in so long for each of them, ... */
-#define RLOCK__SWEEP_MIN_US 1000000  /* ... but not more often */
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 #define RLOCK__TURN_MAX_US 20000     /* how long after its grant a hold may be handed on */
 
@@ -6589,59 +6622,6 @@ static bool rlock__key_watched(const rlock_client *client, const char *key, size
     return node != NULL;
 }
 
-/* A server remembers only so many keys for push (tracking-table-max-keys), and of those that a
- * command of ours drives out it tells us nothing. So whoever watches many asks for them now and
- * then, the more seldom the more they are. */
-static int64_t rlock__sweep_us(const rlock_client *client) {
-    int64_t pause_us = (int64_t)client->watched * RLOCK__SWEEP_KEY_US;
-    pause_us = rlock__min(pause_us, RLOCK__SLEEP_MS * 1000);
-    return pause_us < RLOCK__SWEEP_MIN_US ? RLOCK__SWEEP_MIN_US : pause_us;
-}
-
-static void rlock__sweep_arm(rlock_client *client) {
-    int64_t due_us = client->now_us + rlock__sweep_us(client);
-    if (client->watched < RLOCK__SWEEP_MANY || !(client->pushing & RLOCK_PUSH_CHANGES)) {
-        rlock_timer_set(client, &client->sweep_timer, -1);
-    } else if (!client->sweep_timer.index || client->sweep_timer.due_us > due_us) {
-        rlock_timer_set(client, &client->sweep_timer, due_us);
-    }
-}
-
-/* Whether nothing was asked lately for this claim, by the sweep or because of a push. */
-static bool rlock__claim_stale(const rlock__claim *claim, int64_t pause_us) {
-    return !claim->request.place &&
-           claim->gate->client->now_us - claim->request.sent_us >= pause_us / 2;
-}
-
-static void rlock__gate_sweep(rlock__gate *gate, const void *with) {
-    int64_t pause_us = *(const int64_t *)with;
-    const rlock_link *at = gate->holding.next;
-    bool asks = gate->watched && !rlock__queued(gate) && pause_us < RLOCK__SLEEP_MS * 1000;
-    for (; gate->watched && at != &gate->holding; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__shared(claim)) {
-            break; /* so do all behind it */
-        }
-        if (claim->registered && rlock__claim_stale(claim, pause_us)) {
-            rlock__holding_submit(claim, 0, false);
-        }
-    }
-    if (asks && !rlock__list_empty(&gate->waiting) && !rlock__gate_yields(gate) &&
-        rlock__claim_stale(RLOCK__OF(gate->waiting.next, rlock__claim, link), pause_us)) {
-        rlock__gate_try(gate);
-    }
-}
-
-static void rlock__gates_each(rlock_client *client,
-                              void (*visit)(rlock__gate *gate, const void *with), const void *with);
-
-static void rlock__sweep_fire(rlock_timer *timer) {
-    rlock_client *client = RLOCK__OF(timer, rlock_client, sweep_timer);
-    int64_t pause_us = rlock__sweep_us(client);
-    rlock__gates_each(client, rlock__gate_sweep, &pause_us);
-    rlock__sweep_arm(client);
-}
-
 /* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
 static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
@@ -6649,7 +6629,6 @@ static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     uint32_t i;
     client->watched += (uint32_t)on - (uint32_t)gate->watched;
     gate->watched = on;
-    rlock__sweep_arm(client);
     for (i = 0; rlock__gate_key(gate, &key, i); i++) {
         uint32_t len = rlock__gate_key_len(gate, i);
         if (on || !rlock__key_watched(client, key, len)) {
@@ -6668,7 +6647,7 @@ static void rlock__gate_watch(rlock__gate *gate) {
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
-    int64_t delay_ms = poll ? client->poll_ms : RLOCK__SLEEP_MS;
+    int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
     gate->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
@@ -6905,6 +6884,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->exists = true;
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->registered = false;
     claim->gate->polls = 0;
     claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
@@ -7379,7 +7359,6 @@ static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     client->pushing = what;
-    rlock__sweep_arm(client);
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
@@ -7589,7 +7568,6 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     if (rlock__client_configure(client, config) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
         rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
-        rlock_timer_add(client, &client->sweep_timer, rlock__sweep_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
         status = client->store->open(client->store, client, config, &rlock__events, client,
