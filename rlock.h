@@ -911,6 +911,10 @@ static void rlock__list_append(rlock_link *list, rlock_link *link) {
     list->prev = link;
 }
 
+/* The first thing on a list, or NULL. */
+#define RLOCK__FIRST(list, type, member) \
+    (rlock__list_empty(list) ? (type *)NULL : RLOCK__OF((list)->next, type, member))
+
 /* Everything in `from` goes to the end of `list`. */
 static void rlock__list_move(rlock_link *list, rlock_link *from) {
     if (!rlock__list_empty(from)) {
@@ -1195,19 +1199,19 @@ static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter 
 static void rlock__log(const rlock_client *client, int level, const char *what,
                        const char *detail) {
     char line[256];
+    const char *between = ": ";
     size_t n = 0, limit = sizeof line - 1;
     if (!client->log) {
         return;
     }
-    while (*what) { /* words of ours, and short */
+    while (*what && n < limit) { /* a store may have written them */
         line[n++] = *what++;
     }
-    if (detail) {
-        line[n++] = ':';
-        line[n++] = ' ';
-        while (*detail && n < limit) {
-            line[n++] = *detail++;
-        }
+    for (; detail && *between && n < limit; between++) {
+        line[n++] = *between;
+    }
+    while (detail && *detail && n < limit) {
+        line[n++] = *detail++;
     }
     line[n] = 0;
     client->log(client->user, level, line);
@@ -1464,9 +1468,8 @@ static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
 /* What a request wants comes to the end of a list of the entry; NULL: no memory. */
 static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *entry,
                                         rlock_link *list, const rlock_request *request) {
-    rlock_link *spare = &tenant->memory->spare;
-    rlock__member *member = RLOCK__OF(spare->next, rlock__member, link);
-    if (!rlock__list_empty(spare)) {
+    rlock__member *member = RLOCK__FIRST(&tenant->memory->spare, rlock__member, link);
+    if (member) {
         rlock__list_remove(&member->link);
     } else {
         member = (rlock__member *)RLOCK_MALLOC(sizeof *member);
@@ -4195,8 +4198,8 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
         return &redis->queues[0];
     }
     for (i = 1; i < 4; i++) {
-        const rlock_request *head = RLOCK__OF(redis->queues[i].next, rlock_request, link);
-        if (!rlock__list_empty(&redis->queues[i]) && (!next || head->due_us < due_us)) {
+        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, link);
+        if (head && (!next || head->due_us < due_us)) {
             next = &redis->queues[i];
             due_us = head->due_us;
         }
@@ -5651,8 +5654,7 @@ static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
 
 /* The first of this process that holds, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
-    return rlock__list_empty(&gate->holding) ? NULL
-                                             : RLOCK__OF(gate->holding.next, rlock__claim, link);
+    return RLOCK__FIRST(&gate->holding, rlock__claim, link);
 }
 
 static void rlock__wish_unref(rlock__wish *wish) {
@@ -5816,10 +5818,8 @@ static void rlock__claim_gone(rlock__claim *claim) {
 /* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
  * if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock_link *waiting = &held->gate->waiting;
-    rlock__claim *first = RLOCK__OF(waiting->next, rlock__claim, link);
-    bool likely = held->ours && !rlock__list_empty(waiting);
-    return likely && !first->request.place && first->exists ? first : NULL;
+    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
+    return first && held->ours && !first->request.place && first->exists ? first : NULL;
 }
 
 /* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
@@ -6975,9 +6975,9 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
 /* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
-    rlock__claim *next = RLOCK__OF(gate->waiting.next, rlock__claim, link);
-    if (rlock__list_empty(&gate->waiting) || rlock__queued(gate) ||
-        held->handed >= gate->client->handovers || rlock__turn_over(held)) {
+    rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
+        rlock__turn_over(held)) {
         return NULL;
     }
     if (held->request.place || next->request.place || next->exists) {

@@ -29,7 +29,8 @@ static struct {
     int64_t done_at_us;
     uint64_t done_order;
     int log_lines;
-    rlock_kind kind; /* of the handles that a test makes */
+    size_t log_length; /* of the last one */
+    rlock_kind kind;   /* of the handles that a test makes */
 } g;
 
 static void on_log(void *user, int level, const char *line) {
@@ -37,6 +38,7 @@ static void on_log(void *user, int level, const char *line) {
     BETWEEN(level, RLOCK_LOG_ERROR, RLOCK_LOG_INFO);
     assert_non_null(line);
     g.log_lines++;
+    g.log_length = strlen(line);
 }
 
 static void start(void) {
@@ -2996,6 +2998,27 @@ static void test_bad_options_are_refused(void **state) {
     SAME(stats().handles, 0);
 }
 
+static char refusal[1000];
+
+static const char *refuse_at_length(void *state, const char *key, size_t key_len,
+                                    const rlock_terms *terms, bool fencing) {
+    (void)state, (void)key, (void)key_len, (void)terms, (void)fencing;
+    return refusal;
+}
+
+static void test_long_words_of_a_store_are_cut_in_the_log(void **state) {
+    rlock_options options = options_for("key");
+    size_t length;
+    (void)state;
+    g.store.store.refuses = refuse_at_length;
+    for (length = 200; length < sizeof refusal; length++) {
+        memset(refusal, 'x', length);
+        refuse_options("as the store says at length", &options);
+        SAME(g.log_length, length < 255 ? length : 255);
+    }
+    g.store.store.refuses = NULL;
+}
+
 static void test_longest_key_and_hash_tags_are_allowed(void **state) {
     static const char *const keys[] = {"{tag}", "a{b}c", "plain", "open{brace"};
     static char big[RLOCK_KEY_MAX];
@@ -4463,6 +4486,7 @@ static const struct CMUnitTest singles[] = {
     STOPPED(test_bad_configurations_are_refused_with_a_log_line),
     STOPPED(test_null_arguments_of_the_client_are_refused),
     CASE(test_bad_options_are_refused),
+    CASE(test_long_words_of_a_store_are_cut_in_the_log),
     CASE(test_longest_key_and_hash_tags_are_allowed),
     CASE(test_bad_leases_and_waits_are_refused_and_change_nothing),
     CASE(test_absurd_wait_does_not_overflow),
