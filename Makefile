@@ -1,6 +1,7 @@
 # `make` lists the targets. Only make and a shell are assumed: tools/setup gets the rest, compiler included.
 
 CC             = gcc
+CXX            = g++
 CFLAGS         = -O1 -g
 WARNINGS       = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
 HIREDIS_CFLAGS = $(shell pkg-config --cflags hiredis 2>/dev/null)
@@ -17,7 +18,7 @@ out     := $(BUILD)
 endif
 
 headers  := rlock.h $(wildcard adapters/*.h tests/*.h tests/*/*.h bench/*.h)
-tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c))
+tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
@@ -127,6 +128,18 @@ $(out)/tests/%: tests/%.c $(headers) Makefile
 	@mkdir -p $(@D)
 	$(compile) -D_GNU_SOURCE -Itests $(sim_flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
+# Exceptions cross the library compiled as C++, and as C.
+throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -D_GNU_SOURCE -I. -Iadapters
+
+$(out)/tests/throws: tests/throws.cc $(headers) Makefile
+	@mkdir -p $(@D)
+	$(throws) -o $@ $< $(LDFLAGS) -lcmocka
+
+$(out)/tests/throws-c: tests/throws.cc $(headers) Makefile
+	@mkdir -p $(@D)
+	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
+	$(throws) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
+
 # libev exports libevent's old names: libevent has to come first.
 $(out)/tests/loops: loops = -levent_core -luv -lev
 
@@ -149,7 +162,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig

@@ -74,11 +74,20 @@
  *     exclude each other use two handles, of one client or of two.
  *     Callback safety: every function here may be called from every callback, the two frees
  *     included, also that of the handle or client being freed. The hooks `log` and `connect`
- *     and the hooks of a loop are no callbacks: they may call nothing of this.
+ *     and the hooks of a loop are no callbacks: they may call nothing of this, and must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
  *     `text` of an event and the event itself live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
  *     nothing and touches no descriptor; the frees do nothing there either.
+ *     While a callback runs, nothing of the library is half done, and the loop's timer is set
+ *     for what remains to be delivered or sent. So a callback may also
+ *     - run the loop, where the loop allows it: what is submitted in there can end in there;
+ *     - fork: where the child returns from it, nothing is delivered, sent or armed in the child,
+ *       nor where it returns from the hook `connect` or `log`;
+ *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains comes
+ *       in the next turn. By an exception nothing is leaked if gcc or clang compiled the
+ *       implementation, as C++ or as C with -fexceptions. Else the words of that event stay
+ *       allocated, and of the client the bare struct, when it is freed.
  *     Writing to a closed socket raises SIGPIPE unless the program ignores it, as every
  *     network program should: signal(SIGPIPE, SIG_IGN). The library never changes a signal's
  *     disposition.
@@ -241,7 +250,8 @@ RLOCK_API const char *rlock_strerror(int status);
  *    there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the server's
  *    time to live does not.
  * 6. One entry delivers a snapshot of what is ready; what callbacks add waits for the next turn.
- *    Expiry is settled before replies are delivered.
+ *    Expiry is settled before replies are delivered. An entry may be made from inside a callback,
+ *    and a callback need not return: the next entry goes on with the snapshot.
  * 7. After fork, every call in the child returns RLOCK_ERR_STATE, sends nothing and closes
  *    nothing of the parent's.
  */
@@ -1120,10 +1130,11 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
  * >>client - one clock sample an entry, one loop timer, the ready list, deferred frees
  */
 
-/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. */
+/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
+ * leaves the client before it calls the user, and touches nothing of it after that. */
 typedef struct rlock__ready {
     rlock_link link;
-    void (*deliver)(struct rlock__ready *ready);
+    void (*deliver)(struct rlock__ready *ready, char **words); /* *words: freed after it */
 } rlock__ready;
 
 /* What a claim (see >>lock) does with the server. */
@@ -1137,8 +1148,9 @@ struct rlock_client {
     int64_t armed_us; /* when the loop's timer fires; RLOCK__NEVER = stopped */
     rlock_link ready; /* to be delivered in a later turn */
     rlock_link batch; /* being delivered */
-    unsigned depth;   /* entries on the stack */
-    bool unsent;      /* something was submitted outside the loop's entries */
+    unsigned depth;   /* calls and entries on the stack that are at work; ... */
+    unsigned frames;  /* ... and those that a callback of the user stands on */
+    bool unsent;      /* something was submitted and not flushed */
     bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
     uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
@@ -1221,15 +1233,24 @@ static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     rlock__list_append(&client->ready, &ready->link);
 }
 
+/* Whether anything is left to be done after a call of what is the user's: it may have freed the
+ * client, or forked, and this is the child. */
+static bool rlock__alive(const rlock_client *client) {
+    return !client->closed && !rlock__forked(client);
+}
+
+static int64_t rlock__due_us(const rlock_client *client) {
+    if (client->unsent || !rlock__list_empty(&client->ready) ||
+        !rlock__list_empty(&client->batch)) {
+        return 0;
+    }
+    return client->timers.count ? client->timers.items[1]->due_us : RLOCK__NEVER;
+}
+
 /* Makes the loop's timer fire when the next thing is due. An earlier alarm stays: it only looks. */
 static void rlock__arm(rlock_client *client) {
-    int64_t due_us = RLOCK__NEVER, delay_us;
-    if (client->unsent || !rlock__list_empty(&client->ready)) {
-        due_us = 0;
-    } else if (client->timers.count) {
-        due_us = client->timers.items[1]->due_us;
-    }
-    if (due_us >= client->armed_us) {
+    int64_t due_us = rlock__due_us(client), delay_us;
+    if (due_us >= client->armed_us || rlock__forked(client)) {
         return;
     }
     client->armed_us = due_us;
@@ -1258,63 +1279,118 @@ static void rlock__leave(rlock_client *client) {
  * due again at once waits for the next turn. */
 static void rlock__settle(rlock_client *client) {
     uint32_t limit = client->timers.count;
-    while (limit-- && client->timers.count && !client->closed &&
-           client->timers.items[1]->due_us <= client->now_us) {
+    while (limit-- && client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
+           rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
         timer->fire(timer);
     }
 }
 
-/* Delivers what is ready now; what the callbacks add waits for the next turn. Then one write. */
-static void rlock__deliver(rlock_client *client) {
-    rlock__list_move(&client->batch, &client->ready);
-    while (!client->closed && !rlock__list_empty(&client->batch)) {
-        rlock__ready *ready = RLOCK__OF(client->batch.next, rlock__ready, link);
-        rlock__list_remove(&ready->link);
-        ready->deliver(ready);
-    }
-    if (!client->closed) {
-        client->unsent = false;
-        client->store->flush(client->store_state);
+/* A frame on the stack that callbacks are called from. It ends also when one of them does not come
+ * back, by an exception: in C++, and in C that is compiled with -fexceptions. */
+typedef struct rlock__frame {
+    rlock_client *client;
+    char *words; /* of the event that is told just now */
+} rlock__frame;
+
+#ifdef __GNUC__
+#define RLOCK__ENDS_BY(end) __attribute__((cleanup(end)))
+#else
+#define RLOCK__ENDS_BY(end)
+#endif
+
+static void rlock__frame_end(rlock__frame *frame) {
+    rlock_client *client = frame->client;
+    if (client) {
+        frame->client = NULL;
+        rlock__dealloc(frame->words);
+        client->frames--;
+        if (client->closed) {
+            rlock__client_destroy(client);
+        }
     }
 }
 
-void rlock_on_io(rlock_io *io, unsigned events) {
-    rlock_client *client = io->client;
-    if (!client || client->closed || rlock__forked(client)) {
+/* Delivers the batch, from inside an entry, which it leaves. While a callback runs nothing is half
+ * done, and the timer is armed for what remains: it may run the loop, which then goes on with the
+ * batch, or never come back. False: nothing more may be done, the client may be gone. */
+static bool rlock__deliver(rlock_client *client) {
+    RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
+    bool alive = true;
+    client->depth--;
+    client->frames++;
+    while (alive && !rlock__list_empty(&client->batch)) {
+        rlock__ready *ready = RLOCK__OF(client->batch.next, rlock__ready, link);
+        rlock__list_remove(&ready->link);
+        client->depth++;
+        ready->deliver(ready, &frame.words);
+        rlock__dealloc(frame.words);
+        frame.words = NULL;
+        alive = rlock__alive(client);
+    }
+    rlock__frame_end(&frame);
+    return alive;
+}
+
+/* The end of an entry: delivers what is ready now; what the callbacks add waits for the next turn.
+ * Then one write. */
+static void rlock__finish(rlock_client *client) {
+    if (!rlock__alive(client)) {
+        rlock__leave(client);
         return;
     }
-    rlock__enter(client);
-    rlock__settle(client);
-    if (!client->closed && io->watched) {
-        io->ready(io, events);
-        rlock__deliver(client);
+    rlock__list_move(&client->batch, &client->ready);
+    if (!rlock__list_empty(&client->batch)) {
+        if (!rlock__deliver(client)) {
+            return;
+        }
+        client->depth++;
+    }
+    client->unsent = false;
+    client->store->flush(client->store_state);
+    if (!client->armed_us && rlock__due_us(client)) {
+        client->armed_us = RLOCK__NEVER; /* it was for the callbacks, and would cost a turn */
     }
     rlock__leave(client);
 }
 
+void rlock_on_io(rlock_io *io, unsigned events) {
+    rlock_client *client = io->client;
+    if (!client || !rlock__alive(client)) {
+        return;
+    }
+    rlock__enter(client);
+    rlock__settle(client);
+    if (rlock__alive(client) && io->watched) {
+        io->ready(io, events);
+        rlock__finish(client);
+    } else {
+        rlock__leave(client);
+    }
+}
+
 void rlock_on_timer(rlock_client *client) {
-    if (client->closed || rlock__forked(client)) {
+    if (!rlock__alive(client)) {
         return;
     }
     rlock__enter(client);
     client->armed_us = RLOCK__NEVER;
     rlock__settle(client);
-    rlock__deliver(client);
-    rlock__leave(client);
+    rlock__finish(client);
 }
 
 void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
     rlock_client *client = name->client;
-    if (!client || client->closed || rlock__forked(client)) {
+    if (!client || !rlock__alive(client)) {
         return;
     }
     rlock__enter(client);
     rlock__settle(client);
-    name->resolved(name, address);
-    rlock__deliver(client);
-    rlock__leave(client);
+    if (rlock__alive(client)) {
+        name->resolved(name, address);
+    }
+    rlock__finish(client);
 }
 
 int64_t rlock_client_now_us(const rlock_client *client) {
@@ -1350,7 +1426,7 @@ void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
 int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
     int result = 0;
     io->client = client;
-    if (events != io->watched) {
+    if (events != io->watched && !rlock__forked(client)) {
         io->watched = events;
         result = client->loop.watch(client->loop_state, io, fd, events);
         if (!events) {
@@ -2935,7 +3011,7 @@ static void rlock__want_nothing(void *data) {
     struct linger now; /* what the kernel still holds must not be sent later */
     now.l_onoff = 1;
     now.l_linger = 0;
-    if (!conn->redis->closing) {
+    if (!conn->redis->closing && !rlock__forked(conn->redis->client)) {
         char words[64] = ""; /* a write that failed must not hide why the server closed */
         ssize_t n = conn->ac->err == REDIS_ERR_IO
                         ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
@@ -3275,7 +3351,8 @@ static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
     if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
-    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE)) {
+    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
+        !rlock__forked(conn->redis->client)) { /* by config.log */
         redisAsyncHandleWrite(conn->ac);
     }
     if (events & RLOCK_IO_WRITE) {
@@ -5610,8 +5687,8 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists);
 static void rlock__claim_fire(rlock_timer *timer);
 static void rlock__letting_go_arm(rlock__claim *claim);
 static void rlock__claim_try(rlock__claim *claim, bool urgent);
-static void rlock__claim_deliver(rlock__ready *ready);
-static void rlock__op_deliver(rlock__ready *ready);
+static void rlock__claim_deliver(rlock__ready *ready, char **words);
+static void rlock__op_deliver(rlock__ready *ready, char **words);
 
 static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
@@ -6062,9 +6139,10 @@ static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     return left_us > 0 ? left_us / 1000 : 0;
 }
 
-static void rlock__op_deliver(rlock__ready *ready) {
+static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
     rlock *lock = op->lock;
+    rlock_client *client = lock->gate->client;
     int64_t now_us = rlock__look(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
@@ -6091,12 +6169,13 @@ static void rlock__op_deliver(rlock__ready *ready) {
         op->next = lock->spare;
         lock->spare = op;
     } else {
-        rlock__op_free(lock->gate->client, op);
+        rlock__op_free(client, op);
     }
+    *words = text;
+    rlock__leave(client);
     if (done) {
         done(lock, &event, user);
     }
-    rlock__dealloc(text);
 }
 
 /* The handle is idle again: its last claim goes on without it. */
@@ -6117,7 +6196,7 @@ static void rlock__lock_idle(rlock *lock) {
     rlock__claim_end(claim);
 }
 
-static void rlock__claim_deliver(rlock__ready *ready) {
+static void rlock__claim_deliver(rlock__ready *ready, char **words) {
     rlock__claim *claim = RLOCK__OF(ready, rlock__claim, ready);
     rlock_client *client = claim->gate->client;
     rlock *lock = claim->lock;
@@ -6134,6 +6213,7 @@ static void rlock__claim_deliver(rlock__ready *ready) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+            rlock__leave(client);
             return;
         }
         claim->event = 0;
@@ -6151,10 +6231,11 @@ static void rlock__claim_deliver(rlock__ready *ready) {
         }
         rlock__lock_idle(lock);
     }
+    *words = text;
+    rlock__leave(client);
     if (done) {
         done(lock, &event, user);
     }
-    rlock__dealloc(text);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -7084,19 +7165,19 @@ static void rlock__question_free(rlock__question *question) {
     rlock__dealloc(question);
 }
 
-static void rlock__question_deliver(rlock__ready *ready) {
+static void rlock__question_deliver(rlock__ready *ready, char **words) {
     rlock__question *question = RLOCK__OF(ready, rlock__question, ready);
     rlock_client *client = question->gate->client;
     rlock_info_callback *done = question->done;
     void *user = question->user;
     rlock_info info = question->info;
-    char *words = question->words;
+    *words = question->words;
     question->words = NULL;
     rlock__question_free(question);
+    rlock__leave(client);
     if (done) {
         done(client, &info, user);
     }
-    rlock__dealloc(words);
 }
 
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
@@ -7429,7 +7510,13 @@ static void rlock__client_destroy(rlock_client *client) {
     rlock__dealloc(client->ring);
     rlock__dealloc(client->prefix);
     rlock__dealloc(client->fault_text);
-    rlock__dealloc(client);
+    client->gates.buckets = NULL;
+    client->timers.items = NULL;
+    client->ring = NULL;
+    client->prefix = client->fault_text = NULL;
+    if (!client->frames) { /* else the last of them frees it */
+        rlock__dealloc(client);
+    }
 }
 
 /* 16 random bytes as a version 4 UUID in lower case, and the seed of the jitter. */
@@ -7524,9 +7611,11 @@ static void rlock__shutdown_fire(rlock_timer *timer) {
     rlock__shutdown_end(RLOCK__OF(timer, rlock_client, shutdown_timer), RLOCK_ERR_TIMEOUT);
 }
 
-static void rlock__shutdown_deliver(rlock__ready *ready) {
+static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
+    (void)words;
     rlock_timer_set(client, &client->shutdown_timer, -1);
+    rlock__leave(client);
     if (client->shutdown_done) {
         client->shutdown_done(client, client->shutdown_status, client->shutdown_user);
     }

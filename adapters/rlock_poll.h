@@ -132,8 +132,9 @@ static inline void rlock__poll_close(void *state) {
 
 /* What a look at the descriptors found. By index, because a callback may move the table. */
 static inline void rlock__poll_serve(rlock_poll *loop, size_t looked) {
+    unsigned turn = loop->turn; /* a callback may run the loop, which looks anew */
     size_t i;
-    for (i = 0; i < looked; i++) {
+    for (i = 0; i < looked && loop->turn == turn; i++) {
         rlock_io *io = loop->ios[i];
         unsigned events = rlock__poll_events(loop->fds[i].revents);
         if (loop->fds[i].revents & (POLLERR | POLLHUP | POLLNVAL)) {
@@ -182,14 +183,15 @@ static inline bool rlock_poll_once(rlock_poll *loop, int max_ms) {
     return true;
 }
 
-/* Turns until rlock_poll_stop is called or nothing is left to wait for. */
+/* Turns until rlock_poll_stop is called or nothing is left to wait for. A callback may call it. */
 static inline void rlock_poll_run(rlock_poll *loop) {
     loop->stopped = false;
     while (!loop->stopped && rlock_poll_once(loop, -1)) {
     }
+    loop->stopped = false; /* one that runs around this goes on */
 }
 
-/* From a callback: ends rlock_poll_run after this turn. */
+/* From a callback: ends rlock_poll_run after this turn, of several the innermost. */
 static inline void rlock_poll_stop(rlock_poll *loop) {
     loop->stopped = true;
 }

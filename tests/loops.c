@@ -113,7 +113,8 @@ typedef struct kind {
     const char *name;
     void *(*make)(void);
     rlock_loop (*hooks)(void *loop);
-    void (*turn)(void *loop); /* one turn, of at most some 50 ms */
+    void (*turn)(void *loop);        /* one turn, of at most some 50 ms */
+    void (*turn_inside)(void *loop); /* ... inside of a callback; NULL = it must not be run there */
     void (*listen)(void *loop, int fd,
                    void (*ready)(void)); /* a descriptor of the program's own; -1 = no more */
     bool (*runs_out)(void *loop);        /* its own run function finds nothing left */
@@ -163,6 +164,20 @@ static void ev_guarded_run(void *loop, double seconds, bool once) {
 
 static void ev_turn(void *loop) {
     ev_guarded_run(loop, 0.05, true);
+}
+
+static void ev_on_nothing(struct ev_loop *loop, ev_timer *timer, int revents) {
+    (void)loop, (void)timer, (void)revents;
+}
+
+static void ev_turn_inside(void *loop) {
+    ev_timer limit;
+
+    ev_timer_init(&limit, ev_on_nothing, 0.05, 0.);
+    ev_now_update(loop);
+    ev_timer_start(loop, &limit);
+    ev_run(loop, EVRUN_ONCE);
+    ev_timer_stop(loop, &limit);
 }
 
 static void ev_listen(void *loop, int fd, void (*ready)(void)) {
@@ -347,10 +362,11 @@ static void poll_free_loop(void *loop) {
 }
 
 static const kind kinds[] = {
-    {"libev", ev_make, ev_hooks, ev_turn, ev_listen, ev_runs_out, ev_free_loop},
-    {"libuv", uv_make, uv_hooks, uv_turn, uv_listen_to, uv_runs_out, uv_free_loop},
-    {"libevent", le_make, le_hooks, le_turn, le_listen, le_runs_out, le_free_loop},
-    {"poll", poll_make, poll_hooks, poll_turn, poll_listen, poll_runs_out, poll_free_loop},
+    {"libev", ev_make, ev_hooks, ev_turn, ev_turn_inside, ev_listen, ev_runs_out, ev_free_loop},
+    {"libuv", uv_make, uv_hooks, uv_turn, NULL, uv_listen_to, uv_runs_out, uv_free_loop},
+    {"libevent", le_make, le_hooks, le_turn, NULL, le_listen, le_runs_out, le_free_loop},
+    {"poll", poll_make, poll_hooks, poll_turn, poll_turn, poll_listen, poll_runs_out,
+     poll_free_loop},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -1068,6 +1084,59 @@ static void test_several_clients_take_turns(void **state) {
     }
 }
 
+/* A lock that is taken, and let go, in a loop that is run inside of a callback. */
+static struct {
+    rlock *lock;
+    note got, released, beside;
+    int64_t limit_us;
+} within;
+
+static void turn_until(const int *count) {
+    while (*count == 0 && clock_us() < within.limit_us) {
+        now_on->turn_inside(loop);
+    }
+}
+
+static void run_inside(rlock *lock, const rlock_event *event, void *user) {
+    take_note(lock, event, user);
+    (void)rlock_acquire(within.lock, RLOCK_FOREVER, 0, take_note, &within.got);
+    turn_until(&within.got.count);
+    (void)rlock_release(within.lock, take_note, &within.released);
+    turn_until(&within.released.count);
+    turn_until(&within.beside.count);
+}
+
+static void test_loop_that_is_run_inside_a_callback_goes_on(void **state) {
+    const rlock_store *stores[2];
+    int i;
+
+    (void)state;
+    stores[0] = memory;
+    stores[1] = NULL;
+    for (i = 0; i < 2 && now_on->turn_inside != NULL; i++) {
+        rlock_client *client = new_client(stores[i], 0);
+        rlock *first = new_lock(client, "first", NULL), *beside = new_lock(client, "beside", NULL);
+        note outer = {0};
+
+        memset(&within, 0, sizeof within);
+        within.lock = new_lock(client, "within", NULL);
+        within.limit_us = clock_us() + PATIENCE_US / 2;
+        assert_int_equal(rlock_acquire(first, RLOCK_FOREVER, 0, run_inside, &outer), RLOCK_OK);
+        assert_int_equal(rlock_acquire(beside, RLOCK_FOREVER, 0, take_note, &within.beside),
+                         RLOCK_OK);
+        UNTIL(outer.count > 0);
+        assert_true(clock_us() < within.limit_us);
+        assert_int_equal(within.got.status, RLOCK_OK);
+        assert_int_equal(within.released.status, RLOCK_OK);
+        assert_int_equal(within.beside.status, RLOCK_OK);
+        assert_int_equal(outer.count + within.got.count + within.released.count, 3);
+        rlock_free(first);
+        rlock_free(beside);
+        rlock_free(within.lock);
+        rlock_client_free(client);
+    }
+}
+
 static void test_watchdog_outlives_the_lease(void **state) {
     rlock_client *client = new_client(NULL, 900);
     note got = {0}, lost = {0};
@@ -1611,6 +1680,7 @@ static const struct CMUnitTest each[] = {
     LIBRARY(round_trip_in_memory),
     LIBRARY(round_trip_on_redis),
     LIBRARY(several_clients_take_turns),
+    LIBRARY(loop_that_is_run_inside_a_callback_goes_on),
     LIBRARY(watchdog_outlives_the_lease),
     LIBRARY(deleted_key_is_told_before_the_deadline),
     LIBRARY(deadline_is_told_with_a_frozen_server),

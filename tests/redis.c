@@ -1795,6 +1795,145 @@ static void forked_child_is_refused_and_the_parent_goes_on(void **state) {
     }
 }
 
+/* ---- forked inside a callback or a hook: the child only returns from it ---- */
+
+static pid_t forked_pid = -1;
+static size_t forked_watches;
+
+/* The child goes first: what it does wrong has happened before the parent goes on. */
+static void fork_once(void) {
+    int code;
+
+    if (forked_pid < 0) {
+        forked_watches = kit_poll->used;
+        forked_pid = fork();
+        if (forked_pid > 0) {
+            assert_int_equal(waitpid(forked_pid, &code, 0), forked_pid);
+            assert_true(WIFEXITED(code));
+            assert_int_equal(WEXITSTATUS(code), 0);
+        }
+    }
+}
+
+/* Turns until the acquire has ended; a child ends with the turn that it was made in. */
+static int forked_ends(struct owner *o) {
+    int64_t limit_us = kit_now_us() + 5000000;
+
+    while (o->seen[RLOCK_ACQUIRED] == 0 && kit_now_us() < limit_us) {
+        rlock_poll_once(kit_poll, 5);
+        if (forked_pid == 0) {
+            _exit(kit_poll->used == forked_watches ? 0 : 1);
+        }
+    }
+    return o->seen[RLOCK_ACQUIRED] == 1 ? o->status[RLOCK_ACQUIRED] : KIT_NOTHING;
+}
+
+/* How often the server has executed a command since CONFIG RESETSTAT. */
+static int executed(const char *command) {
+    char word[64];
+    const char *at;
+
+    snprintf(word, sizeof word, "cmdstat_%s:calls=", command);
+    at = strstr(str(ask(&server, "INFO commandstats")), word);
+    return at != NULL ? atoi(at + strlen(word)) : 0;
+}
+
+static struct owner *after_fork[3];
+
+static void submits_and_forks(rlock *lock, const rlock_event *event, void *user) {
+    int i;
+
+    owner_told(lock, event, user);
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(rlock_acquire(after_fork[i]->lock, 0, 60000, owner_told, after_fork[i]),
+                         RLOCK_OK);
+    }
+    fork_once();
+}
+
+static void what_a_callback_submits_before_it_forks_leaves_once(void **state) {
+    rlock_client *client = client_on(RLOCK_WIRE_STRING);
+    struct owner *first = owner_new(client, "first");
+    int before;
+
+    (void)state;
+    after_fork[0] = owner_new(client, "taken");
+    after_fork[1] = owner_new(client, "free");
+    after_fork[2] = owner_new(client, "taken too");
+    tell(ask(&server, "MSET taken another %s another", "taken too"));
+    assert_int_equal(owner_acquire(first, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(first), RLOCK_OK);
+    tell(ask(&server, "CONFIG RESETSTAT"));
+    before = (int)kit_stats(client).commands;
+    forked_pid = -1;
+    first->seen[RLOCK_ACQUIRED] = 0;
+    assert_int_equal(rlock_acquire(first->lock, 0, 1000, submits_and_forks, first), RLOCK_OK);
+    assert_int_equal(forked_ends(first), RLOCK_OK);
+    assert_true(forked_pid > 0);
+    assert_int_equal(owner_wait(after_fork[0], RLOCK_ACQUIRED, 5000), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_wait(after_fork[1], RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_wait(after_fork[2], RLOCK_ACQUIRED, 5000), RLOCK_ERR_BUSY);
+    assert_int_equal(executed("set"), 4);
+    assert_int_equal(executed("set") + executed("evalsha") + executed("eval"),
+                     (int)kit_stats(client).commands - before);
+    assert_string_equal(str(ask(&server, "GET taken")), "another");
+    assert_int_equal(kit_stats(client).faults, 0);
+    assert_int_equal(owner_release(after_fork[1]), RLOCK_OK);
+}
+
+static redisAsyncContext *hook_that_forks(void *user) {
+    redisAsyncContext *ac = redisAsyncConnectUnix(server.socket);
+
+    (void)user;
+    fork_once();
+    return ac;
+}
+
+static void child_that_returns_from_the_connect_hook_does_nothing(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *o;
+
+    (void)state;
+    config.connect = hook_that_forks;
+    o = owner_new(kit_client(&config), "k");
+    forked_pid = -1;
+    assert_int_equal(rlock_acquire(o->lock, 5000, 5000, owner_told, o), RLOCK_OK);
+    assert_int_equal(forked_ends(o), RLOCK_OK);
+    assert_true(forked_pid > 0);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+static void log_that_forks(void *user, int level, const char *line) {
+    kit_log(user, level, line);
+    fork_once();
+}
+
+/* In the midst of the greeting: what it would send next stands in the buffer. */
+static void child_that_returns_from_the_log_does_nothing(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER nameless on >pw ~* +@all -client +client|id +client|tracking"));
+    config.username = "nameless";
+    config.password = "pw";
+    config.client_name = "refused";
+    config.log = log_that_forks;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    forked_pid = -1;
+    tell(ask(&server, "CONFIG RESETSTAT"));
+    assert_int_equal(rlock_acquire(o->lock, 0, 5000, owner_told, o), RLOCK_OK);
+    assert_int_equal(forked_ends(o), RLOCK_OK);
+    assert_true(forked_pid > 0);
+    assert_int_equal(executed("set"), 1);
+    assert_int_equal(kit_stats(client).faults, 0);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    kit_reset();
+    tell(ask(&server, "ACL DELUSER nameless"));
+}
+
 /* ---- the group ---- */
 
 static int group_begins(void **state) {
@@ -1896,6 +2035,9 @@ int main(int argc, char **argv) {
         TEST(acquire_unanswered_on_a_killed_connection_is_cleaned_up),
         TEST(shutdown_tells_everybody_and_leaves_no_key),
         TEST(forked_child_is_refused_and_the_parent_goes_on),
+        TEST(what_a_callback_submits_before_it_forks_leaves_once),
+        TEST(child_that_returns_from_the_connect_hook_does_nothing),
+        TEST(child_that_returns_from_the_log_does_nothing),
     };
 
     if (argc > 1) {

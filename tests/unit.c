@@ -4341,6 +4341,7 @@ static void test_nothing_follows_a_timer_that_freed_the_client(void **state) {
     SAME(owner_acquire(keeps, 0, 0), RLOCK_ERR_CLOSED);
 }
 
+#include "unit_callbacks.h"
 #include "unit_kinds.h"
 
 /* ------------------------------------------------------------------------------------------------
@@ -4379,6 +4380,15 @@ static const struct CMUnitTest singles[] = {
     CASE(test_cancel_after_an_undelivered_grant_gives_it_back),
     CASE(test_what_callbacks_add_waits_for_the_next_turn),
     CASE(test_callbacks_may_be_left_out_where_the_header_says_so),
+    CASE(test_child_that_returns_from_the_callback_it_forked_in_does_nothing),
+    CASE(test_child_that_returns_from_a_hook_it_forked_in_does_nothing),
+    CASE(test_loop_that_is_run_inside_a_callback_goes_on),
+    CASE(test_loss_is_told_by_a_loop_that_is_run_inside_a_callback),
+    CASE(test_client_may_be_freed_in_a_loop_inside_a_callback),
+    CASE(test_what_a_callback_jumped_over_comes_in_the_next_turn),
+    CASE(test_rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do),
+    CASE(test_turns_are_snapshots_again_after_a_jump),
+    CASE(test_batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain),
     CASE(test_watchdog_renews_at_a_third_of_the_lease),
     CASE(test_watchdog_tries_faster_near_the_deadline),
     CASE(test_lost_comes_exactly_at_the_local_deadline_with_the_store_silent),

@@ -332,6 +332,7 @@ static inline struct virtual_state *virtual_earliest(struct virtual_loop *loop, 
 /* One entry: fires the earliest timer that is due by then. False if there is none. */
 static inline bool virtual_turn(struct virtual_loop *loop, int64_t until_us) {
     struct virtual_state *state = virtual_earliest(loop, until_us);
+    bool inside = loop->entered; /* a callback runs the loop */
     if (state == NULL) {
         return false;
     }
@@ -341,7 +342,7 @@ static inline bool virtual_turn(struct virtual_loop *loop, int64_t until_us) {
     state->due_us = -1;
     loop->entered = true;
     rlock_on_timer(state->client);
-    loop->entered = false;
+    loop->entered = inside;
     return true;
 }
 
