@@ -38,8 +38,8 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross bench bench-peers lint format
-.PHONY: install clean
+.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross proof bench bench-peers
+.PHONY: lint format install clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -54,6 +54,7 @@ help:
 	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
 	@echo 'make coverage           lines and branches that the suites run, into build/coverage/'
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
+	@echo 'make proof              all of these, longer, into docs/proof.md (about an hour); SEEDS=1000000 SECONDS=120'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make lint               the checks of style and of the documents'
@@ -109,6 +110,11 @@ coverage:
 cross:
 	@tools/setup cross
 	@tools/cross
+
+# The settings of a whole proof are its own: here only those that were given.
+proof:
+	@tools/proof $(if $(filter-out file,$(origin SEEDS)),--seeds $(SEEDS)) \
+		$(if $(filter-out file,$(origin SECONDS)),--seconds $(SECONDS)) $(if $(ONLY),--only $(ONLY))
 
 bench:
 	@tools/setup test
