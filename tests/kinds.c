@@ -1300,7 +1300,7 @@ static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state
         assert_int_equal(owner_acquire(holder, 0, 5000), RLOCK_OK);
         snprintf(before, sizeof before, "%s", members("k"));
         for (k = 0; k < QUEUED_KINDS; k++) {
-            struct owner *o = owner_of(other, queued_kinds[k]);
+            struct owner *o = owner_of(k % 2 == i % 2 ? other : client, queued_kinds[k]);
 
             if (!belong_together(queued_kinds[i], queued_kinds[k])) {
                 assert_int_equal(owner_acquire(o, 0, 0), RLOCK_ERR_WRONG_TYPE);

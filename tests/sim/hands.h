@@ -354,6 +354,24 @@ static inline void oracle_weighed(const struct hand *hand) {
     }
 }
 
+static inline char hand_sort(const struct hand *hand) {
+    return "mfwws"[hand->kind];
+}
+
+/* What is held together belongs together, as far as no rule was broken for it. */
+static inline void oracle_together(const struct hand *hand) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *other = &oracle.hands[i];
+        if (other->slot == hand->slot && other->holds && !other->token->is_void &&
+            !hand->token->is_void && rlock_is_held(other->lock) &&
+            hand_sort(other) != hand_sort(hand)) {
+            sim_failed("hands %d and %d hold %s as two kinds", hand->number, other->number,
+                       hand->slot->key);
+        }
+    }
+}
+
 /* What the youngest holds of a handle's keys tell. */
 static inline void oracle_follows(struct hand *hand) {
     int i;
@@ -362,10 +380,10 @@ static inline void oracle_follows(struct hand *hand) {
         if (!slot_queued(slot)) {
             oracle_passed(hand, slot);
         }
-        if (slot->kind != SLOT_SEMAPHORE) {
+        if (hand->kind != RLOCK_KIND_SEMAPHORE) {
             oracle_fenced(hand, slot->last);
         }
-        if (slot->kind == SLOT_SHARED && hand->kind == RLOCK_KIND_WRITE) {
+        if (hand->kind == RLOCK_KIND_WRITE) {
             oracle_fenced(hand, slot->last_read);
         }
         if (hand->kind == RLOCK_KIND_READ) {
@@ -377,9 +395,10 @@ static inline void oracle_follows(struct hand *hand) {
     if (slot_queued(hand->slot) && hand->fencing) {
         oracle_fence_known(hand);
     }
-    if (hand->slot->kind == SLOT_SEMAPHORE) {
+    if (hand->kind == RLOCK_KIND_SEMAPHORE) {
         oracle_weighed(hand);
     }
+    oracle_together(hand);
 }
 
 static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
@@ -583,6 +602,11 @@ static inline void oracle_told_of_force(const struct hand *hand) {
 
 static inline void oracle_round(void) {
     int i;
+    for (i = 0; i < sim.server_count; i++) {
+        if (sim.servers[i].model->full > 0) {
+            sim_failed("server %d has no memory, and refuses who is there already", i);
+        }
+    }
     for (i = 0; i < oracle.hand_count; i++) {
         struct hand *hand = &oracle.hands[i];
         if (hand->holds && !hand->gone && !hand->actor->gone) {
@@ -637,15 +661,18 @@ static inline bool slot_wanted(const struct slot *slot) {
 /* Whether there is room for who is first in line, or, without one, for somebody who waits. */
 static inline bool line_wanted(const struct slot *slot) {
     const struct token *head = line_head(slot);
-    int64_t room = slot->in_force - line_used(slot);
+    int64_t used = line_used(slot);
     bool wanted = false;
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
         const struct hand *hand = &oracle.hands[i];
-        wanted = wanted || (hand->slot == slot && hand_waits(hand) && oracle_patient(hand->actor) &&
-                            (head != NULL || hand->weight <= room));
+        wanted = wanted ||
+                 (hand->slot == slot && hand_waits(hand) && oracle_patient(hand->actor) &&
+                  (head != NULL ||
+                   used + hand->weight <= line_permits(slot, hand_sort(hand), slot->in_force)));
     }
-    return wanted && !slot->foreign && (head == NULL || head->weight <= room);
+    return wanted && !slot->foreign && !slot->odd_line &&
+           (head == NULL || used + head->weight <= line_permits(slot, head->sort, slot->in_force));
 }
 
 /* Who is called asks. */

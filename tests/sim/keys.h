@@ -21,6 +21,7 @@
 #define SIM_PASSED 20
 #define SIM_SET 3       /* keys of one handle */
 #define SIM_MEMBERS 400 /* in the line of a key and among its holders */
+#define SIM_PERMITS 3   /* of a semaphore on a key of another kind */
 #define SIM_FENCES 64
 #define SIM_QUESTIONS 512
 #define SIM_LATE_US 2000 /* how late a loop with nothing else to do may tell a loss */
@@ -41,6 +42,7 @@ struct token { /* a value that was seen at a key */
     int64_t forgot_us;   /* until when it would be there, had its server not forgotten it */
 
     /* Of a queued kind; next_...: as the server has it now, while the two are compared. */
+    char sort; /* what belongs together on one key: f, w or s */
     int64_t weight;
     int64_t ends_ms, next_ms; /* until when it holds, by the server's clock; 0 = it does not */
     double place, next_place; /* in the line; 0 = it does not stand there */
@@ -75,7 +77,10 @@ struct slot { /* one key of one server */
     int64_t permits; /* in the options */
     int64_t in_force, next_in_force;
     int64_t line_until_us; /* of the whole line, by the server's clock; -1 = it is not there */
-    bool foreign;          /* something that is no lock stands there */
+    bool foreign;          /* something that is no lock stands there ... */
+    int strangers;         /* ... or members that are nobody's are among the holders */
+    bool odd_line;         /* the line is of another type, or has such members */
+    bool odd_fence;        /* so has the counter a value that is not ours */
     struct token *members[SIM_MEMBERS];
     int member_count;
     struct token *last_read; /* of the youngest hold beside which others may be */
@@ -186,6 +191,9 @@ static struct {                         /* of all worlds */
     uint64_t skipped, turns, dropped;   /* nobody heard; a turn passed; it weighs too much now */
     uint64_t forgotten;                 /* places, with their line */
     uint64_t forced, permits;           /* holds taken away by force; numbers of permits changed */
+    uint64_t meetings, met;             /* handles of another kind than their key; their holds */
+    uint64_t strangers, expelled;       /* members that are nobody's; of those in lines, removed */
+    uint64_t odd_fences, full;          /* fence counters that are not ours; servers full and old */
     uint64_t asked[6][16], unanswered;  /* questions, by rlock_op and -status; all that failed */
     uint64_t quorums, votes_granted;    /* worlds with a quorum; holds there */
     uint64_t votes_lost, votes_back;    /* forgotten by their servers; given again */
@@ -340,6 +348,20 @@ static inline void oracle_force(struct token *token) {
     seen.forced++;
 }
 
+/* Whether a fence counter has a value that no client may go on from. */
+static inline bool fence_is_odd(const struct slot *slot) {
+    struct model_value value;
+    char text[24];
+    if (!model_get(slot->server->model, slot->server->database, slot->fence_key,
+                   strlen(slot->fence_key), &value)) {
+        return false;
+    }
+    snprintf(text, sizeof text, "%.*s", value.type == MODEL_STRING ? (int)value.size : 0,
+             value.type == MODEL_STRING ? value.bytes : "");
+    return strspn(text, "0123456789") != strlen(text) || text[0] == 0 ||
+           strtoull(text, NULL, 10) >= UINT64_C(9007199254740992);
+}
+
 /* The counter of a key's fences: it only rises, if it is not lost. */
 static inline void oracle_fence_touched(struct slot *slot, const struct sim_line *by) {
     struct model_value value;
@@ -351,6 +373,10 @@ static inline void oracle_fence_touched(struct slot *slot, const struct sim_line
         char digits[24];
         snprintf(digits, sizeof digits, "%.*s", (int)value.size, value.bytes);
         now = strtoull(digits, NULL, 10);
+    }
+    if (by != NULL && (slot->odd_fence || now >= UINT64_C(9007199254740992))) {
+        sim_failed("%s changes the fence of %s, which is no number of ours", by->client_id,
+                   slot->key);
     }
     if (by != NULL && now <= slot->fence) {
         sim_failed("the fence of %s goes from %llu to %llu", slot->key,
@@ -414,9 +440,21 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
  * What the servers have of a queued kind: holders and a line, both sorted sets.
  */
 
+/* Whether a member is one of ours. */
+static inline bool line_is_ours(const char *member, size_t size) {
+    return size > 38 && member[36] == ':' && strchr("fws", member[size - 1]) != NULL;
+}
+
+/* How many there are for a token, all in all. */
+static inline int64_t line_permits(const struct slot *slot, char sort, int64_t in_force) {
+    int64_t permits = slot->kind == SLOT_SEMAPHORE ? in_force : SIM_PERMITS;
+    return sort == 'f' ? 1 : sort == 'w' ? 1000000000 : permits;
+}
+
 /* The token of a member, <client>:<number>:<weight><sort>. */
 static inline struct token *line_token(struct slot *slot, const char *member, size_t size) {
     struct token *token = NULL;
+    size_t length = size;
     char text[64];
     int i;
     while (size > 0 && member[size - 1] != ':') {
@@ -439,6 +477,7 @@ static inline struct token *line_token(struct slot *slot, const char *member, si
         token->next_place = 0;
     }
     token->weight = atoll(member + size);
+    token->sort = member[length - 1];
     return token;
 }
 
@@ -447,6 +486,7 @@ static inline void line_read_holders(struct slot *slot) {
     size_t i;
     slot->next_in_force = slot->permits;
     slot->foreign = false;
+    slot->strangers = 0;
     if (!model_get(slot->server->model, slot->server->database, slot->key, strlen(slot->key),
                    &value)) {
         return;
@@ -458,14 +498,17 @@ static inline void line_read_holders(struct slot *slot) {
             char digits[24];
             snprintf(digits, sizeof digits, "%.*s", (int)field->name.size - 8, field->name.at + 8);
             slot->next_in_force = atoll(digits);
+        } else if (!line_is_ours(field->name.at, field->name.size)) {
+            slot->strangers++;
         } else {
             struct token *token = line_token(slot, field->name.at, field->name.size);
             token->next_ms = (int64_t)(field->score < 0 ? -field->score : field->score);
-            if ((field->score < 0) != (token->weight > 1 || slot->kind == SLOT_FAIR)) {
+            if ((field->score < 0) != (token->weight > 1 || token->sort == 'f')) {
                 sim_failed("%s holds with a score of the wrong sign", token->text);
             }
         }
     }
+    slot->foreign = slot->foreign || slot->strangers > 0;
 }
 
 static inline void line_read(struct slot *slot) {
@@ -473,18 +516,24 @@ static inline void line_read(struct slot *slot) {
     size_t i;
     int k;
     slot->line_until_us = -1;
+    slot->odd_line = false;
     for (k = 0; k < slot->member_count; k++) {
         slot->members[k]->next_ms = 0;
         slot->members[k]->next_place = 0;
     }
     line_read_holders(slot);
-    if (model_get(slot->server->model, slot->server->database, slot->line_key,
-                  strlen(slot->line_key), &value) &&
-        value.type == MODEL_ZSET) {
-        slot->line_until_us = value.expires_us;
-        for (i = 0; i < value.count; i++) {
-            const struct model_field *field = &value.fields[i];
+    if (!model_get(slot->server->model, slot->server->database, slot->line_key,
+                   strlen(slot->line_key), &value)) {
+        return;
+    }
+    slot->odd_line = value.type != MODEL_ZSET;
+    slot->line_until_us = value.type == MODEL_ZSET ? value.expires_us : -1;
+    for (i = 0; i < value.count && value.type == MODEL_ZSET; i++) {
+        const struct model_field *field = &value.fields[i];
+        if (line_is_ours(field->name.at, field->name.size)) {
             line_token(slot, field->name.at, field->name.size)->next_place = field->score;
+        } else {
+            slot->odd_line = true;
         }
     }
 }
@@ -495,7 +544,7 @@ static inline struct token *line_head(const struct slot *slot) {
     int i;
     for (i = 0; i < slot->member_count; i++) {
         struct token *token = slot->members[i];
-        if (token->place > 0 && token->weight <= slot->in_force &&
+        if (token->place > 0 && token->weight <= line_permits(slot, token->sort, slot->in_force) &&
             (head == NULL || token->place < head->place)) {
             head = token;
         }
@@ -545,7 +594,7 @@ static inline struct hand *line_hand(const struct token *token) {
 static inline bool line_beside(const struct slot *slot, const struct token *token) {
     int64_t now_ms = slot_now_ms(slot);
     int i;
-    for (i = 0; i < slot->member_count && slot->kind == SLOT_SHARED && token->weight == 1; i++) {
+    for (i = 0; i < slot->member_count && token->sort == 'w' && token->weight == 1; i++) {
         const struct token *other = slot->members[i];
         if (other->weight > 1 && other->ends_ms > now_ms &&
             strncmp(other->text, token->text, 36) == 0) {
@@ -555,12 +604,27 @@ static inline bool line_beside(const struct slot *slot, const struct token *toke
     return false;
 }
 
+/* Nobody of another kind holds, nor does anything that is not ours stand there. */
+static inline void line_check_alone(const struct slot *slot, const struct token *token) {
+    static const char sorts[] = {'?', 'f', 'w', 's'}; /* [slot_kind] */
+    int64_t now_ms = slot_now_ms(slot);
+    int i;
+    for (i = 0; i < slot->member_count; i++) {
+        const struct token *other = slot->members[i];
+        if (other->ends_ms > now_ms && other->sort != token->sort) {
+            sim_failed("%s and %s hold %s as two kinds", token->text, other->text, slot->key);
+        }
+    }
+    seen.met += token->sort != sorts[slot->kind];
+}
+
 /* Somebody comes to hold: itself, if nobody is before it, or who is first, for one turn. */
 static inline void line_check_new(struct slot *slot, struct sim_line *by, struct token *token) {
     const struct token *head = line_head(slot);
     const struct actor *actor = oracle_actor(by);
     int64_t used = line_used(slot) + token->weight;
     int64_t turn_ms = actor != NULL ? actor->command_timeout_ms : 0;
+    int64_t permits = line_permits(slot, token->sort, slot->next_in_force);
     bool beside = line_beside(slot, token);
     if (!oracle_owns(by, token) &&
         (token != head || token->next_ms > slot_now_ms(slot) + turn_ms)) {
@@ -570,12 +634,13 @@ static inline void line_check_new(struct slot *slot, struct sim_line *by, struct
     if (oracle_owns(by, token) && head != NULL && head != token && !beside) {
         sim_failed("%s takes %s before %s, who is first", token->text, slot->key, head->text);
     }
-    if (used > slot->next_in_force && !beside) {
+    if (used > permits && !beside) {
         sim_failed("%s takes %lld of %s, of which %lld of %lld are out", token->text,
                    (long long)token->weight, slot->key, (long long)(used - token->weight),
-                   (long long)slot->next_in_force);
+                   (long long)permits);
     }
-    seen.beside += used > slot->next_in_force;
+    line_check_alone(slot, token);
+    seen.beside += used > permits;
 }
 
 static inline void line_check_holder(struct slot *slot, struct sim_line *by, struct token *token) {
@@ -610,7 +675,7 @@ static inline void line_check_waiter(struct slot *slot, struct sim_line *by, str
     int i;
     if (was && !is && !own && token->ends_ms <= slot_now_ms(slot) &&
         token->skipped != slot->script) {
-        if (token->weight <= slot->in_force) {
+        if (token->weight <= line_permits(slot, token->sort, slot->in_force)) {
             sim_failed("%s puts %s out of the line of %s", by->client_id, token->text, slot->key);
         }
         seen.dropped++;
@@ -673,6 +738,7 @@ static inline void line_counted(const struct slot *slot, struct question *questi
         holders += slot->members[i]->ends_ms > now_ms;
         waiters += slot->members[i]->place > 0;
     }
+    waiters += slot->odd_line ? SIM_MEMBERS : 0; /* whoever they are */
     if (holders > question->most_holders) {
         question->most_holders = holders;
     }
@@ -721,7 +787,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         slot->left = slot->left || (was && !is && by != NULL);
         if (!was && is) {
             token->script = slot->script;
-            token->permits = slot->next_in_force;
+            token->permits = line_permits(slot, token->sort, slot->next_in_force);
             token->forced_us = 0; /* it asked once more, as if nothing had been */
         }
         token->ends_ms = token->next_ms;
@@ -761,6 +827,8 @@ static inline void line_trace(const struct slot *slot) {
 
 static inline void line_touched(struct slot *slot, struct sim_line *by) {
     const struct token *head;
+    int strangers = slot->strangers;
+    bool foreign = slot->foreign, odd_line = slot->odd_line;
     uint64_t script = slot->server->model->scripts_run;
     int64_t line_until_us = slot->line_until_us;
     int i, count;
@@ -772,6 +840,10 @@ static inline void line_touched(struct slot *slot, struct sim_line *by) {
         slot->left = false;
     }
     line_read(slot);
+    if (by != NULL && (slot->strangers != strangers || slot->foreign != foreign)) {
+        sim_failed("%s changes what is not ours in %s", by->client_id, slot->key);
+    }
+    seen.expelled += by != NULL && odd_line && !slot->odd_line;
     count = slot->member_count;
     for (i = 0; i < count; i++) {
         if (by != NULL) {
@@ -790,8 +862,9 @@ static inline void line_touched(struct slot *slot, struct sim_line *by) {
     line_commit(slot, by);
     line_trace(slot);
     head = line_head(slot);
-    slot->unoffered = by != NULL && slot->left && head != NULL &&
-                      line_used(slot) + head->weight <= slot->in_force;
+    slot->unoffered =
+        by != NULL && slot->left && head != NULL && !slot->foreign && !slot->odd_line &&
+        line_used(slot) + head->weight <= line_permits(slot, head->sort, slot->in_force);
 }
 
 /* A key was changed, or one beside it. */
@@ -845,6 +918,7 @@ static inline void oracle_reread(struct sim_server *server) {
         char text[64];
         if (slot->server == server) {
             slot->fence = 0;
+            slot->odd_fence = fence_is_odd(slot);
         }
         if (slot->server == server && slot_queued(slot)) {
             line_reread(slot);

@@ -149,6 +149,7 @@ struct model {
     bool sharded;                     /* keys of one command must be in one slot */
     void *stranger;                   /* hooks.touched is told this for model_call */
     uint64_t commands, scripts_run, delifeqs, mgets; /* counters */
+    uint64_t full; /* scripts refused for memory although their first key is a sorted set */
 
     /* Its own. */
     struct model_hooks hooks;
@@ -2264,6 +2265,17 @@ static inline void model__remember_keys(struct model *m, unsigned flags,
     }
 }
 
+/* Counts what would lose a place or a hold that is there already, if nothing else is refused. */
+static inline void model__note_full(struct model *m, const char *why) {
+    const struct model_key *key =
+        m->declared_count > 0 && strcmp(why, MODEL__OOM) == 0
+            ? (const struct model_key *)model__find(&m->dbs[m->inner.db], m->declared[0].at,
+                                                    m->declared[0].size)
+            : NULL;
+
+    m->full += key != NULL && key->type == MODEL_ZSET && !m->misconf && !m->noreplicas;
+}
+
 /* Runs what is on the stack as a command, and pushes its reply. */
 static inline const char *model__lua_run(lua_State *lua, struct model *m, int argc) {
     const struct model_command *command;
@@ -2291,6 +2303,7 @@ static inline const char *model__lua_run(lua_State *lua, struct model *m, int ar
     why = command != NULL ? model__script_refusal(m, command, argc)
                           : model__script_unknown(m, argc, m->inner_args);
     if (why != NULL) {
+        model__note_full(m, why);
         return why;
     }
     m->script_wrote = m->script_wrote || (command->flags & MODEL_WRITE);

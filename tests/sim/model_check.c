@@ -1506,6 +1506,59 @@ static void a_redis_6_knows_no_options_of_pexpire(void **state) {
     forget(&w, m);
 }
 
+/* A script about a line, as rlock sends it; ARGV[1] is the operation, `more` what follows. */
+static const char *line_call(struct model *m, rlock_op op, const char *member, const char *more) {
+    static char copy[256], number[2];
+    const char *argv[ARGS_MAX] = {"EVAL",
+                                  rlock__scripts[RLOCK__ROW_LINE][op].lua,
+                                  "3",
+                                  "k",
+                                  "rlock:{k}:queue",
+                                  "rlock:{k}:fence",
+                                  number,
+                                  member,
+                                  "1",
+                                  "1000",
+                                  "rlock:"};
+    int argc = 11;
+    char *word;
+
+    snprintf(number, sizeof number, "%d", (int)op);
+    snprintf(copy, sizeof copy, "%s", more);
+    for (word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        argv[argc++] = strcmp(word, "none") == 0 ? "" : word;
+    }
+    return model_call(m, 0, argc, argv);
+}
+
+/* What is there already goes on where there is no memory, whatever the server's version knows. */
+static void a_line_goes_on_on_each_server_that_is_full(void **state) {
+    static const char first[] = "00000000-0000-4000-8000-000000000000:1:1f";
+    static const char second[] = "00000000-0000-4000-8000-000000000001:1:1f";
+    unsigned flavour;
+
+    (void)state;
+    for (flavour = 0; flavour < MODEL_FLAVOURS; flavour++) {
+        struct witness w;
+        struct model *m = witnessed(&w);
+
+        m->flavour = (enum model_flavour)flavour;
+        m->wall_us = INT64_C(1700000000000000);
+        assert_string_equal(line_call(m, RLOCK_OP_ACQUIRE, first, "500 1.5 none 1"),
+                            "$16\r\n1700000000000000\r\n");
+        m->oom = true;
+        assert_string_equal(line_call(m, RLOCK_OP_RENEW, first, "9000"), ":1\r\n");
+        assert_string_equal(line_call(m, RLOCK_OP_ACQUIRE, second, "500 1.5 none 1"), ":9000\r\n");
+        assert_string_equal(line_call(m, RLOCK_OP_RELEASE, first, "none"), ":1\r\n");
+        m->wall_us++;
+        assert_string_equal(line_call(m, RLOCK_OP_ACQUIRE, second, "9000 1.5 none 1"),
+                            "$16\r\n1700000000000001\r\n");
+        assert_int_equal(m->full, 0);
+        assert_string_equal(line_call(m, RLOCK_OP_RELEASE, second, "none"), ":1\r\n");
+        forget(&w, m);
+    }
+}
+
 /* ---- the group ---- */
 
 /* A failed test leaves everything where it was: the next one begins anew. */
@@ -1573,7 +1626,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_copy_brings_every_database_back),
         cmocka_unit_test(a_restart_is_another_process),
         cmocka_unit_test(an_old_server_knows_no_tracking),
-        cmocka_unit_test(a_redis_6_knows_no_options_of_pexpire)};
+        cmocka_unit_test(a_redis_6_knows_no_options_of_pexpire),
+        cmocka_unit_test(a_line_goes_on_on_each_server_that_is_full)};
 
     g.program = argv[0];
     g.first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;

@@ -53,6 +53,7 @@ static struct {
     int64_t lease_ms[3];
     struct sim_weather weather;
     struct model_copy *copies[SIM_SERVERS];
+    char fences[SIM_SLOTS][24]; /* what a counter was before it was not ours */
     uint64_t quiet_commands;
     int rounds; /* of a busy seed, whose handles ask again when they have released */
     bool many;  /* each client has many keys, and takes them at one time */
@@ -158,9 +159,17 @@ static inline bool do_cancel(struct sim_dice *dice) {
     return callable(hand) && hand_cancel(hand) == RLOCK_OK;
 }
 
-/* What only some kinds of keys know. */
+/* What only some kinds of keys know. Where strangers are about, some take a key for another kind. */
 static inline void program_kind(struct slot *slot, rlock_options *options, struct sim_dice *dice) {
-    if (slot->kind == SLOT_FAIR) {
+    static const rlock_kind others[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
+                                        RLOCK_KIND_SEMAPHORE};
+    if (slot_queued(slot) && (program.families & ABOUT_DATA) && sim_one_in(dice, 8)) {
+        options->kind = others[sim_roll(dice, 4)];
+        options->permits = options->kind != RLOCK_KIND_SEMAPHORE ? 0
+                           : slot->kind == SLOT_SEMAPHORE        ? (uint32_t)slot->permits
+                                                                 : SIM_PERMITS;
+        seen.meetings++;
+    } else if (slot->kind == SLOT_FAIR) {
         options->kind = RLOCK_KIND_FAIR;
     } else if (slot->kind == SLOT_SHARED) {
         options->kind = sim_one_in(dice, 2) ? RLOCK_KIND_WRITE : RLOCK_KIND_READ;
@@ -447,6 +456,15 @@ static inline bool do_keep_out(struct sim_dice *dice) {
     return true;
 }
 
+/* Nothing is wrong but that there is no memory for what is new. */
+static inline bool do_full(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    server->model->oom = true;
+    seen.full += server->model->flavour == MODEL_REDIS_5 || server->model->flavour == MODEL_REDIS_6;
+    later(1 + sim_roll(dice, 2000000), heal_server, server);
+    return true;
+}
+
 static inline void stranger_on(struct slot *slot, const char *command, const char *value,
                                const char *px) {
     const char *words[5];
@@ -494,6 +512,99 @@ static inline bool do_wrong_type(struct sim_dice *dice) {
     stranger_on(slot, "LPUSH", "something", NULL);
     later(1 + sim_roll(dice, 500000), heal_type, slot);
     return true;
+}
+
+/* ---- what is not ours, at a key and beside it ---- */
+
+static inline struct slot *some_queued_slot(struct sim_dice *dice) {
+    struct slot *slot = some_slot(dice);
+    return slot_queued(slot) ? slot : NULL;
+}
+
+static inline void add_stranger(const struct slot *slot, const char *key, struct sim_dice *dice) {
+    static const char *const scores[] = {"1000", "-1000", "1e13", "-1e13", "inf", "0"};
+    const char *words[] = {"ZADD", key, scores[sim_roll(dice, 6)], "alice"};
+    oracle_stranger(slot->server, 4, words);
+    seen.strangers++;
+}
+
+static inline void heal_strangers(void *object) {
+    struct slot *slot = (struct slot *)object;
+    const char *words[] = {"ZREM", slot->key, "alice"};
+    oracle_stranger(slot->server, 3, words);
+    words[1] = slot->line_key;
+    oracle_stranger(slot->server, 3, words);
+}
+
+static inline bool do_foreign_set(struct sim_dice *dice) {
+    struct slot *slot = some_queued_slot(dice);
+    if (slot != NULL) {
+        stranger_on(slot, "DEL", NULL, NULL);
+        add_stranger(slot, slot->key, dice);
+        later(1 + sim_roll(dice, 500000), heal_strangers, slot);
+    }
+    return slot != NULL;
+}
+
+static inline bool do_foreign_member(struct sim_dice *dice) {
+    struct slot *slot = some_queued_slot(dice);
+    if (slot != NULL) {
+        add_stranger(slot, slot->key, dice);
+        later(1 + sim_roll(dice, 500000), heal_strangers, slot);
+    }
+    return slot != NULL;
+}
+
+static inline bool do_foreign_place(struct sim_dice *dice) {
+    struct slot *slot = some_queued_slot(dice);
+    if (slot != NULL && !slot->odd_line) {
+        add_stranger(slot, slot->line_key, dice);
+        later(1 + sim_roll(dice, 500000), heal_strangers, slot);
+    }
+    return slot != NULL;
+}
+
+static inline void heal_line(void *object) {
+    struct slot *slot = (struct slot *)object;
+    const char *words[] = {"DEL", slot->line_key};
+    oracle_stranger(slot->server, 2, words);
+}
+
+static inline bool do_odd_line(struct sim_dice *dice) {
+    struct slot *slot = some_queued_slot(dice);
+    if (slot != NULL) {
+        const char *words[] = {"LPUSH", slot->line_key, "something"};
+        heal_line(slot);
+        oracle_stranger(slot->server, 3, words);
+        later(1 + sim_roll(dice, 500000), heal_line, slot);
+    }
+    return slot != NULL;
+}
+
+static inline void heal_fence(void *object) {
+    struct slot *slot = (struct slot *)object;
+    const char *words[] = {"SET", slot->fence_key, program.fences[slot - oracle.slots], "PX",
+                           "90000000"};
+    if (slot->odd_fence) {
+        slot->odd_fence = false;
+        oracle_stranger(slot->server, 5, words);
+        slot->odd_fence = fence_is_odd(slot); /* the server may be full */
+    }
+}
+
+/* A counter that no client may go on from, nor begin anew. */
+static inline bool do_odd_fence(struct sim_dice *dice) {
+    static const char *const values[] = {"inf", "9007199254740992", "-1", "x"};
+    struct slot *slot = some_slot(dice);
+    const char *words[] = {"SET", slot->fence_key, values[sim_roll(dice, 4)]};
+    if (!slot->odd_fence && slot->fence != 0) {
+        snprintf(program.fences[slot - oracle.slots], 24, "%llu", (unsigned long long)slot->fence);
+        oracle_stranger(slot->server, 3, words);
+        slot->odd_fence = fence_is_odd(slot);
+        seen.odd_fences += slot->odd_fence;
+        later(1 + sim_roll(dice, 500000), heal_fence, slot);
+    }
+    return slot->odd_fence;
 }
 
 static inline bool do_wipe(struct sim_dice *dice) {
@@ -579,9 +690,15 @@ static const struct act acts[] = {
     {"network dead", ABOUT_NETWORK, 2, do_cut},
     {"commands refused", ABOUT_ANSWERS, 4, do_refuse},
     {"commands kept out before they are run", ABOUT_ANSWERS, 3, do_keep_out},
+    {"server without memory", ABOUT_ANSWERS, 2, do_full},
     {"key deleted", ABOUT_DATA, 3, do_delete},
     {"key stolen", ABOUT_DATA, 2, do_steal},
     {"key of another type", ABOUT_DATA, 1, do_wrong_type},
+    {"key with a sorted set of others", ABOUT_DATA, 1, do_foreign_set},
+    {"member that is not ours in a key", ABOUT_DATA, 1, do_foreign_member},
+    {"member that is not ours in a line", ABOUT_DATA, 1, do_foreign_place},
+    {"line of another type", ABOUT_DATA, 1, do_odd_line},
+    {"fence counter that is not ours", ABOUT_DATA, 1, do_odd_fence},
     {"restart without data", ABOUT_DATA, 2, do_wipe},
     {"state saved for a failover", ABOUT_DATA, 2, do_save},
     {"failover with a lost tail", ABOUT_DATA, 2, do_failover},
@@ -1042,6 +1159,14 @@ static inline void program_heal(void) {
         struct slot *slot = &oracle.slots[i];
         if (slot->foreign || (slot->there != NULL && slot->there->theirs)) {
             stranger_on(slot, "DEL", NULL, NULL);
+        }
+        if (slot->odd_line) {
+            heal_line(slot);
+        }
+        if (fence_is_odd(slot)) {
+            const char *words[] = {"DEL", slot->fence_key};
+            slot->odd_fence = false;
+            oracle_stranger(slot->server, 2, words);
         }
     }
 }
