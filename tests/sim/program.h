@@ -159,7 +159,7 @@ static inline bool do_cancel(struct sim_dice *dice) {
     return callable(hand) && hand_cancel(hand) == RLOCK_OK;
 }
 
-/* What only some kinds of keys know. Where strangers are about, some take a key for another kind. */
+/* What only some kinds of keys know. Where strangers are about, some take a key for another. */
 static inline void program_kind(struct slot *slot, rlock_options *options, struct sim_dice *dice) {
     static const rlock_kind others[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
                                         RLOCK_KIND_SEMAPHORE};
