@@ -141,7 +141,8 @@
  *         first connect as after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
- *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients".
+ *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
+ *         MASTERDOWN and MOVED the address is asked for anew: the name, or the connect hook.
  *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so a waiter is told even
  *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
  *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
@@ -554,7 +555,8 @@ typedef struct rlock_config {
 
     /* None; instead of host, port and unix_path: makes a context on which a connect was started
      * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, ask again after
-     * the back-off. It may not call the library. */
+     * the back-off. It is asked for the command connection, and behind that for the watching one,
+     * which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
     const rlock_store *store;                             /* Redis */
@@ -2203,11 +2205,13 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
+#define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
-#define RLOCK__BATCH 64            /* renewals in one command ... */
-#define RLOCK__BATCH_BYTES 16384u  /* ... whose keys are not longer than that together */
+#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24) /* of IPv6 with its scope */
+#define RLOCK__BATCH 64                            /* renewals in one command ... */
+#define RLOCK__BATCH_BYTES 16384u /* ... whose keys are not longer than that together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
@@ -2617,7 +2621,9 @@ typedef struct rlock__conn {
     int64_t ready_us; /* when the greeting was over */
     int64_t alive_us; /* the last complete reply, or the first command after silence */
     long long id;     /* CLIENT ID; 0 = unknown */
+    char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool strayed;      /* it led to the wrong server: goes once all that is out is answered */
     bool doubted;      /* late with an answer: it gets one more look */
     rlock_fault fault; /* why it is going down */
     char text[128];
@@ -2649,15 +2655,20 @@ typedef struct rlock__redis {
     rlock_wire wire;
     int64_t timeout_ms;
     rlock__conn commands, watcher;
-    rlock_link queues[4];  /* urgent ones, then one for each operation; each first come first */
-    rlock_link spare;      /* rlock__command */
-    uint32_t bytes;        /* of commands in flight */
-    uint32_t epoch;        /* of the command connection, counted from 1 */
-    uint32_t gone_epoch;   /* connections up to this one can execute nothing any more */
-    uint32_t lost_epoch;   /* the last one that was lost with an acquire on it ... */
-    uint32_t open_epoch;   /* the first such one that could not be killed; 0 = none */
-    long long lost_id;     /* ... and its CLIENT ID, to be killed at the server process ... */
-    char run_id[41];       /* ... that this names; empty = not known */
+    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
+    rlock_link spare;     /* rlock__command */
+    uint32_t bytes;       /* of commands in flight */
+    uint32_t epoch;       /* of the command connection, counted from 1 */
+    uint32_t gone_epoch;  /* connections up to this one can execute nothing any more, but for ... */
+    uint32_t open_epoch;  /* ... those up to this one, which may; 0 = none */
+    uint32_t moved_epoch; /* those up to this one were perhaps of another process */
+    uint32_t lost_epoch;  /* the last one that was lost with what may not be done late on it ... */
+    long long lost_id;    /* ... and its CLIENT ID, to be killed at the same process of a server */
+    int64_t heard_us;     /* when the process before was last heard of, ... */
+    struct sockaddr_storage peer;     /* ... and where; all zero = unknown */
+    char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
+    int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
+    bool served;           /* this connection has done something */
     bool native;           /* the server of this connection knows DELIFEQ */
     bool batches;          /* ... runs the script of many renewals */
     bool batch_unknown;    /* ... once it is told it */
@@ -3057,27 +3068,63 @@ static void rlock__calls_subscribe(rlock__redis *redis);
 static void rlock__watcher_subscribe(rlock__redis *redis);
 static void rlock__track(rlock__redis *redis);
 
-/* A CLIENT ID means something in one process of the server only. Another process executes nothing
- * that was sent to the one before; where it is not known which one this is, nobody is killed. */
-static void rlock__redis_identify(rlock__redis *redis, const char *info) {
-    const char *found = strstr(info, "run_id:");
-    char run_id[sizeof redis->run_id] = "";
-    if (found && strlen(found) >= 7 + sizeof run_id - 1) {
-        memcpy(run_id, found + 7, sizeof run_id - 1);
+/* Whether nothing that was sent on an earlier connection can be executed any more. */
+static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
+    return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
+}
+
+/* Whether another process at this address is the one before, started anew: it began when that one
+ * was last heard of, or later. Else the address has moved to another server, and may come back. The
+ * server counts in whole seconds of its own clock. */
+static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_storage *peer,
+                             const char *info) {
+    const char *found = strstr(info, "uptime_in_seconds:");
+    long long uptime_s = found ? strtoll(found + 18, NULL, 10) : -1;
+    int64_t heard_us = rlock_client_now_us(redis->client) - redis->heard_us;
+    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && peer->ss_family != AF_UNSPEC &&
+           memcmp(peer, &redis->peer, sizeof *peer) == 0;
+}
+
+/* A CLIENT ID means something in one process of the server only. Where it is not known which one
+ * this is, nobody is killed. What was sent to one that died is not executed any more. */
+static void rlock__redis_identify(rlock__redis *redis, const char *former, const char *info) {
+    const char *run_id = redis->commands.run_id;
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof peer;
+    memset(&peer, 0, sizeof peer);
+    if (getpeername(redis->commands.fd, (struct sockaddr *)&peer, &len) != 0) {
+        memset(&peer, 0, sizeof peer);
     }
-    if (run_id[0] && redis->run_id[0] && memcmp(run_id, redis->run_id, sizeof run_id) != 0) {
-        redis->gone_epoch = redis->epoch - 1;
-        redis->open_epoch = 0;
-    }
-    if (!run_id[0] || memcmp(run_id, redis->run_id, sizeof run_id) != 0) {
+    if (!*run_id || strcmp(run_id, former) != 0) {
         redis->lost_id = 0;
+        if (*run_id && *former && rlock__restarted(redis, &peer, info)) {
+            redis->gone_epoch = redis->epoch - 1;
+            redis->open_epoch =
+                redis->open_epoch > redis->moved_epoch ? redis->moved_epoch : redis->open_epoch;
+        } else {
+            redis->moved_epoch = redis->epoch - 1;
+        }
     }
-    memcpy(redis->run_id, run_id, sizeof run_id);
+    memcpy(&redis->peer, &peer, sizeof peer);
+}
+
+/* What INFO says of the server's process; the words may be empty. */
+static void rlock__conn_identify(rlock__conn *conn, const char *info) {
+    const char *found = strstr(info, "run_id:");
+    char former[sizeof conn->run_id];
+    memcpy(former, conn->run_id, sizeof former);
+    memset(conn->run_id, 0, sizeof conn->run_id);
+    if (found && strlen(found) >= 7 + sizeof conn->run_id - 1) {
+        memcpy(conn->run_id, found + 7, sizeof conn->run_id - 1);
+    }
+    if (conn == &conn->redis->commands) {
+        rlock__redis_identify(conn->redis, former, info);
+    }
 }
 
 /* The greeting is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__redis_greeted(rlock__redis *redis) {
-    if (redis->lost_epoch > redis->gone_epoch && !redis->open_epoch) {
+    if (redis->lost_epoch > redis->gone_epoch) {
         redis->open_epoch = redis->lost_epoch;
     }
     redis->lost_id = 0;
@@ -3135,11 +3182,11 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     } else if (conn->step == RLOCK__STEP_ID) {
         conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL && !redis->open_epoch) {
+    } else if (conn->step == RLOCK__STEP_KILL) {
         redis->gone_epoch = redis->lost_epoch;
     }
     if (conn->step == RLOCK__STEP_SERVER) {
-        rlock__redis_identify(redis, reply->type == REDIS_REPLY_STRING ? reply->str : "");
+        rlock__conn_identify(conn, reply->type == REDIS_REPLY_STRING ? reply->str : "");
     } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
         redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                         reply->element[0]->type == REDIS_REPLY_ARRAY;
@@ -3156,7 +3203,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
     applies[RLOCK__STEP_SELECT] = redis->database ? "SELECT" : NULL;
     applies[RLOCK__STEP_NAME] = redis->name;
     applies[RLOCK__STEP_ID] = "ID";
-    applies[RLOCK__STEP_SERVER] = conn == &redis->commands ? "INFO" : NULL;
+    applies[RLOCK__STEP_SERVER] = "INFO";
     applies[RLOCK__STEP_NATIVE] =
         conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "COMMAND" : NULL;
     applies[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? "KILL" : NULL;
@@ -3248,7 +3295,8 @@ static void rlock__redis_pushing(rlock__redis *redis) {
 }
 
 static int64_t rlock__backoff_us(rlock__conn *conn) {
-    uint32_t limit = conn->fault == RLOCK_FAULT_DOWN ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
+    bool soon = conn->fault == RLOCK_FAULT_DOWN || (conn->strayed && !conn->backoff_ms);
+    uint32_t limit = soon ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
     int64_t jittered = (int64_t)(rlock__random(conn->redis->client) % (limit * 500u + 1u));
     conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
     if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
@@ -3273,9 +3321,13 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
+    if (main && was_ready) {
+        redis->heard_us = conn->alive_us;
+    }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
         redis->lost_id = conn->id;
-    } else if (main && redis->lost_epoch <= redis->gone_epoch) {
+    } else if (main &&
+               (redis->lost_epoch <= redis->gone_epoch || redis->lost_epoch <= redis->open_epoch)) {
         redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
     }
     if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
@@ -3287,7 +3339,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->outstanding = 0;
     conn->id = 0;
     if (main) {
-        redis->tracked = redis->native = false;
+        redis->tracked = redis->native = redis->served = false;
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
             rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
         }
@@ -3308,6 +3360,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     }
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    conn->strayed = false;
     rlock__log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
                conn->text);
     if (main) {
@@ -3330,6 +3383,7 @@ static void rlock__conn_tend(rlock__conn *conn) {
         rlock_io_watch(conn->redis->client, &conn->io, conn->fd, conn->want) != 0) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
+    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding);
     if (conn->doomed) {
         rlock__conn_bury(conn);
     }
@@ -3563,8 +3617,6 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
 }
 
-#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24) /* with its scope */
-
 /* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
 static const char *rlock__numeric(const char *host) {
     unsigned char address[sizeof(struct in6_addr)];
@@ -3602,21 +3654,16 @@ static void rlock__address_text(const struct sockaddr *address, char *text) {
 
 static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    char text[RLOCK__ADDRESS_MAX];
+    rlock__redis *redis = conn->redis;
     if (!conn->resolving) {
         return;
     }
     conn->resolving = false;
-    if (!conn->wanted) {
-        return;
-    }
-    conn->state = RLOCK__CONN_OPENING; /* it may have been given up meanwhile */
-    conn->text[0] = 0;
-    rlock__address_text(address, text);
-    rlock_timer_set(conn->redis->client, &conn->timer,
-                    rlock_client_now_us(conn->redis->client) + conn->redis->timeout_ms * 1000);
-    if (text[0]) {
-        rlock__conn_adopt(conn, redisAsyncConnect(text, conn->redis->port));
+    rlock__address_text(address, redis->address);
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
+    if (redis->address[0]) {
+        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
     } else {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the host's name was not found");
     }
@@ -3635,6 +3682,8 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
     } else if (rlock__numeric(redis->host)) {
         rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
+    } else if (conn == &redis->watcher) { /* where the other went */
+        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
     } else {
         conn->resolving = true;
         conn->name.client = client;
@@ -3653,17 +3702,15 @@ static void rlock__conn_fire(rlock_timer *timer) {
     int64_t now_us = rlock_client_now_us(redis->client);
     int64_t timeout_us = redis->timeout_ms * 1000;
     if (conn->state == RLOCK__CONN_DOWN) {
-        if (!conn->resolving) {
-            rlock__conn_open(conn);
+        if (conn == &redis->commands || redis->commands.state == RLOCK__CONN_READY) {
+            rlock__conn_open(conn); /* else rlock__track sees to it, once the other is there */
         }
         return;
     }
     if (conn->state == RLOCK__CONN_OPENING) {
         if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
             rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            if (conn == &redis->commands) {
-                redis->events->down(redis->owner, RLOCK_FAULT_DOWN, "the name is not resolved");
-            }
+            redis->events->down(redis->owner, RLOCK_FAULT_DOWN, "the name is not resolved");
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -3857,6 +3904,11 @@ static void rlock__track(rlock__redis *redis) {
         rlock__conn_wanted(watcher);
         return;
     }
+    if (*watcher->run_id && *redis->commands.run_id &&
+        strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
+        return;
+    }
     if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
@@ -4043,8 +4095,8 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
 }
 
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    answer->sure =
-        !request->epoch || request->epoch == redis->epoch || request->epoch <= redis->gone_epoch;
+    answer->sure = !request->epoch || request->epoch == redis->epoch ||
+                   rlock__epoch_gone(redis, request->epoch);
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
         request->epoch = 0;
     }
@@ -4116,6 +4168,27 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
     }
 }
 
+/* A replica, or a node of a cluster that has not this key: the address may lead elsewhere by now,
+ * and is asked for anew. A node that serves other keys is given up for a MOVED now and then. */
+static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
+    bool error = reply->type == REDIS_REPLY_ERROR;
+    const char *words = error ? rlock__error_words(reply->str) : "";
+    bool moved = rlock__begins(words, "MOVED");
+    int64_t now_us = rlock_client_now_us(redis->client);
+    redis->served = redis->served || !error;
+    if (!error ||
+        !(moved || rlock__begins(words, "READONLY") || rlock__begins(words, "MASTERDOWN"))) {
+        return;
+    }
+    if (moved && redis->served && redis->moved_us &&
+        now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
+        return;
+    }
+    redis->moved_us = moved ? now_us : redis->moved_us;
+    redis->commands.strayed = true;
+    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
+}
+
 static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command *command = (rlock__command *)data;
     rlock__redis *redis = command->redis;
@@ -4126,8 +4199,11 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     redis->told = command->tells ? NULL : redis->told;
     if (reply) {
         rlock__conn_answered(&redis->commands);
-    } else if (command->op == RLOCK_OP_ACQUIRE) {
-        redis->lost_epoch = redis->epoch; /* only an acquire does harm when it is executed late */
+    } else if (command->op == RLOCK_OP_ACQUIRE || command->op > RLOCK_OP_INSPECT) {
+        redis->lost_epoch = redis->epoch; /* no other does harm when it is executed late */
+    }
+    if (reply && !redis->closing) {
+        rlock__redis_astray(redis, reply);
     }
     if (reply && command->count > 1 && !redis->closing) {
         rlock__answer_batch(redis, command, reply);
@@ -4252,7 +4328,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         request->store = command;
         request->place = RLOCK__FLYING;
         if (sent && request->op == RLOCK_OP_ACQUIRE &&
-            (!request->epoch || request->epoch <= redis->gone_epoch)) {
+            (!request->epoch || rlock__epoch_gone(redis, request->epoch))) {
             request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
         }
     }
@@ -4299,8 +4375,8 @@ static void rlock__redis_flush(void *state) {
     rlock__conn *conn = &redis->commands;
     rlock_link *queue = rlock__redis_next(redis);
     int64_t now_us = queue ? rlock__clock(redis->client) : 0; /* callbacks may have taken long */
-    while (conn->state == RLOCK__CONN_READY && !conn->doomed && redis->bytes < RLOCK__WINDOW &&
-           (queue = rlock__redis_next(redis)) != NULL) {
+    while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
+           redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
     }
     rlock__conn_flush(&redis->commands);

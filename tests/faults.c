@@ -1457,6 +1457,22 @@ static void message_of_an_unknown_shape_ends_the_connection(void **state) {
     bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
 }
 
+/* A proxy that closes where it does not know a command is no server, and is told as such. */
+static void proxy_that_closes_at_a_step_of_the_greeting_is_no_connection(void **state) {
+    static const struct lie lies[] = {
+        {"CLIENT ID", "", true, true, false},
+        {"CLIENT ID", "-ERR unknown command\r\n", true, false, false}};
+    struct owner *o;
+
+    (void)state;
+    liars_start(lies, 2);
+    o = owner_new(client_at(liars[0].path, RLOCK_WIRE_STRING), "k");
+    assert_int_equal(owner_acquire(o, 500, 1000), RLOCK_ERR_CONN);
+    assert_true(liars[0].connects < 20);
+    o = owner_new(client_at(liars[1].path, RLOCK_WIRE_STRING), "k"); /* one that says so is used */
+    assert_int_equal(owner_acquire(o, 500, 1000), RLOCK_OK);
+}
+
 static void server_that_closes_at_once_is_not_stormed(void **state) {
     static const struct lie lies[] = {
         {"", "", false, true, false},
@@ -3292,9 +3308,8 @@ static void name_is(uint32_t address) {
     name_answers((struct sockaddr *)&in);
 }
 
-/* The watching connection has asked for the name when the other one is lost: the one answer is
- * enough for it, and both come back. */
-static void connection_lost_while_the_watching_ones_name_is_resolved(void **state) {
+/* A name may stand for many servers: the watching connection does not ask for itself. */
+static void watching_connection_goes_where_the_other_went(void **state) {
     rlock_client *client;
     struct owner *o;
     int turns;
@@ -3306,29 +3321,22 @@ static void connection_lost_while_the_watching_ones_name_is_resolved(void **stat
     assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
     stage_runs(0);
     name_is(INADDR_LOOPBACK);
-    stage_runs(3 * TIMEOUT_MS); /* the watching one has to wait for its answer */
+    stage_runs(3 * TIMEOUT_MS);
+    assert_int_equal(stage.names, 1);
+    assert_true(stage_is_pushing());
+    stage_hangs_up(&stage.conns[1]); /* the watching one alone: to the same server once more */
+    stage_runs(3 * TIMEOUT_MS);
+    assert_int_equal(stage.names, 1);
+    assert_true(stage_is_pushing());
+    stage_hangs_up(&stage.conns[0]); /* both: once more for the two of them */
+    stage_runs(3000);
     assert_int_equal(stage.names, 2);
-    assert_true(kit_stats(client).up);
-    assert_int_equal(kit_stats(client).faults, 0); /* nobody is told: there is a connection */
-    {
-        rlock_name *watching = stage.name;
-
-        stage_hangs_up(&stage.conns[0]);
-        stage.name = NULL;
-        stage_runs(3000);
-        assert_int_equal(stage.names, 3); /* the lost one has asked, the watching one not again */
-        name_is(INADDR_LOOPBACK);
-        stage_runs(1);
-        stage.name = watching;
-        name_is(INADDR_LOOPBACK);
-    }
+    name_is(INADDR_LOOPBACK);
     for (turns = 0; turns < 100 && !kit_stats(client).pushing; turns++) {
         stage_runs(10);
-        if (stage.name != NULL) {
-            name_is(INADDR_LOOPBACK);
-        }
     }
     assert_true(kit_stats(client).up && kit_stats(client).pushing);
+    assert_int_equal(stage.names, 2);
 }
 
 /* The channel of a key with a brace is the key itself, however short. */
@@ -3415,79 +3423,23 @@ static void head_of_a_huge_array_ends_the_connection(void **state) {
     }
 }
 
-/* Its other half was lost while the watching connection asked for the name; and the connect that
- * the answer allows hangs: it is given up like any other, and nothing of it is left. */
+/* The connect that a late answer allows hangs: it is given up like any other. */
 static void name_that_was_answered_late_and_led_nowhere_is_given_up(void **state) {
-    int deaf, filler[2], door = deaf_door(&deaf, filler), port;
-    rlock_client *client;
-    rlock_name *watching;
+    int deaf, filler[2], door = deaf_door(&deaf, filler);
     struct owner *o;
 
     (void)state;
     stage_begins();
-    port = stage_on_tcp();
-    client = named_client(port);
-    o = owner_new(client, "taken");
+    o = owner_new(named_client(deaf), "taken");
     assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
-    stage_runs(0);
-    name_is(INADDR_LOOPBACK);
-    stage_runs(3 * TIMEOUT_MS);
-    watching = stage.name;
-    stage_hangs_up(&stage.conns[0]);
-    stage_runs(TIMEOUT_MS / 2);
-    ((rlock__redis *)client->store_state)->port = deaf;
-    stage.name = watching;
+    stage_runs(5 * TIMEOUT_MS);
     name_is(INADDR_LOOPBACK);
     stage_runs(2 * TIMEOUT_MS);
-    assert_non_null(strstr(kit_log_text, "watching connection: no answer while connecting"));
+    assert_non_null(strstr(kit_log_text, "connection: no answer while connecting"));
     kit_reset(); /* the sanitizer counts the contexts */
     close(filler[0]);
     close(filler[1]);
     close(door);
-}
-
-/* Tracking was refused for good meanwhile: no watching connection is made. */
-static void name_answered_for_a_connection_that_is_not_wanted_any_more_is_dropped(void **state) {
-    rlock_client *client;
-    rlock_name *watching;
-    struct owner *o;
-    size_t conns;
-
-    (void)state;
-    stage_begins();
-    client = named_client(stage_on_tcp());
-    stage_lies("CLIENT TRACKING", "", true, true);
-    o = owner_new(client, "taken");
-    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
-    stage_runs(0);
-    name_is(INADDR_LOOPBACK);
-    while (stage.name == NULL) {
-        stage_turns(stage.now_us + 1000);
-    }
-    name_is(INADDR_LOOPBACK); /* of the watching one */
-    stage_until_told();
-    stage_hangs_up(&stage.conns[1]);
-    while (stage.name == NULL) { /* it asks again */
-        stage_looks();
-        stage.now_us += 1000;
-        stage_fires();
-    }
-    watching = stage.name;
-    stage_says(&stage.conns[0], "-ERR unknown command\r\n");
-    stage_looks();
-    stage_hangs_up(&stage.conns[0]);
-    stage_looks();
-    conns = stage.count;
-    stage.name = watching;
-    name_is(INADDR_LOOPBACK);
-    stage_turns(stage.now_us);
-    assert_int_equal(stage.count, conns);
-    stage_runs(100); /* and the other comes back by itself */
-    if (stage.name != NULL) {
-        name_is(INADDR_LOOPBACK);
-    }
-    stage_runs(1);
-    assert_true(kit_stats(client).up);
 }
 
 /* --- what the process lacks --- */
@@ -3885,6 +3837,325 @@ static void error_inside_the_script_of_a_line_is_cleaned_up_behind(void **state)
     }
 }
 
+/* --- which server it is --- */
+
+/* Another process than that of the honest server. */
+#define THERE "run_id:9876543210987654321098765432109876543210"
+
+/* Of what was sent to a process that died nothing comes late; but another one that answers may as
+ * well be another server behind the same address, and the first one comes back. */
+static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
+    static const struct {
+        const char *info; /* of the second connection */
+        bool elsewhere;
+        int cleaning;
+    } rows[] = {
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, 0},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", true, 1},
+        {"$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", false, 1},
+        {"$69\r\n" THERE "\r\nuptime_in_seconds:-5\r\n", false, 1},
+        {"$47\r\n" THERE "\r\n", false, 1},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_client *client;
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("SET", "", true, true);
+        stage_lies("INFO", "", false, true); /* the truth, once; ... */
+        stage_lies("INFO", rows[i].info, true, true);
+        client = stage_client(RLOCK_WIRE_STRING);
+        o = owner_new(client, "k");
+        assert_int_equal(rlock_acquire(o->lock, 0, 5000, owner_told, o), RLOCK_OK);
+        while (stage.told[0] == 0) {
+            stage_turns(stage.now_us + 1000);
+        }
+        if (rows[i].elsewhere) {
+            ((rlock__redis *)client->store_state)->peer.ss_family = AF_INET;
+        }
+        stage_runs(2000);
+        assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);
+        assert_int_equal(kit_stats(client).connects, 2);
+        if ((int)kit_stats(client).cleaning != rows[i].cleaning) {
+            print_error("row %u\n", (unsigned)i);
+        }
+        assert_int_equal(kit_stats(client).cleaning, rows[i].cleaning);
+        stage_hangs_up(&stage.conns[1]); /* ... and then the first one again */
+        stage_runs(1000);
+        assert_int_equal(kit_stats(client).connects, 3);
+        assert_int_equal(kit_stats(client).cleaning, rows[i].cleaning);
+        stage_runs(5000); /* the longest lease and a command timeout: now it is over */
+        assert_int_equal(kit_stats(client).cleaning, 0);
+        assert_false(stage_heard("CLIENT KILL"));
+    }
+}
+
+/* What was open before is settled by time; the next loss is by a kill again. */
+static void address_that_moved_once_does_not_hinder_later_kills(void **state) {
+    rlock_client *client;
+    struct owner *o;
+    int i;
+
+    (void)state;
+    stage_begins();
+    stage_lies("SET", "", true, true);
+    stage_lies("INFO", "", false, true);
+    stage_lies("INFO", "$47\r\n" THERE "\r\n", true, false);
+    client = stage_client(RLOCK_WIRE_STRING);
+    o = owner_new(client, "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
+    stage_runs(3000);
+    assert_int_equal(kit_stats(client).cleaning, 0);
+    for (i = 0; i < 2; i++) {
+        stage.told[0] = 0; /* its answer is lost again */
+        stage.trail[0] = '\0';
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_UNKNOWN);
+        stage_runs(1000);
+        assert_true(stage_heard("CLIENT KILL"));
+        assert_int_equal(kit_stats(client).cleaning, 0);
+    }
+}
+
+/* Executed late, behind the answer to the next one, these would take what others got meanwhile. */
+static void unanswered_change_by_an_operator_is_killed_before_anything_else(void **state) {
+    int change;
+
+    (void)state;
+    for (change = 0; change < 3; change++) {
+        rlock_options options;
+        rlock_client *client;
+
+        stage_begins();
+        stage_lies("EVALSHA", "", true, true);
+        client = stage_client(RLOCK_WIRE_STRING);
+        memset(&options, 0, sizeof options);
+        options.key = "k";
+        options.kind = change == 1 ? RLOCK_KIND_SEMAPHORE : RLOCK_KIND_MUTEX;
+        options.permits = change == 1 ? 3 : 0;
+        asked_status = KIT_NOTHING;
+        assert_int_equal(change == 0   ? rlock_force_release(client, &options, asked_about, NULL)
+                         : change == 1 ? rlock_set_permits(client, &options, 5, asked_about, NULL)
+                                       : rlock_inspect(client, &options, asked_about, NULL),
+                         RLOCK_OK);
+        stage_runs(3 * TIMEOUT_MS);
+        assert_int_equal(asked_status, RLOCK_ERR_UNKNOWN);
+        assert_int_equal(stage_heard("CLIENT KILL"), change < 2);
+    }
+}
+
+/* Behind an address with several servers the watching connection may reach another one, where its
+ * id names nobody, or a stranger. */
+static void watching_connection_at_another_server_is_not_used(void **state) {
+    (void)state;
+    stage_begins();
+    stage_lies("INFO", "", false, true);
+    stage_lies("INFO", "$47\r\n" THERE "\r\n", true, true);
+    stage_lies("INFO", "$47\r\n" THERE "\r\n", true, true);
+    stage_waiter(RLOCK_WIRE_STRING);
+    while (stage.told[2] == 0) {
+        stage_turns(stage.now_us + 1000);
+        assert_false(stage_is_pushing());
+        assert_false(stage_heard("CLIENT TRACKING"));
+    }
+    stage_runs(1000);
+    assert_true(stage_is_pushing());
+    assert_int_equal(kit_stats(kit_clients[0]).connects, 4);
+    assert_true(kit_stats(kit_clients[0]).up);
+}
+
+/* --- servers that are not, or no longer, the right one --- */
+
+#define READ_ONLY "-READONLY You can't write against a read only replica.\r\n"
+#define MOVED_AWAY "-MOVED 7 127.0.0.1:7001\r\n"
+
+/* Each dialect, and each that no longer leads: the address is asked for anew, at once. */
+static void server_that_may_not_write_is_left(void **state) {
+    static const char *const answers[] = {
+        READ_ONLY,
+        "-READONLY You can't write against a read only replica. script: 1f, on @user_script:1.\r\n",
+        "-ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -READONLY You "
+        "can't write against a read only replica. \r\n",
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+        MOVED_AWAY};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("EVALSHA", answers[i], true, true);
+        o = stage_owner(RLOCK_WIRE_REDISSON, "k");
+        assert_int_equal(stage_acquire(o, 5000, 1000), RLOCK_OK);
+        assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
+        assert_int_equal(stage.told[0], 1);
+        assert_false(stage_heard("CLIENT KILL")); /* all was answered */
+    }
+}
+
+static void server_that_refuses_for_now_is_kept(void **state) {
+    static const char *const answers[] = {"-OOM command not allowed\r\n", "-TRYAGAIN Multiple\r\n",
+                                          "-ASK 7 127.0.0.1:7001\r\n", "-READONLYISH no\r\n",
+                                          "-ERR the key READONLY MOVED\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        stage_begins();
+        stage_lies("EVALSHA", answers[i], true, true);
+        assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_REDISSON, "k"), 0, 1000),
+                         RLOCK_ERR_SERVER);
+        stage_runs(3000);
+        assert_int_equal(kit_stats(kit_clients[0]).connects, 1);
+    }
+}
+
+/* What was sent with it is answered first; what has no answer may have been done. */
+static void answers_behind_a_refusal_to_write_are_read(void **state) {
+    struct owner *refused, *granted, *unknown, *later;
+    rlock_client *client;
+    int answered;
+
+    (void)state;
+    for (answered = 0; answered < 2; answered++) {
+        stage_begins();
+        stage_lies("SET refused", READ_ONLY, true, true);
+        stage_lies("SET unknown", "", answered == 0, true);
+        client = stage_client(RLOCK_WIRE_STRING);
+        assert_int_equal(stage_acquire(owner_new(client, "first"), 0, 60000), RLOCK_OK);
+        stage_runs(2000);
+        refused = owner_new(client, "refused");
+        granted = owner_new(client, "granted");
+        unknown = owner_new(client, "unknown");
+        assert_int_equal(rlock_acquire(refused->lock, 0, 60000, owner_told, refused), RLOCK_OK);
+        assert_int_equal(rlock_acquire(granted->lock, 0, 60000, owner_told, granted), RLOCK_OK);
+        assert_int_equal(rlock_acquire(unknown->lock, 0, 60000, owner_told, unknown), RLOCK_OK);
+        assert_int_equal(stage_wait(refused, RLOCK_ACQUIRED, 10), RLOCK_ERR_SERVER);
+        assert_int_equal(stage_wait(granted, RLOCK_ACQUIRED, 10), RLOCK_OK);
+        later = owner_new(client, "later"); /* goes to the next server, whatever is still out */
+        assert_int_equal(rlock_acquire(later->lock, 5000, 60000, owner_told, later), RLOCK_OK);
+        assert_int_equal(stage_wait(unknown, RLOCK_ACQUIRED, 2000),
+                         answered ? RLOCK_OK : RLOCK_ERR_UNKNOWN);
+        assert_int_equal(stage_wait(later, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+        assert_int_equal(kit_stats(client).connects, 4); /* two each time */
+        assert_int_equal(stage_heard("CLIENT KILL"), !answered);
+        assert_true(rlock_is_held(granted->lock));
+    }
+}
+
+/* A server that is nothing else is asked for anew once a second at most. */
+static void servers_that_never_write_are_not_stormed(void **state) {
+    static const char *const answers[] = {READ_ONLY, MOVED_AWAY};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("EVAL", answers[i], true, false);
+        o = stage_owner(RLOCK_WIRE_REDISSON, "k");
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+        stage_runs(20000);
+        assert_true(kit_stats(kit_clients[0]).connects >= 10);
+        assert_true(kit_stats(kit_clients[0]).connects <= 42);
+        assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    }
+}
+
+/* Of some keys a node of a cluster is the right one: those are not disturbed by the others. */
+static void node_that_serves_other_keys_is_seldom_left(void **state) {
+    struct owner *far, *near;
+    rlock_client *client;
+    int i;
+
+    (void)state;
+    stage_begins();
+    stage_lies("SET far", MOVED_AWAY, true, false);
+    client = stage_client(RLOCK_WIRE_STRING);
+    far = owner_new(client, "far");
+    near = owner_new(client, "near");
+    for (i = 0; i < 100; i++) {
+        assert_int_equal(stage_acquire(near, 2000, 1000), RLOCK_OK);
+        assert_int_equal(stage_release(near), RLOCK_OK);
+        assert_int_equal(stage_acquire(far, 0, 1000), RLOCK_ERR_SERVER);
+        stage_runs(300);
+    }
+    assert_true(kit_stats(client).connects >= 3);
+    assert_true(kit_stats(client).connects <= 6);
+}
+
+static const struct server *leads; /* where the hook connects */
+
+static redisAsyncContext *connect_to_who_leads(void *user) {
+    (void)user;
+    return redisAsyncConnectUnix(leads->socket);
+}
+
+static int is_in_step(void *arg) {
+    (void)arg;
+    return strstr(str(ask(&odd, "INFO replication")), "master_link_status:up") != NULL;
+}
+
+static int renews(void *arg) {
+    return owner_renew((struct owner *)arg, 0) == RLOCK_OK;
+}
+
+/* No connection is closed by the server, and nothing is told: an operator made another one lead. */
+static void primary_that_was_demoted_is_left_by_all(void **state) {
+    rlock_config config;
+    rlock_client *holds, *waits;
+    struct owner *held, *watched, *waiter;
+    static struct server primary;
+
+    (void)state;
+    primary.port = server_free_port();
+    assert_int_equal(server_start(&primary, NULL), 0);
+    odd.port = server_free_port();
+    assert_int_equal(server_start(&odd, NULL), 0);
+    tell(ask(&odd, "CONFIG SET repl-diskless-sync-delay 0"));
+    tell(ask(&primary, "CONFIG SET repl-diskless-sync-delay 0"));
+    tell(ask(&odd, "REPLICAOF 127.0.0.1 %d", primary.port));
+    assert_true(kit_until(is_in_step, NULL, 10000));
+    leads = &primary;
+    config = kit_config(&primary);
+    config.connect = connect_to_who_leads;
+    config.watchdog_lease_ms = 3000;
+    holds = kit_client(&config);
+    waits = kit_client(&config);
+    held = owner_new(holds, "held");
+    watched = owner_new(holds, "watched");
+    waiter = owner_new(waits, "held");
+    assert_int_equal(owner_acquire(held, 0, 20000), RLOCK_OK);
+    assert_int_equal(owner_acquire(watched, 0, 0), RLOCK_OK);
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, 20000, owner_told, waiter),
+                     RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, holds, 3000));
+    assert_true(kit_until(kit_is_pushing, waits, 3000));
+    num(ask(&primary, "WAIT 1 1000"));
+    tell(ask(&odd, "REPLICAOF NO ONE"));
+    tell(ask(&primary, "REPLICAOF 127.0.0.1 %d", odd.port));
+    leads = &odd;
+    assert_true(kit_until(renews, held, 5000));
+    assert_true(kit_until(kit_is_pushing, holds, 3000));
+    kit_run(3500); /* longer than the lease: the watchdog renews at the new one */
+    assert_true(rlock_is_held(watched->lock));
+    assert_true(num(ask(&odd, "PTTL watched")) > 1500);
+    assert_int_equal(owner_release(held), RLOCK_OK);
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 12000), RLOCK_OK);
+    assert_string_equal(str(ask(&odd, "TYPE held")), "string");
+    kit_run(200); /* it is registered for push */
+    tell(ask(&odd, "DEL watched"));
+    assert_int_equal(owner_wait(watched, RLOCK_LOST, 500), RLOCK_ERR_LOST);
+    assert_int_equal(watched->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    odd_server_ends();
+    odd.port = 0;
+    server_stop(&primary);
+}
+
 /* ---- the group ---- */
 
 static int group_begins(void **state) {
@@ -3984,6 +4255,7 @@ int main(int argc, char **argv) {
         TEST(lies_answer_no_question),
         TEST(reply_that_nobody_asked_for_ends_the_connection),
         TEST(message_of_an_unknown_shape_ends_the_connection),
+        TEST(proxy_that_closes_at_a_step_of_the_greeting_is_no_connection),
         TEST(server_that_closes_at_once_is_not_stormed),
         TEST(refusal_inside_a_script_is_told_in_every_dialect),
         TEST(tracking_refused_for_a_moment_is_asked_for_again),
@@ -4034,13 +4306,12 @@ int main(int argc, char **argv) {
         TEST(who_may_not_listen_to_its_own_channel_is_told_of_changes_and_polls_for_its_turn),
         TEST(who_may_not_listen_to_changes_polls_for_its_turn_and_is_called_neither),
         TEST(error_inside_a_script_is_what_it_says_inside),
-        TEST(connection_lost_while_the_watching_ones_name_is_resolved),
+        TEST(watching_connection_goes_where_the_other_went),
         TEST(message_of_a_short_channel_wakes),
         TEST(server_that_unsubscribes_us_is_polled),
         TEST(message_that_answers_no_subscription_ends_the_connection),
         TEST(head_of_a_huge_array_ends_the_connection),
         TEST(name_that_was_answered_late_and_led_nowhere_is_given_up),
-        TEST(name_answered_for_a_connection_that_is_not_wanted_any_more_is_dropped),
         TEST(loading_server_is_waited_for),
         TEST(name_of_a_user_or_a_key_is_no_code),
         TEST(users_and_keys_with_the_names_of_codes_are_told_as_any_other),
@@ -4049,6 +4320,16 @@ int main(int argc, char **argv) {
         TEST(script_that_the_server_never_runs_leaves_no_place),
         TEST(words_that_are_not_known_may_stand_for_anything),
         TEST(error_inside_the_script_of_a_line_is_cleaned_up_behind),
+        TEST(only_a_restart_makes_sure_that_nothing_comes_late),
+        TEST(address_that_moved_once_does_not_hinder_later_kills),
+        TEST(unanswered_change_by_an_operator_is_killed_before_anything_else),
+        TEST(watching_connection_at_another_server_is_not_used),
+        TEST(server_that_may_not_write_is_left),
+        TEST(server_that_refuses_for_now_is_kept),
+        TEST(answers_behind_a_refusal_to_write_are_read),
+        TEST(servers_that_never_write_are_not_stormed),
+        TEST(node_that_serves_other_keys_is_seldom_left),
+        TEST(primary_that_was_demoted_is_left_by_all),
     };
 
     if (argc > 1) {

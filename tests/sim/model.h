@@ -155,6 +155,7 @@ struct model {
     struct model_hooks hooks;
     uint64_t seed, restarts, last_id;
     char run_id[41];
+    int64_t started_us; /* when this process of it began */
     struct model_map dbs[MODEL_DATABASES];
     struct model_map tracked; /* struct model_readers, of all databases together, as in Redis */
     struct model_map scripts;
@@ -1769,8 +1770,10 @@ static inline void model__do_info(struct model_request *r) {
         server = server || model__is(r->argv[i], "server") || model__is(r->argv[i], "default") ||
                  model__is(r->argv[i], "all") || model__is(r->argv[i], "everything");
     }
-    snprintf(text, sizeof text, "# Server\r\nredis_version:%s\r\nrun_id:%s\r\n",
-             versions[r->m->flavour], r->m->run_id);
+    snprintf(text, sizeof text,
+             "# Server\r\nredis_version:%s\r\nrun_id:%s\r\nuptime_in_seconds:%lld\r\n",
+             versions[r->m->flavour], r->m->run_id,
+             (long long)(r->m->wall_us / 1000000 - r->m->started_us / 1000000));
     model__put_word(r->m->out, server ? text : "");
 }
 
@@ -3267,6 +3270,7 @@ static inline void model__new_process(struct model *m) {
         x = model__mix(x);
         m->run_id[i] = "0123456789abcdef"[x >> 60];
     }
+    m->started_us = m->wall_us;
     m->last_id = 0; /* as in Redis: an id means another client in another process */
 }
 
