@@ -2620,6 +2620,7 @@ typedef struct rlock__conn {
     uint32_t outstanding, backoff_ms;
     int64_t ready_us; /* when the greeting was over */
     int64_t alive_us; /* the last complete reply, or the first command after silence */
+    int64_t heard_us; /* the last complete reply */
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
@@ -3060,7 +3061,7 @@ static void rlock__conn_answered(rlock__conn *conn) {
     if (conn->outstanding) {
         conn->outstanding--;
     }
-    conn->alive_us = rlock_client_now_us(conn->redis->client);
+    conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
@@ -3322,7 +3323,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
     if (main && was_ready) {
-        redis->heard_us = conn->alive_us;
+        redis->heard_us = conn->heard_us;
     }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
         redis->lost_id = conn->id;

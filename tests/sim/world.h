@@ -169,8 +169,9 @@ struct sim_server {
     const char *password;      /* that it asks for; NULL = none */
     const char *always_denied; /* a command that its users may not run; NULL = none */
     int64_t paused_until_us;
-    bool down; /* refuses connections */
-    bool cut;  /* nothing comes through: connects neither succeed nor fail */
+    bool stepped; /* its clock was: it does not know since when it runs */
+    bool down;    /* refuses connections */
+    bool cut;     /* nothing comes through: connects neither succeed nor fail */
 };
 
 struct sim_watched {
@@ -956,6 +957,8 @@ int sim_libc_socket(int domain, int type, int protocol) __asm__("socket");
 int sim_libc_connect(int fd, const struct sockaddr *address, socklen_t length) __asm__("connect");
 int sim_libc_getsockopt(int fd, int level, int option, void *value,
                         socklen_t *length) __asm__("getsockopt");
+int sim_libc_getpeername(int fd, struct sockaddr *address,
+                         socklen_t *length) __asm__("getpeername");
 int sim_libc_poll(struct pollfd *fds, nfds_t count, int timeout_ms) __asm__("poll");
 ssize_t sim_libc_read(int fd, void *bytes, size_t size) __asm__("read");
 ssize_t sim_libc_recv(int fd, void *bytes, size_t size, int flags) __asm__("recv");
@@ -984,6 +987,20 @@ int sim_libc_getsockopt(int fd, int level, int option, void *value, socklen_t *l
         return 0;
     }
     return (int)syscall(SYS_getsockopt, fd, level, option, value, length);
+}
+
+int sim_libc_getpeername(int fd, struct sockaddr *address, socklen_t *length) {
+    struct sim_line *line = sim_line_of(fd);
+    struct sockaddr_in peer;
+    if (line == NULL) {
+        return (int)syscall(SYS_getpeername, fd, address, length);
+    }
+    memset(&peer, 0, sizeof peer);
+    peer.sin_family = AF_INET;
+    peer.sin_port = htons((uint16_t)(line->server->number + 1));
+    memcpy(address, &peer, sizeof peer);
+    *length = sizeof peer;
+    return 0;
 }
 
 int sim_libc_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
