@@ -156,8 +156,9 @@
  *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert)
  *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
  *     RLOCK_FREE(p)
- *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps
- *                         (default: CLOCK_BOOTTIME, else CLOCK_MONOTONIC)
+ *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
+ *                         the time since the last look (default: CLOCK_BOOTTIME, else
+ *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
@@ -1146,14 +1147,16 @@ struct rlock_client {
     rlock_loop loop;
     void *loop_state;
     rlock__heap timers;
-    int64_t now_us;   /* the clock of this entry */
-    int64_t armed_us; /* when the loop's timer fires; RLOCK__NEVER = stopped */
-    rlock_link ready; /* to be delivered in a later turn */
-    rlock_link batch; /* being delivered */
-    unsigned depth;   /* calls and entries on the stack that are at work; ... */
-    unsigned frames;  /* ... and those that a callback of the user stands on */
-    bool unsent;      /* something was submitted and not flushed */
-    bool closed;      /* freed: only its memory waits, for the entry's end and the handles */
+    int64_t now_us;     /* the clock of this entry */
+    int64_t clock_us;   /* ... and of the last look at it */
+    int64_t stepped_us; /* by how much it has stepped back */
+    int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    rlock_link ready;   /* to be delivered in a later turn */
+    rlock_link batch;   /* being delivered */
+    unsigned depth;     /* calls and entries on the stack that are at work; ... */
+    unsigned frames;    /* ... and those that a callback of the user stands on */
+    bool unsent;        /* something was submitted and not flushed */
+    bool closed;        /* freed: only its memory waits, for the entry's end and the handles */
     bool up;
     uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
     unsigned pushing;  /* RLOCK_PUSH_... */
@@ -1197,10 +1200,15 @@ static bool rlock__forked(const rlock_client *client) {
     return client->process ? *client->process != client->process_number : client->pid != getpid();
 }
 
-/* A fresh clock; one that steps back stands still. */
-static int64_t rlock__clock(const rlock_client *client) {
+/* A fresh clock. One that steps back goes on from what it showed last: so a step costs no more than
+ * the time between the two samples. */
+static int64_t rlock__clock(rlock_client *client) {
     int64_t now_us = client->loop.now_us ? client->loop.now_us(client->loop.ctx) : RLOCK_NOW_US();
-    return now_us > client->now_us ? now_us : client->now_us;
+    if (now_us + client->stepped_us < client->clock_us) {
+        client->stepped_us = client->clock_us - now_us;
+    }
+    client->clock_us = now_us + client->stepped_us;
+    return client->clock_us;
 }
 
 static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter only */
@@ -1251,7 +1259,11 @@ static int64_t rlock__due_us(const rlock_client *client) {
 
 /* Makes the loop's timer fire when the next thing is due. An earlier alarm stays: it only looks. */
 static void rlock__arm(rlock_client *client) {
-    int64_t due_us = rlock__due_us(client), delay_us;
+    int64_t due_us, delay_us;
+    if (!client->armed_us) {
+        return; /* as in every call from a callback but the first */
+    }
+    due_us = rlock__due_us(client);
     if (due_us >= client->armed_us || rlock__forked(client)) {
         return;
     }
@@ -1486,6 +1498,7 @@ typedef struct rlock__memory {
     rlock__map map;
     rlock_link entries; /* all of them, the one looked at longest ago first */
     rlock_link spare;   /* members that are not in use */
+    int64_t now_us;     /* the latest that any client of it has seen */
     uint64_t fence;
     rlock_info info; /* of the question being answered, with its token */
     char token[RLOCK__TOKEN_MAX];
@@ -1989,9 +2002,17 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
     }
 }
 
+/* The store's own clock: those of its clients come apart where the clock under them steps back. */
+static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
+    rlock__memory *memory = tenant->memory;
+    int64_t now_us = rlock_client_now_us(tenant->client);
+    memory->now_us = now_us > memory->now_us ? now_us : memory->now_us;
+    return memory->now_us;
+}
+
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
-    int64_t now_us = rlock_client_now_us(tenant->client);
+    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link woken, called, requests;
     rlock__list_init(&woken);
     rlock__list_init(&called);
@@ -2064,7 +2085,7 @@ static bool rlock__memory_forget(void *state, rlock_request *request) {
 
 static void rlock__memory_watch(void *state, const char *key, size_t len, bool on) {
     rlock__tenant *tenant = (rlock__tenant *)state;
-    int64_t now_us = rlock_client_now_us(tenant->client);
+    int64_t now_us = rlock__memory_now_us(tenant);
     rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
     rlock__watch *watch = NULL;
     rlock_link *at;
@@ -2123,7 +2144,7 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
 
 static void rlock__memory_close(void *state) {
     rlock__tenant *tenant = (rlock__tenant *)state;
-    int64_t now_us = rlock_client_now_us(tenant->client);
+    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link *at;
     while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
         rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
@@ -6207,7 +6228,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 
 /* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
 static int64_t rlock__look(const rlock *lock) {
-    const rlock_client *client = lock->gate->client;
+    rlock_client *client = lock->gate->client;
     return client->closed ? client->now_us : rlock__clock(client);
 }
 

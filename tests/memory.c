@@ -392,6 +392,35 @@ static void test_watchdog_keeps_a_hold_beyond_its_lease(void **state) {
     assert_true(granted(next));
 }
 
+/* One client looked at the clock just before it stepped back, the other one long before. */
+static void test_clock_that_steps_back_gives_nobody_what_another_holds(void **state) {
+    struct owner *first, *second = handle(1, "key"), *third;
+    (void)state;
+    (void)holder(1, "idle since", 1000);
+    virtual_stall(&g.loop, 3000000);
+    first = handle(0, "key");
+    SAME(owner_acquire(first, 0, 10), RLOCK_OK);
+    freeze(1, true);
+    run_ms(1);
+    SAME(owner_release(first), RLOCK_OK);
+    run_ms(1);
+    g.loop.clock_off_us -= 5000000;
+    freeze(1, false);
+    SAME(owner_acquire(second, 0, 1000), RLOCK_OK);
+    run_ms(500);
+    SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    assert_true(rlock_is_held(second->lock));
+    third = handle(0, "key");
+    SAME(owner_acquire(third, 0, 1000), RLOCK_OK);
+    run_ms(1);
+    SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    run_ms(600);
+    SAME(owner_acquire(third, 0, 1000), RLOCK_OK);
+    run_ms(1);
+    SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(second->seen[RLOCK_LOST].count, 1);
+}
+
 static void test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws(void **state) {
     struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
@@ -1068,6 +1097,7 @@ int main(void) {
         CASE(test_cancel_before_the_answer_leaves_no_lock_behind),
         CASE(test_lease_that_runs_out_is_lost_before_another_gets_the_key),
         CASE(test_watchdog_keeps_a_hold_beyond_its_lease),
+        CASE(test_clock_that_steps_back_gives_nobody_what_another_holds),
         CASE(test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
         CASE(test_late_release_does_not_take_the_key_from_its_next_holder),
         CASE(test_renewal_by_hand_keeps_the_key),

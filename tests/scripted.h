@@ -135,6 +135,13 @@ static inline void scripted_arm(struct scripted *self) {
     rlock_timer_set(self->client, &self->timer, due_us);
 }
 
+/* The clock of its client, of which only the library knows how it has stepped. */
+static inline int64_t scripted_now_us(const struct scripted *self) {
+    int64_t now_us = self->loop->now_us + self->loop->clock_off_us + self->client->stepped_us;
+    int64_t known_us = rlock_client_now_us(self->client);
+    return now_us > known_us ? now_us : known_us;
+}
+
 static inline struct scripted_turn *scripted_push(struct scripted *self, enum scripted_kind kind) {
     struct scripted_turn *turn = &self->turns[self->waiting];
     if (self->waiting == SCRIPTED_TURNS) {
@@ -145,7 +152,7 @@ static inline struct scripted_turn *scripted_push(struct scripted *self, enum sc
     }
     memset(turn, 0, sizeof *turn);
     turn->kind = kind;
-    turn->due_us = self->loop->now_us;
+    turn->due_us = scripted_now_us(self);
     turn->order = ++self->orders;
     self->waiting++;
     scripted_arm(self);
@@ -195,7 +202,8 @@ static inline void scripted_tell_all(struct scripted *self) {
         struct scripted_turn turn;
         size_t first = self->waiting;
         for (i = 0; i < self->waiting; i++) {
-            if (self->turns[i].due_us <= self->loop->now_us && self->turns[i].order <= last &&
+            if (self->turns[i].due_us <= rlock_client_now_us(self->client) &&
+                self->turns[i].order <= last &&
                 (first == self->waiting || self->turns[i].order < self->turns[first].order)) {
                 first = i;
             }

@@ -657,20 +657,59 @@ static void test_remaining_is_read_from_a_fresh_clock(void **state) {
     SAME(rlock_fence(owner->lock), 0);
 }
 
+/* In true time: a step costs what lies between the look before it and the one after it. */
 static void test_clock_that_steps_back_does_not_lengthen_a_hold(void **state) {
-    struct owner *owner = holder("key", 60000);
-    int64_t granted_us = now_us(), remaining_ms;
+    static const int64_t gaps_ms[] = {0, 1, 40, 300};
+    size_t i;
     (void)state;
-    run_ms(10000);
-    SAME(owner_renew(owner, 0), RLOCK_OK); /* an entry: from here on the clock is known */
-    remaining_ms = rlock_remaining_ms(owner->lock);
-    BETWEEN(remaining_ms, 1, 50000);
-    virtual_stall(&g.loop, -9000000);
-    SAME(rlock_remaining_ms(owner->lock), remaining_ms);
-    SAME(owner_release(handle("other")), RLOCK_ERR_NOT_HELD);
-    SAME(rlock_remaining_ms(owner->lock), remaining_ms);
-    run_ms(60000);
-    SAME(owner->seen[RLOCK_LOST].at_us, until_us(granted_us, 60000));
+    for (i = 0; i < sizeof gaps_ms / sizeof *gaps_ms; i++) {
+        struct owner *owner = holder("key", 1000);
+        int64_t end_us = until_us(now_us(), 1000), remaining_ms;
+        run_ms(500);
+        remaining_ms = rlock_remaining_ms(owner->lock);
+        stall_ms(gaps_ms[i]);
+        g.loop.clock_off_us -= 5000000;
+        SAME(rlock_remaining_ms(owner->lock), remaining_ms);
+        SAME(owner_release(handle("other")), RLOCK_ERR_NOT_HELD);
+        SAME(rlock_remaining_ms(owner->lock), remaining_ms);
+        run_ms(100);
+        BETWEEN(rlock_remaining_ms(owner->lock), remaining_ms - 101, remaining_ms - 99);
+        run_ms(2000);
+        BETWEEN(owner->seen[RLOCK_LOST].at_us, end_us + gaps_ms[i] * 1000,
+                end_us + gaps_ms[i] * 1000 + 1);
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+    }
+}
+
+/* Who only looks at its hold counts as well: no entry of the loop comes in between. */
+static void test_clock_that_steps_back_under_a_busy_owner_costs_one_look(void **state) {
+    struct owner *owner = holder("key", 1000);
+    int64_t end_us = until_us(now_us(), 1000);
+    int i;
+    (void)state;
+    for (i = 0; i < 200 && rlock_is_held(owner->lock); i++) {
+        virtual_stall(&g.loop, 10000);
+        g.loop.clock_off_us -= i == 50 || i == 80 ? 3000000 : 0;
+    }
+    BETWEEN(now_us(), end_us, end_us + 30000);
+    idle();
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
+static void test_clock_that_steps_back_makes_no_wait_longer(void **state) {
+    struct owner *owner = handle("key");
+    int64_t since_us = now_us();
+    (void)state;
+    always(RLOCK_OP_ACQUIRE, scripted_held(-1));
+    SAME(owner_acquire(owner, 1000, 1000), RLOCK_OK);
+    run_ms(500);
+    SAME(rlock_remaining_ms(owner->lock), 0);
+    g.loop.clock_off_us -= 3600000000;
+    SAME(rlock_remaining_ms(owner->lock), 0);
+    run_ms(600);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+    BETWEEN(owner->seen[RLOCK_ACQUIRED].at_us - since_us, 1000000, 1011000);
 }
 
 static void test_late_grant_is_refused_and_asked_for_again(void **state) {
@@ -4370,6 +4409,8 @@ static const struct CMUnitTest singles[] = {
     CASE(test_renewal_counts_from_its_send),
     CASE(test_remaining_is_read_from_a_fresh_clock),
     CASE(test_clock_that_steps_back_does_not_lengthen_a_hold),
+    CASE(test_clock_that_steps_back_under_a_busy_owner_costs_one_look),
+    CASE(test_clock_that_steps_back_makes_no_wait_longer),
     CASE(test_late_grant_is_refused_and_asked_for_again),
     CASE(test_late_grant_of_a_single_try_is_refused_and_given_back),
     CASE(test_validity_is_read_again_before_acquired_is_delivered),

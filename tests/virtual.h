@@ -202,7 +202,8 @@ struct owner { /* a handle, what it was asked for and what it was told */
 };
 
 struct virtual_loop {
-    int64_t now_us;
+    int64_t now_us;       /* the true time */
+    int64_t clock_off_us; /* by how much the clock that the library sees is off */
     uint64_t orders;
     uint64_t callbacks;
     bool entered;
@@ -277,7 +278,8 @@ static inline void virtual_close(void *state) {
 }
 
 static inline int64_t virtual_now_us(void *ctx) {
-    return ((struct virtual_loop *)ctx)->now_us;
+    const struct virtual_loop *loop = (const struct virtual_loop *)ctx;
+    return loop->now_us + loop->clock_off_us;
 }
 
 static inline rlock_loop virtual_hooks(struct virtual_loop *loop) {
