@@ -19,6 +19,7 @@
 
 #define SIM_FORCED_US 500000 /* how long it may take until force is told */
 #define SIM_TURN_US 1000000  /* the longest turn */
+#define SIM_HAND_ON_US 20100 /* for how long a hold may be handed on; its client's clock may lag */
 
 /* ------------------------------------------------------------------------------------------------
  * Calls.
@@ -113,8 +114,20 @@ static inline int hand_renew(struct hand *hand, int64_t lease_ms) {
     return status;
 }
 
+/* It may go on with another handle. Its client counts it from the grant on, still. */
+static inline void oracle_let_go(struct hand *hand, int64_t asked_us) {
+    struct token *token = hand->token;
+    token->holder = NULL;
+    token->released_us = sim.now_us;
+    token->renewed = hand->renewed;
+    if (asked_us != token->asked_us) {
+        sim_failed("hand %d counts its hold from another time than its grant", hand->number);
+    }
+}
+
 static inline int hand_release(struct hand *hand) {
     rlock__state state = hand_state(hand);
+    int64_t asked_us = hand->lock->claim != NULL ? hand->lock->claim->granted_us : 0;
     int status;
     sim_trace("hand %d: release", hand->number);
     status = CALL(rlock_release(hand->lock, on_released, hand));
@@ -124,7 +137,7 @@ static inline int hand_release(struct hand *hand) {
         hand->holds = false;
         hand->releasing = true;
         if (hand->token->holder == hand && state == RLOCK__HELD_STATE) {
-            hand->token->holder = NULL;
+            oracle_let_go(hand, asked_us);
         }
         if (rlock_is_held(hand->lock)) {
             sim_failed("hand %d claims to hold after release was called", hand->number);
@@ -238,24 +251,48 @@ static inline void oracle_overlap(struct hand *one, struct hand *other) {
     }
 }
 
+/* How often, and for how long, a hold may be handed on: others want the key too. Its time counts
+ * from when the grant was told, which is later than when the server made it. */
+static inline void oracle_handed_enough(struct hand *hand) {
+    struct token *token = hand->token;
+    int64_t most = slot_queued(hand->slot) ? 0 : hand->actor->handovers;
+    if (token->handed > most) {
+        sim_failed("a hold of %s is handed on %d times, %d are allowed", hand->slot->key,
+                   token->handed, (int)most);
+    }
+    if (token->released_us > token->told_us + SIM_HAND_ON_US) {
+        sim_failed("a hold of %s is handed on %lld us after it was granted", hand->slot->key,
+                   (long long)(token->released_us - token->told_us));
+    }
+}
+
 /* A token that made a hold before: who had it has released it, and its fence goes up. By one, or
  * the server was asked anew, after a grant that nobody was told of. */
 static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
     struct token *token = hand->token;
-    if (token->grants++ == 0) {
+    int64_t asked_us = hand->lock->claim->granted_us;
+    bool anew = token->grants++ == 0 || token->asked_us != asked_us;
+    if (anew) {
+        token->handed = 0;
+        token->asked_us = asked_us;
+        token->told_us = sim.now_us;
+    }
+    if (token->grants == 1) {
         token->hold_order = token->order;
         return;
     }
     seen.handed_on++;
-    sim_trace("  it was handed on, for the %d. time", token->grants - 1);
+    token->handed += !anew;
+    sim_trace("  it was handed on, for the %d. time", token->handed);
     if (token->holder != NULL) {
         sim_failed("hand %d holds with the token of hand %d, who did not release it", hand->number,
                    token->holder->number);
     }
-    if (token->grants - 1 > (slot_queued(hand->slot) ? 0 : hand->actor->handovers)) {
-        sim_failed("a hold of %s is handed on %d times, %d are allowed", hand->slot->key,
-                   token->grants - 1, hand->actor->handovers);
+    if (!anew) {
+        seen.handed_renewed += token->renewed;
+        oracle_handed_enough(hand);
     }
+    token->renewed = false;
     if (fence != 0 ? fence <= token->fence : token->fence != 0) {
         sim_failed("hand %d: a fence of %llu was handed on, it is %llu now", hand->number,
                    (unsigned long long)token->fence, (unsigned long long)fence);
@@ -401,6 +438,17 @@ static inline void oracle_follows(struct hand *hand) {
     oracle_together(hand);
 }
 
+/* Counts the readers who waited when the writer of their owner was granted. */
+static inline void oracle_stepped_down(const struct hand *reader) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *writer = &oracle.hands[i];
+        if (writer->slot == reader->slot && writer->holds && hands_beside(reader, writer)) {
+            seen.stepped_down += reader->waiting_us < writer->since_us;
+        }
+    }
+}
+
 static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     char text[64];
     int i;
@@ -434,6 +482,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
         }
     }
     oracle_follows(hand);
+    oracle_stepped_down(hand);
     seen.granted[hand->kind]++;
     seen.votes_granted += oracle.council;
     seen.sets += hand->slot_count > 1;
@@ -463,6 +512,7 @@ static inline void on_acquired(rlock *lock, const rlock_event *event, void *user
         hand->holds = true;
         hand->overdue_us = -1;
         hand->since_us = sim.now_us;
+        hand->leaves = hand->renewed = false;
         oracle_granted(hand, event);
         if (!rlock_is_held(lock) || event->remaining_ms > rlock_remaining_ms(lock) + 1) {
             sim_failed("hand %d is told of a hold that it has not", hand->number);
@@ -476,6 +526,7 @@ static inline void on_renewed(rlock *lock, const rlock_event *event, void *user)
     hand_called(hand, lock, RLOCK_RENEWED, event);
     if (event->status == RLOCK_OK) {
         oracle_expiry_first(hand);
+        hand->renewed = true;
     }
     hand_react(hand, event);
 }
@@ -688,6 +739,29 @@ static inline void line_asks(const struct slot *slot) {
     }
 }
 
+/* A reader who waits while the writer of its owner holds comes beside it: it asks, unasked. */
+static inline void line_steps_down(const struct slot *slot) {
+    int64_t patience_us = 40000 + 8 * sim.weather.slow_us;
+    int i, k;
+    for (i = 0; i < oracle.hand_count && oracle.quiet; i++) {
+        const struct hand *reader = &oracle.hands[i];
+        bool waits = reader->slot == slot && reader->kind == RLOCK_KIND_READ && reader->owner &&
+                     hand_waits(reader) && oracle_patient(reader->actor);
+        for (k = 0; k < oracle.hand_count && waits; k++) {
+            const struct hand *writer = &oracle.hands[k];
+            int64_t since_us =
+                reader->waiting_us > writer->since_us ? reader->waiting_us : writer->since_us;
+            if (writer->slot == slot && writer->actor == reader->actor && writer->holds &&
+                writer->kind == RLOCK_KIND_WRITE && writer->owner == reader->owner &&
+                oracle_has_until_us(slot, writer->token) > sim.now_us &&
+                sim.now_us > since_us + patience_us) {
+                sim_failed("hand %d does not come beside hand %d, its writer", reader->number,
+                           writer->number);
+            }
+        }
+    }
+}
+
 /* A key that is free is taken soon, if somebody waits for it and nothing went wrong lately. */
 static inline void oracle_liveness(void) {
     int s;
@@ -698,6 +772,7 @@ static inline void oracle_liveness(void) {
         int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
         line_served(slot);
         line_asks(slot);
+        line_steps_down(slot);
         if (!is_wanted) {
             slot->free_since_us = -1;
         } else if (slot->free_since_us < 0) {
@@ -883,6 +958,9 @@ static inline void question_judge(const struct question *question, const rlock_i
     for (i = 0; i < question->slot->member_count && token != NULL; i++) {
         const struct token *other = question->slot->members[i];
         before += other->place > 0 && other->place < token->place;
+    }
+    if (token != NULL && token->came_us > question->asked_us) {
+        return; /* it was passed over meanwhile, and stands at the end now */
     }
     if (token != NULL && token->place > 0 && !token->is_void && before > info->position) {
         sim_failed("question %d: %d are before it, not %d", question->number, before,

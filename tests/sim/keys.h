@@ -35,7 +35,12 @@ struct token { /* a value that was seen at a key */
     int64_t hold_order;  /* the same of its youngest hold */
     uint64_t fence;      /* of that */
     struct hand *holder; /* who was granted it and did not release; NULL = nobody */
-    int grants;          /* how many holds it made, one after the other */
+    int grants;          /* how many holds it made, one after the other; ... */
+    int handed;          /* ... of these without the server, since it granted it last */
+    int64_t asked_us;    /* when that was asked for, as the client says, by its own clock */
+    int64_t told_us;     /* when that was told */
+    int64_t released_us; /* when who had it let go of it, ... */
+    bool renewed;        /* ... and had renewed it */
     int64_t longest_ms;  /* of the leases asked for in these holds */
     int64_t away_us;     /* since when the server has not had it; -1 = has it */
     int64_t forced_us;   /* when it was taken away by force; 0 = never */
@@ -132,6 +137,8 @@ struct hand { /* a handle, and what it was told */
     int64_t max_hold_ms, since_us; /* how long a hold may be; since when it is */
     int64_t overdue_us; /* since when its deadline has passed and it was not told; -1 = not so */
     int64_t waiting_us; /* since when it waits */
+    bool leaves;        /* it renews its hold once more before it lets go, as programs do */
+    bool renewed;       /* its hold was renewed by hand */
     void (*react)(struct hand *hand, const rlock_event *event);
 };
 
@@ -187,6 +194,8 @@ static struct {                         /* of all worlds */
     uint64_t slots[SLOT_KINDS];         /* keys of worlds */
     uint64_t granted[5], sets;          /* holds, by kind; and of several keys */
     uint64_t beside;                    /* readers beside their own writer */
+    uint64_t stepped_down;              /* ... who waited in the line before it was granted */
+    uint64_t handed_renewed;            /* holds handed on by who had renewed them */
     uint64_t lined, offered, claimed;   /* who came into the line, was given a turn, and took it */
     uint64_t skipped, turns, dropped;   /* nobody heard; a turn passed; it weighs too much now */
     uint64_t forgotten;                 /* places, with their line */

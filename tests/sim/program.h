@@ -55,10 +55,12 @@ static struct {
     struct model_copy *copies[SIM_SERVERS];
     char fences[SIM_SLOTS][24]; /* what a counter was before it was not ours */
     uint64_t quiet_commands;
-    int rounds; /* of a busy seed, whose handles ask again when they have released */
-    bool many;  /* each client has many keys, and takes them at one time */
-    bool kinds; /* keys are of several kinds, and are asked about */
-    bool votes; /* the servers are one quorum */
+    int rounds;  /* of a busy seed, whose handles ask again when they have released */
+    bool many;   /* each client has many keys, and takes them at one time */
+    bool renews; /* who holds renews by hand before it lets go */
+    bool alike;  /* all ask for the same lease, so that holds are handed on */
+    bool kinds;  /* keys are of several kinds, and are asked about */
+    bool votes;  /* the servers are one quorum */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -136,11 +138,29 @@ static inline void later(int64_t in_us, void (*happen)(void *object), void *obje
 
 static inline void program_react(struct hand *hand, const rlock_event *event);
 
+/* A writer steps down: it takes its own read lock before it lets go, or before it is granted. */
+static inline void program_step_down(const struct hand *writer, int64_t lease_ms, int64_t wait_ms) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        struct hand *hand = &oracle.hands[i];
+        if (hand->actor == writer->actor && hand->slot == writer->slot && !hand->gone &&
+            hand->kind == RLOCK_KIND_READ && hand->owner == writer->owner) {
+            hand_acquire(hand, wait_ms, lease_ms);
+        }
+    }
+}
+
 static inline bool do_acquire(struct sim_dice *dice) {
     static const int64_t waits[] = {0, 1, 50, 1000, 5000, RLOCK_FOREVER};
     struct hand *hand = some_hand(dice);
     int64_t lease_ms = sim_one_in(dice, 3) ? 0 : some_lease_ms(dice);
-    return callable(hand) && hand_acquire(hand, waits[sim_roll(dice, 6)], lease_ms) == RLOCK_OK;
+    if (!callable(hand) || hand_acquire(hand, waits[sim_roll(dice, 6)], lease_ms) != RLOCK_OK) {
+        return false;
+    }
+    if (hand->kind == RLOCK_KIND_WRITE && hand->owner != 0 && sim_one_in(dice, 2)) {
+        program_step_down(hand, lease_ms, 5000); /* both wait */
+    }
+    return true;
 }
 
 static inline bool do_release(struct sim_dice *dice) {
@@ -737,10 +757,14 @@ static inline void let_go(void *object) {
     if (hand->gone || hand->actor->gone || !hand->holds) {
         return;
     }
-    if (callable(hand)) {
-        hand_release(hand);
-    } else {
+    if (!callable(hand)) {
         later(5000, let_go, hand);
+        return;
+    }
+    if (program.renews && !hand->leaves && hand_renew(hand, 0) == RLOCK_OK) {
+        hand->leaves = true; /* when that is answered */
+    } else {
+        hand_release(hand);
     }
 }
 
@@ -785,18 +809,6 @@ static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
     }
 }
 
-/* A writer steps down: it takes its own read lock before it lets go. */
-static inline void program_step_down(const struct hand *writer, int64_t lease_ms) {
-    int i;
-    for (i = 0; i < oracle.hand_count; i++) {
-        struct hand *hand = &oracle.hands[i];
-        if (hand->actor == writer->actor && hand->slot == writer->slot && !hand->gone &&
-            hand->kind == RLOCK_KIND_READ && hand->owner == writer->owner) {
-            hand_acquire(hand, 1000, lease_ms);
-        }
-    }
-}
-
 static inline void program_react(struct hand *hand, const rlock_event *event) {
     struct sim_dice dice;
     dice.state = sim_mix(program.seed ^ (oracle.operations * 977 + (uint64_t)hand->number));
@@ -806,7 +818,10 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
     }
     if (hand->holds && event->kind == RLOCK_ACQUIRED && hand->kind == RLOCK_KIND_WRITE &&
         hand->owner != 0 && !oracle.settled) {
-        program_step_down(hand, some_lease_ms(&dice));
+        program_step_down(hand, some_lease_ms(&dice), 1000);
+    }
+    if (event->kind == RLOCK_RENEWED && hand->leaves && hand->holds) {
+        later(sim_roll(&dice, 500), let_go, hand);
     }
     if (event->kind == RLOCK_RELEASED && program.rounds > 0 && !oracle.settled &&
         sim.now_us < program.end_us) {
@@ -1077,6 +1092,11 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
         if (program.quiet && program.lease_ms[i] < 300) {
             program.lease_ms[i] = 300;
         }
+    }
+    program.renews = sim_mix(seed ^ 0x72656e65) % 4 == 0;
+    program.alike = sim_mix(seed ^ 0x616c696b) % 3 == 0;
+    for (i = 1; i < 3 && program.alike; i++) {
+        program.lease_ms[i] = program.lease_ms[0];
     }
     for (i = 0; i < 3; i++) {
         if (program.lease_ms[i] > program.most_lease_ms) {

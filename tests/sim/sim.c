@@ -364,6 +364,7 @@ static const struct {
     {"grant: write", &seen.granted[RLOCK_KIND_WRITE]},
     {"grant: semaphore", &seen.granted[RLOCK_KIND_SEMAPHORE]},
     {"reader beside its own writer", &seen.beside},
+    {"... who waited in line when that was granted", &seen.stepped_down},
     {"place in a line taken", &seen.lined},
     {"turn offered, and its client called", &seen.offered},
     {"turn taken", &seen.claimed},
@@ -412,6 +413,7 @@ static void print_tables(void) {
     print_row("call from inside a callback", jobs[0].inside[1]);
     print_row("overlap of void holds, told by their fences", jobs[0].seen.overlaps);
     print_row("hold handed on", jobs[0].seen.handed_on);
+    print_row("... by who had renewed it by hand", jobs[0].seen.handed_renewed);
     print_row("key that was handed on, then given to others", jobs[0].seen.given);
     print_row("key that was handed on, then kept from them", jobs[0].seen.kept);
     for (i = 0; i < MODEL_FLAVOURS; i++) {
