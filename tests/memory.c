@@ -1160,6 +1160,7 @@ int main(void) {
         CASE(test_number_of_permits_that_is_over_is_no_other_kinds),
         CASE(test_nobody_in_line_is_served_beside_a_mutex),
         CASE(test_client_that_goes_without_a_word_leaves_no_one_in_line),
+        CASE(test_release_as_another_kind_serves_nobody_in_line),
         cmocka_unit_test(test_every_failing_allocation_of_the_kinds_is_survived),
         cmocka_unit_test(test_storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter),
         cmocka_unit_test(test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter),

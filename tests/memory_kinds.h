@@ -891,6 +891,34 @@ static void test_client_that_goes_without_a_word_leaves_no_one_in_line(void **st
     release(next);
 }
 
+/* A request that was given up may still be let go of, when others hold the key as another kind. */
+static void test_release_as_another_kind_serves_nobody_in_line(void **state) {
+    static const uint32_t lens[] = {1};
+    rlock_terms terms;
+    rlock_request request;
+    struct owner *holder = held(of_kind(1, RLOCK_KIND_FAIR)),
+                 *waiter = waits(of_kind(2, RLOCK_KIND_FAIR));
+    (void)state;
+    memset(&terms, 0, sizeof terms);
+    memset(&request, 0, sizeof request);
+    terms.kind = RLOCK_KIND_SEMAPHORE;
+    terms.permits = 5;
+    terms.weight = terms.count = 1;
+    terms.lens = lens;
+    alone_begins();
+    request.op = RLOCK_OP_RELEASE;
+    request.key = "k";
+    request.key_len = 1;
+    request.terms = &terms;
+    request.token = 7;
+    g.store->submit(alone.state, &request);
+    g.store->close(alone.state); /* does what was sent */
+    run_ms(1);
+    assert_true(holds(holder) && !holds(waiter));
+    release(holder);
+    assert_true(holds(waiter));
+}
+
 /* --- memory, and everything at once --- */
 
 static void kinds_ok_or_nomem(int status) {
