@@ -2369,9 +2369,9 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
  * given out in one place only, and one that lets its turn pass is a hold that expired.
  * One sort is on a key at a time: who holds has found no other there, and none at the head of the
  * line. So what is read anyway tells another sort, and what is nobody's; a GET of what is no
- * string then ends the script as if the key were of another type, before anything is written. In
- * the line, a key of our own, what is nobody's is taken away. The score of a fair hold is always
- * negative: version 0.1.0, which knows no sorts, is ended by it and does not hold beside it. */
+ * string then ends the script as if the key were of another type, and nothing is written but that
+ * dead holds go. In the line, a key of our own, what is nobody's is taken away. The score of a fair
+ * hold is always negative: version 0.1.0, which knows no sorts, is ended by it. */
 #define RLOCK__PIECE_LINE                                                                         \
     "local c,p,K,Q,op,me,W=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES' "  \
     "local t,used,permits,set,first,mine,wrong,head=c('TIME') "                                   \
@@ -2450,8 +2450,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 /* A hold for one turn goes again where the fence is refused. */
 #define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
     "count() if op=='2' then if not wrong then offer() end return e>now and 1 or -1 end "         \
-    "local s if used<permits then head=line('0') if head[1] then weight(head[1]) end "            \
-    "if two[1] then away(ends(-now..'',now..''),true) end end "                                   \
+    "local s if used<permits and two[1] then away(ends(-now..'',now..''),true) end "              \
     "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
     "if s or offer() and used+weight(me)<=permits or mine then local r=grant() "                  \
     "if mine and type(r)=='table' then c('ZREM',K,me) end return r end "                          \
@@ -2465,7 +2464,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__LUA_LINE                                                                       \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_TWO RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_RELEASE \
         RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE
-#define RLOCK__SHA_LINE "81578e40cfa6bf2fae8b77ac01e54326e43de4b3"
+#define RLOCK__SHA_LINE "ebcd5752164a26b051075d1f001f7da175689682"
 
 /* How the key stands; by force; or ARGV[6] is how many permits there are, 0 = as many as each says
  * itself. */
