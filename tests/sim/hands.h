@@ -178,6 +178,7 @@ static inline void hand_called(struct hand *hand, rlock *lock, rlock_event_kind 
     sim_note((int64_t)kind * 100 + event->reason, event->status);
     sim_note((int64_t)event->fence, event->remaining_ms);
     oracle.operations++;
+    sim_does(SIM_CHILD_CALLS_BACK);
     if (hand->gone || hand->actor->gone) {
         sim_failed("hand %d is called after it was freed", hand->number);
     }
@@ -560,6 +561,7 @@ static inline void on_shutdown(rlock_client *client, int status, void *user) {
     struct actor *actor = (struct actor *)user;
     sim_trace("client %.8s is shut down: %s", actor->id, rlock_strerror(status));
     sim_note(-4, status);
+    sim_does(SIM_CHILD_CALLS_BACK);
     if (actor->client != client || actor->gone || actor->done || oracle.calls > 0) {
         sim_failed("a shutdown's callback that may not come");
     }
@@ -977,6 +979,7 @@ static inline void on_info(rlock_client *client, const rlock_info *info, void *u
     sim_note(-5, info->status);
     sim_note(info->holders, info->waiters * 1000 + info->position);
     oracle.operations++;
+    sim_does(SIM_CHILD_CALLS_BACK);
     if (actor->gone || actor->client != client) {
         sim_failed("question %d is answered after its client was freed", question->number);
     }

@@ -207,6 +207,7 @@ static struct {                         /* of all worlds */
     uint64_t quorums, votes_granted;    /* worlds with a quorum; holds there */
     uint64_t votes_lost, votes_back;    /* forgotten by their servers; given again */
     uint64_t thin, votes_overlaps;      /* holds that went on without a minority; overlaps */
+    uint64_t forks;                     /* inside callbacks */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------

@@ -61,6 +61,7 @@ static struct {
     bool alike;  /* all ask for the same lease, so that holds are handed on */
     bool kinds;  /* keys are of several kinds, and are asked about */
     bool votes;  /* the servers are one quorum */
+    int forks;   /* so often a process may fork inside a callback */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -809,6 +810,19 @@ static inline void inside_callback(struct hand *hand, struct sim_dice *dice) {
     }
 }
 
+/* The process forks inside a callback. The parent goes on as if nothing had been. */
+static inline void program_fork(const struct hand *hand) {
+    program.forks--;
+    sim_fork();
+    if (!sim.child) {
+        seen.forks++;
+    } else if (!hand->gone && !hand->actor->gone &&
+               (rlock_is_held(hand->lock) ||
+                rlock_release(hand->lock, NULL, NULL) != RLOCK_ERR_STATE)) {
+        sim_does(SIM_CHILD_ANSWERS);
+    }
+}
+
 static inline void program_react(struct hand *hand, const rlock_event *event) {
     struct sim_dice dice;
     dice.state = sim_mix(program.seed ^ (oracle.operations * 977 + (uint64_t)hand->number));
@@ -838,6 +852,9 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
     }
     if (sim_one_in(&dice, 3)) {
         inside_callback(hand, &dice);
+    }
+    if (program.forks > 0 && sim_one_in(&dice, 8)) {
+        program_fork(hand);
     }
 }
 
@@ -1071,6 +1088,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.tape_left = size;
     program.votes = sim_mix(seed ^ 0x766f7465) % 11 == 0 && tape == NULL;
     program.kinds = program.kinds && !program.votes;
+    program.forks = sim_mix(seed ^ 0x666f726b) % 8 == 0 && tape == NULL ? 2 : 0;
     servers = draw_one_in(4) ? 2 : 1;
     if (program.votes) {
         servers = servers == 2 ? 5 : 3;

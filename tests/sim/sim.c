@@ -69,6 +69,9 @@ static void sim_failed(const char *format, ...) {
     vsnprintf(broken_text, sizeof broken_text, format, arguments);
     va_end(arguments);
     sim_trace("BROKEN: %s", broken_text);
+    if (sim.child) {
+        _exit(SIM_CHILD_BREAKS);
+    }
     sim.running = false;
     longjmp(broken, 1);
 }
@@ -390,6 +393,7 @@ static const struct {
     {"vote won back", &seen.votes_back},
     {"hold renewed with a minority of servers gone", &seen.thin},
     {"overlap after a quorum of votes was forgotten", &seen.votes_overlaps},
+    {"fork inside a callback", &seen.forks},
 };
 #define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
 

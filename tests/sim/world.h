@@ -30,6 +30,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "model.h"
@@ -230,6 +231,9 @@ static struct {
     int64_t entered_us;       /* ... since when, by its clock */
     int64_t inner_until_us;   /* until when a process is stopped inside a callback; 0 = none is */
     size_t live;              /* blocks of rlock not freed */
+    uint64_t forks;
+    bool child; /* of a fork: the first thing that it does is ... */
+    int deed;
     void (*after_entry)(struct sim_seat *seat);                           /* may be NULL */
     void (*serve)(struct sim_line *line, const char *bytes, size_t size); /* for the servers */
     void (*touched)(struct sim_server *server, struct sim_line *by, const char *key, size_t len);
@@ -445,7 +449,54 @@ static inline void sim_enter(struct sim_seat *seat) {
     sim.entered_us = sim_local_us(&seat->process->clock);
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * A real fork, inside a callback. The child returns from it through the library, and ends when that
+ * returns to its loop: nothing may have been sent, watched, armed, closed or called by then.
+ */
+
+enum sim_deed {
+    SIM_CHILD_IS_STILL = 0,
+    SIM_CHILD_SENDS,
+    SIM_CHILD_READS,
+    SIM_CHILD_CONNECTS,
+    SIM_CHILD_CLOSES,
+    SIM_CHILD_WATCHES,
+    SIM_CHILD_ARMS,
+    SIM_CHILD_CALLS_BACK,
+    SIM_CHILD_ANSWERS,
+    SIM_CHILD_BREAKS
+};
+
+static inline void sim_does(enum sim_deed deed) {
+    if (sim.child && sim.deed == SIM_CHILD_IS_STILL) {
+        sim.deed = deed;
+    }
+}
+
+/* Returns in both; the parent has waited for the child by then. */
+static inline void sim_fork(void) {
+    static const char *const deeds[] = {"is still", "sends",      "reads",        "connects",
+                                        "closes",   "watches",    "arms a timer", "calls back",
+                                        "answers",  "breaks down"};
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        sim.child = true;
+        sim.tracing = false;
+        return;
+    }
+    sim.forks += child > 0;
+    if (child > 0 && (waitpid(child, &status, 0) != child || status != 0)) {
+        int deed = WIFEXITED(status) ? WEXITSTATUS(status) : SIM_CHILD_BREAKS;
+        sim_failed("the child of a fork %s",
+                   deeds[deed < SIM_CHILD_BREAKS ? deed : SIM_CHILD_BREAKS]);
+    }
+}
+
 static inline void sim_leave(struct sim_seat *seat) {
+    if (sim.child) {
+        _exit((int)sim.deed);
+    }
     sim.entered = NULL;
     if (sim.after_entry != NULL) {
         sim.after_entry(seat);
@@ -579,6 +630,7 @@ static inline struct sim_seat *sim_hook_seat(void *state, const char *hook) {
 static inline int sim_hook_watch(void *state, rlock_io *io, int fd, unsigned events) {
     struct sim_seat *seat = sim_hook_seat(state, "watch");
     int i, place = -1;
+    sim_does(SIM_CHILD_WATCHES);
     for (i = 0; i < sim.watched; i++) {
         if (seat->watched[i].io == io || (seat->watched[i].io == NULL && place < 0)) {
             place = i;
@@ -601,6 +653,7 @@ static inline int sim_hook_watch(void *state, rlock_io *io, int fd, unsigned eve
 
 static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
     struct sim_seat *seat = sim_hook_seat(state, "set_timer");
+    sim_does(SIM_CHILD_ARMS);
     seat->due_us = delay_us < 0 ? -1 : sim_process_now_us(seat->process) + delay_us;
     if (delay_us >= 0) {
         sim_wake(seat->process, sim_true_us(&seat->process->clock, seat->due_us));
@@ -610,6 +663,7 @@ static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
 static inline void sim_hook_close(void *state) {
     struct sim_seat *seat = sim_hook_seat(state, "close");
     int i;
+    sim_does(SIM_CHILD_CLOSES);
     for (i = 0; i < SIM_WATCHED; i++) {
         if (seat->watched[i].io != NULL) {
             sim_failed("a descriptor is still watched at close");
@@ -851,6 +905,7 @@ static inline int sim_connect(int fd, const struct sockaddr *address) {
                                               : line->error;
         return -1;
     }
+    sim_does(SIM_CHILD_CONNECTS);
     if (sim_fails(SIM_CONNECT)) {
         return -1;
     }
@@ -881,6 +936,7 @@ static inline int sim_connect(int fd, const struct sockaddr *address) {
 
 static inline ssize_t sim_write(struct sim_line *line, const char *bytes, size_t size) {
     size_t room = line->up.size < sim.weather.window ? sim.weather.window - line->up.size : 0;
+    sim_does(SIM_CHILD_SENDS);
     if (sim_fails(SIM_WRITE)) {
         return -1;
     }
@@ -905,6 +961,7 @@ static inline ssize_t sim_write(struct sim_line *line, const char *bytes, size_t
 }
 
 static inline ssize_t sim_read(struct sim_line *line, char *bytes, size_t size) {
+    sim_does(SIM_CHILD_READS);
     if (sim_fails(SIM_READ)) {
         return -1;
     }
@@ -935,6 +992,7 @@ static inline void sim_delay(struct sim_line *line, int64_t extra_us) {
 
 /* The process closed it. What it wrote is under way all the same: it may be executed, and late. */
 static inline void sim_close(struct sim_line *line) {
+    sim_does(SIM_CHILD_CLOSES);
     sim.by_fd[line->fd] = NULL;
     line->fd = -1;
     sim_trace("line %d is closed with %zu bytes under way", line->number, line->up.size);
