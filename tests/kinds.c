@@ -1508,17 +1508,21 @@ static void a_fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **st
     assert_int_equal(rlock_fence(owners[2]->lock), 9007199254740001);
 }
 
+/* Who stands in line and finds itself first holds for a turn before it asks for its fence. */
 static void who_is_served_in_line_holds_nothing_where_its_fence_is_refused(void **state) {
-    rlock_client *client = client_new();
-    rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
-    struct owner *o;
+    const char *acquire = rlock__scripts[RLOCK__ROW_LINE][RLOCK_OP_ACQUIRE].lua;
+    redisReply *reply;
 
     (void)state;
-    options.fencing = true;
-    o = owner_with(client, &options);
     tell(ask(&server, "SET rlock:{k}:fence inf"));
     tell(ask(&server, "ZADD rlock:{k}:queue 1 " NOBODY ":1:1f"));
-    refused_with_this_counter(o, "k", 5000, RLOCK_ERR_SERVER);
+    reply =
+        ask(&server, "EVAL %s 3 k rlock:{k}:queue rlock:{k}:fence 0 %s 1 1000 rlock: 500 1 %s 1",
+            acquire, NOBODY ":1:1f", "");
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    assert_true(strstr(reply->str, "the fence counter") != NULL);
+    freeReplyObject(reply);
+    assert_int_equal(num(ask(&server, "EXISTS k rlock:{k}:queue")), 0);
 }
 
 static void a_set_lets_go_beside_a_key_that_is_of_another_type_now(void **state) {
