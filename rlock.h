@@ -502,7 +502,7 @@ RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigne
 
 /* A store inside the process: same leases, waiting, waking and fencing, no server. Every client
  * whose config names it shares its keys; all of them on one thread. Free it after its clients.
- * NULL is allowed. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+ * NULL is allowed. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM (also: no random bytes). */
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
@@ -950,18 +950,60 @@ typedef struct rlock__node {
 typedef struct rlock__map {
     rlock__node **buckets;
     uint32_t size, count; /* size: a power of two */
+    uint32_t seed[2];     /* of its own: who chooses keys does not know which fall together */
 } rlock__map;
 
-static uint32_t rlock__hash(const char *key, size_t len) {
-    uint32_t hash = 2166136261u;
+/* HalfSipHash-1-3: https://cr.yp.to/siphash/siphash-20120918.pdf, on words of 32 bits. */
+static void rlock__hash_round(uint32_t *v) {
+    v[0] += v[1];
+    v[1] = (v[1] << 5 | v[1] >> 27) ^ v[0];
+    v[0] = v[0] << 16 | v[0] >> 16;
+    v[2] += v[3];
+    v[3] = (v[3] << 8 | v[3] >> 24) ^ v[2];
+    v[0] += v[3];
+    v[3] = (v[3] << 7 | v[3] >> 25) ^ v[0];
+    v[2] += v[1];
+    v[1] = (v[1] << 13 | v[1] >> 19) ^ v[2];
+    v[2] = v[2] << 16 | v[2] >> 16;
+}
+
+static uint32_t rlock__hash(const rlock__map *map, const char *key, size_t len) {
+    uint32_t v[4], word = (uint32_t)len << 24;
     size_t i;
-    for (i = 0; i < len; i++) {
-        hash = (hash ^ (unsigned char)key[i]) * 16777619u;
+    v[0] = map->seed[0];
+    v[1] = map->seed[1];
+    v[2] = map->seed[0] ^ 0x6c796765u;
+    v[3] = map->seed[1] ^ 0x74656462u;
+    for (i = 0; i + 4 <= len; i += 4) {
+        const unsigned char *at = (const unsigned char *)key + i;
+        uint32_t four =
+            at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+        v[3] ^= four;
+        rlock__hash_round(v);
+        v[0] ^= four;
     }
-    return hash;
+    for (; i < len; i++) {
+        word |= (uint32_t)(unsigned char)key[i] << 8 * (i & 3);
+    }
+    v[3] ^= word;
+    rlock__hash_round(v);
+    v[0] ^= word;
+    v[2] ^= 0xff;
+    rlock__hash_round(v);
+    rlock__hash_round(v);
+    rlock__hash_round(v);
+    return v[1] ^ v[3];
 }
 
 static bool rlock__map_init(rlock__map *map) {
+    unsigned char seed[8];
+    int i;
+    if (!RLOCK_RANDOM(seed, sizeof seed)) {
+        return false;
+    }
+    for (i = 0; i < 8; i++) { /* the same on every machine */
+        map->seed[i / 4] = map->seed[i / 4] << 8 | seed[i];
+    }
     map->size = 16;
     map->count = 0;
     map->buckets = (rlock__node **)rlock__alloc(map->size * sizeof *map->buckets);
@@ -969,7 +1011,7 @@ static bool rlock__map_init(rlock__map *map) {
 }
 
 static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
-    uint32_t hash = rlock__hash(key, len);
+    uint32_t hash = rlock__hash(map, key, len);
     rlock__node *node = map->buckets[hash & (map->size - 1)];
     while (node &&
            !(node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0)) {
@@ -1015,7 +1057,7 @@ static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, 
     }
     node->key = key;
     node->key_len = (uint32_t)len & 0x7fffffffu;
-    node->hash = rlock__hash(key, len);
+    node->hash = rlock__hash(map, key, len);
     bucket = &map->buckets[node->hash & (map->size - 1)];
     node->next = *bucket;
     *bucket = node;

@@ -286,17 +286,15 @@ static void test_keys_are_independent_and_binary(void **state) {
 
 /* All that is known of a key by its hash is where it may be found. */
 static void test_keys_of_one_hash_are_told_apart(void **state) {
-    static const char *const keys[] = {"declinate", "macallums", "costarring", "liquid"};
-    int i, other;
+    struct virtual_twins twins = virtual_twins(&((rlock__memory *)g.store->ctx)->map);
+    int i;
     (void)state;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < VIRTUAL_TWINS; i++) {
         struct owner *held[2], *next[2];
-        other = i ^ 1;
-        SAME(rlock__hash(keys[i], strlen(keys[i])), rlock__hash(keys[other], strlen(keys[other])));
-        held[0] = holder(0, keys[i], 60000);
-        held[1] = holder(0, keys[other], 60000);
-        next[0] = waiter(1, keys[i], RLOCK_FOREVER);
-        next[1] = waiter(1, keys[other], RLOCK_FOREVER);
+        held[0] = holder(0, twins.keys[i], 60000);
+        held[1] = holder(0, twins.keys[i ^ 1], 60000);
+        next[0] = waiter(1, twins.keys[i], RLOCK_FOREVER);
+        next[1] = waiter(1, twins.keys[i ^ 1], RLOCK_FOREVER);
         run_ms(1000);
         release(held[0]);
         assert_true(granted(next[0]) && !granted(next[1]));
@@ -305,6 +303,17 @@ static void test_keys_of_one_hash_are_told_apart(void **state) {
         release(next[0]);
         release(next[1]);
     }
+}
+
+static void test_store_without_random_bytes_is_not_made(void **state) {
+    rlock_store *store = g.store;
+    size_t live = virtual_memory.live;
+    (void)state;
+    virtual_random_fails = true;
+    SAME(rlock_memory_new(&store), RLOCK_ERR_NOMEM);
+    virtual_random_fails = false;
+    assert_null(store);
+    SAME(virtual_memory.live, live);
 }
 
 static void test_stores_are_independent(void **state) {
@@ -1091,6 +1100,7 @@ int main(void) {
         CASE(test_every_waiter_of_every_client_is_served),
         CASE(test_keys_are_independent_and_binary),
         CASE(test_keys_of_one_hash_are_told_apart),
+        CASE(test_store_without_random_bytes_is_not_made),
         CASE(test_stores_are_independent),
         CASE(test_wait_ends_as_timeout_and_the_queue_goes_on),
         CASE(test_canceled_waiter_gets_nothing_and_the_next_one_does),

@@ -3571,23 +3571,77 @@ static void test_early_and_spurious_timer_entries_are_harmless(void **state) {
  */
 
 static void test_keys_whose_hashes_collide_are_different_locks(void **state) {
-    static const char *const keys[] = {"costarring", "liquid", "declinate", "macallums"};
-    struct owner *owners[4];
+    struct virtual_twins twins = virtual_twins(&g.client->gates);
+    struct owner *owners[VIRTUAL_TWINS];
     int i;
     (void)state;
-    SAME(rlock__hash("costarring", 10), rlock__hash("liquid", 6));
-    SAME(rlock__hash("declinate", 9), rlock__hash("macallums", 9));
-    for (i = 0; i < 4; i++) {
-        owners[i] = handle(keys[i]);
+    for (i = 0; i < VIRTUAL_TWINS; i++) {
+        owners[i] = handle(twins.keys[i]);
         SAME(owner_acquire(owners[i], 0, 1000), RLOCK_OK);
         idle();
-        assert_string_equal(need(RLOCK_OP_ACQUIRE)->key, keys[i]);
+        assert_string_equal(need(RLOCK_OP_ACQUIRE)->key, twins.keys[i]);
         reply(RLOCK_OP_ACQUIRE, scripted_done());
         SAME(owners[i]->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
     }
-    for (i = 0; i < 4; i++) {
-        assert_string_equal(rlock_key(owners[i]->lock, NULL), keys[i]);
+    for (i = 0; i < VIRTUAL_TWINS; i++) {
+        assert_string_equal(rlock_key(owners[i]->lock, NULL), twins.keys[i]);
         assert_true(rlock_is_held(owners[i]->lock));
+    }
+}
+
+static int longest_chain(const rlock__map *map) {
+    int longest = 0;
+    uint32_t i;
+    for (i = 0; i < map->size; i++) {
+        const rlock__node *node = map->buckets[i];
+        int length = 0;
+        for (; node != NULL; node = node->next) {
+            length++;
+        }
+        longest = length > longest ? length : longest;
+    }
+    return longest;
+}
+
+/* Who knows one client cannot choose keys that make a chain in the next one. */
+static void test_keys_that_are_one_chain_in_a_client_are_none_in_another(void **state) {
+    static char keys[64][16];
+    int chosen, turn;
+    uint32_t i;
+    (void)state;
+    for (chosen = 0, i = 0; chosen < 64; i++) {
+        virtual_twin(keys[chosen], i);
+        chosen += rlock__hash(&g.client->gates, keys[chosen], strlen(keys[chosen])) % 512 == 0;
+    }
+    for (turn = 0; turn < 2; turn++) {
+        for (chosen = 0; chosen < 64; chosen++) {
+            (void)handle(keys[chosen]);
+        }
+        BETWEEN(longest_chain(&g.client->gates), turn == 0 ? 64 : 1, turn == 0 ? 64 : 12);
+        virtual_free_owners(&g.loop);
+        restart_with_handovers(0);
+        SAME(longest_chain(&g.client->gates), 0);
+    }
+}
+
+static int chain_of(const char *what, size_t len, const rlock__map *map) {
+    return (int)(rlock__hash(map, what, len) & 7);
+}
+
+/* The last bytes count as well, also where they do not fill a word. */
+static void test_each_byte_of_a_key_counts_in_its_hash(void **state) {
+    char key[16] = "fifteen letters";
+    size_t len, at;
+    (void)state;
+    for (len = 1; len < sizeof key; len++) {
+        for (at = 0; at < len; at++) {
+            int change, seen = 0;
+            for (change = 0; change < 64; change++) {
+                key[at] = (char)(key[at] + 1);
+                seen |= 1 << chain_of(key, len, &g.client->gates);
+            }
+            SAME(seen, 255);
+        }
     }
 }
 
@@ -4559,6 +4613,8 @@ static const struct CMUnitTest singles[] = {
     CASE(test_descriptor_of_a_store_reaches_the_loop_and_its_events_the_store),
     CASE(test_early_and_spurious_timer_entries_are_harmless),
     CASE(test_keys_whose_hashes_collide_are_different_locks),
+    CASE(test_keys_that_are_one_chain_in_a_client_are_none_in_another),
+    CASE(test_each_byte_of_a_key_counts_in_its_hash),
     STOPPED(test_tables_that_cannot_grow_cost_a_status_and_nothing_else),
     STOPPED(test_remaining_time_is_never_negative_while_the_clock_goes_on),
     STOPPED(test_arguments_that_no_other_test_gives),

@@ -113,6 +113,50 @@ static inline int virtual_random_fill(void *buffer, size_t size) {
 #include "rlock.h"
 
 /* ------------------------------------------------------------------------------------------------
+ * Keys that have the same hash in a map: it has a seed, so they have to be looked for.
+ */
+
+#define VIRTUAL_TWINS 4 /* the first two of one length, the others not; the twin of i is i ^ 1 */
+
+struct virtual_twins {
+    char keys[VIRTUAL_TWINS][16];
+};
+
+static inline void virtual_twin(char *key, uint32_t i) {
+    snprintf(key, 16, i % 2 != 0 ? "%07x" : "key%06x", (unsigned)i);
+}
+
+static inline struct virtual_twins virtual_twins(const rlock__map *map) {
+    const uint32_t size = 1u << 21;
+    uint32_t *seen = (uint32_t *)calloc(size, 2 * sizeof *seen); /* hash, number + 1 */
+    struct virtual_twins found;
+    uint32_t i, at;
+    bool like = false, unlike = false;
+    memset(&found, 0, sizeof found);
+    for (i = 0; seen != NULL && i < size / 2 && !(like && unlike); i++) {
+        uint32_t hash;
+        char key[16];
+        virtual_twin(key, i);
+        hash = rlock__hash(map, key, strlen(key));
+        for (at = hash % size; seen[2 * at + 1] != 0; at = (at + 1) % size) {
+            uint32_t other = seen[2 * at + 1] - 1;
+            bool same = (other ^ i) % 2 == 0;
+            if (seen[2 * at] == hash && !(same ? like : unlike)) {
+                virtual_twin(found.keys[same ? 0 : 2], other);
+                virtual_twin(found.keys[same ? 1 : 3], i);
+                like = like || same;
+                unlike = unlike || !same;
+            }
+        }
+        seen[2 * at] = hash;
+        seen[2 * at + 1] = i + 1;
+    }
+    free(seen);
+    assert_true(like && unlike);
+    return found;
+}
+
+/* ------------------------------------------------------------------------------------------------
  * Every call below raises the depth: a callback that sees it raised runs inside a public call.
  */
 

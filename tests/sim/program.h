@@ -446,7 +446,9 @@ static inline bool do_refuse(struct sim_dice *dice) {
     } else if (what == 6) {
         model->password = "changed";
     } else {
-        model->denied[1] = commands[sim_roll(dice, 12)];
+        int64_t command = sim_roll(dice, 12);
+        model->denied[1] = commands[command];
+        server->unkilling = server->unkilling || command == 1 || command == 3 || command == 8;
     }
     sim_trace("server %d refuses: %d", server->number, (int)what);
     later(1 + sim_roll(dice, 2000000), heal_server, server);
@@ -1269,7 +1271,8 @@ static inline int64_t program_clean_us(const struct token *token) {
 /* A server may not be asked to end an old connection: what is under way there may come late. */
 static inline bool program_unsure(const struct sim_server *server) {
     const char *denied = server->always_denied;
-    return denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0);
+    return server->unkilling ||
+           (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
 }
 
 /* A place in the line that nobody gives back, because nobody could know of it any more, or was let:

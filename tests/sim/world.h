@@ -170,9 +170,10 @@ struct sim_server {
     const char *password;      /* that it asks for; NULL = none */
     const char *always_denied; /* a command that its users may not run; NULL = none */
     int64_t paused_until_us;
-    bool stepped; /* its clock was: it does not know since when it runs */
-    bool down;    /* refuses connections */
-    bool cut;     /* nothing comes through: connects neither succeed nor fail */
+    bool stepped;   /* its clock was: it does not know since when it runs */
+    bool unkilling; /* for a while it did not say who a connection is, or did not end one */
+    bool down;      /* refuses connections */
+    bool cut;       /* nothing comes through: connects neither succeed nor fail */
 };
 
 struct sim_watched {
