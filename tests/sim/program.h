@@ -14,6 +14,7 @@
 #define PROGRAM_CLEAN_US 4000000 /* for a reconnect, and for a release that is tried again */
 #define PROGRAM_KEEP_MS 60000    /* of what is held until the end */
 #define PROGRAM_LINE_US 30000000 /* the longest that a line is remembered */
+#define SWITCH_US 16000000       /* until a client that only listens leaves a replica */
 
 /* Families of faults; a seed has some of them. */
 enum {
@@ -55,13 +56,14 @@ static struct {
     struct model_copy *copies[SIM_SERVERS];
     char fences[SIM_SLOTS][24]; /* what a counter was before it was not ours */
     uint64_t quiet_commands;
-    int rounds;  /* of a busy seed, whose handles ask again when they have released */
-    bool many;   /* each client has many keys, and takes them at one time */
-    bool renews; /* who holds renews by hand before it lets go */
-    bool alike;  /* all ask for the same lease, so that holds are handed on */
-    bool kinds;  /* keys are of several kinds, and are asked about */
-    bool votes;  /* the servers are one quorum */
-    int forks;   /* so often a process may fork inside a callback */
+    int rounds;          /* of a busy seed, whose handles ask again when they have released */
+    bool many;           /* each client has many keys, and takes them at one time */
+    bool renews;         /* who holds renews by hand before it lets go */
+    bool alike;          /* all ask for the same lease, so that holds are handed on */
+    bool kinds;          /* keys are of several kinds, and are asked about */
+    bool votes;          /* the servers are one quorum */
+    int forks;           /* so often a process may fork inside a callback */
+    int64_t switched_us; /* when a replica last took over */
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -357,6 +359,14 @@ static inline bool do_restart(struct sim_dice *dice) {
     return true;
 }
 
+/* Who listens there is told of changes no more, and asks after ten seconds. */
+static inline bool do_switch(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    sim_server_switch(server, program.seed * SIM_SERVERS + (uint64_t)server->number + 1000);
+    program.switched_us = sim.now_us;
+    return true;
+}
+
 static inline bool do_hang_up(struct sim_dice *dice) { /* as by CLIENT KILL */
     struct sim_line *line = some_line(dice);
     if (line == NULL || line->peer == NULL) {
@@ -421,15 +431,22 @@ static inline bool do_script_flush(struct sim_dice *dice) {
     return true;
 }
 
-static inline void heal_server(void *object) {
-    struct sim_server *server = (struct sim_server *)object;
-    struct model *model = server->model;
-    model->readonly = model->oom = model->misconf = model->loading = model->masterdown = false;
+static inline void heal_model(struct model *model, const struct sim_server *server) {
+    model->oom = model->misconf = model->loading = model->masterdown = false;
     model->noreplicas = model->sharded = false;
     model->renamed = model->misfit = NULL;
     model->password = server->password;
     memset(model->denied, 0, sizeof model->denied);
     model->denied[0] = server->always_denied;
+}
+
+static inline void heal_server(void *object) {
+    struct sim_server *server = (struct sim_server *)object;
+    heal_model(server->model, server);
+    server->model->readonly = false;
+    if (server->twin != NULL) {
+        heal_model(server->twin, server);
+    }
 }
 
 static inline bool do_refuse(struct sim_dice *dice) {
@@ -706,6 +723,7 @@ static const struct act acts[] = {
     {"stop of a server", ABOUT_SERVERS, 3, do_pause_server},
     {"restart with data", ABOUT_SERVERS, 2, do_restart},
     {"scripts forgotten", ABOUT_SERVERS, 2, do_script_flush},
+    {"primary demoted, its connections stay", ABOUT_SERVERS, 2, do_switch},
     {"connection ended by the server", ABOUT_NETWORK, 2, do_hang_up},
     {"connection reset", ABOUT_NETWORK, 2, do_reset},
     {"replies lost", ABOUT_NETWORK, 3, do_lose_replies},
@@ -747,6 +765,9 @@ static inline void step_happens(void *object) {
         if ((step->act->family & ~(unsigned)(ABOUT_LIFETIMES | ABOUT_KINDS)) != 0) {
             oracle.trouble_us = sim.now_us + 6000000;
         }
+    }
+    if (program.switched_us != 0 && oracle.trouble_us < program.switched_us + SWITCH_US) {
+        oracle.trouble_us = program.switched_us + SWITCH_US;
     }
     oracle_round();
 }
@@ -1268,11 +1289,18 @@ static inline int64_t program_clean_us(const struct token *token) {
                : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
 }
 
-/* A server may not be asked to end an old connection: what is under way there may come late. */
+/* A server cannot be asked to end an old connection, or one may be another process's: what is under
+ * way there may come late, as far as a client can know. */
 static inline bool program_unsure(const struct sim_server *server) {
     const char *denied = server->always_denied;
-    return server->unkilling ||
+    return server->unkilling || server->twin != NULL ||
            (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
+}
+
+/* Nothing keeps a client from knowing when it has cleaned up. */
+static inline bool program_sure(const struct sim_server *server) {
+    return !program.votes && !program_unsure(server) && !server->stepped &&
+           server->model->restarts == 0;
 }
 
 /* A place in the line that nobody gives back, because nobody could know of it any more, or was let:
@@ -1423,8 +1451,8 @@ static inline void program_close(void) {
         if (!actor->gone && actor->closing && !actor->done) {
             sim_failed("client %.8s is never shut down", actor->id);
         }
-        if (!actor->gone && actor->last && !program.votes && !program_unsure(actor->server) &&
-            !actor->server->stepped && actor->shutdown_status != RLOCK_OK) {
+        if (!actor->gone && actor->last && program_sure(actor->server) &&
+            actor->shutdown_status != RLOCK_OK) {
             sim_failed("client %.8s is shut down, although nothing is wrong any more: %s",
                        actor->id, rlock_strerror(actor->shutdown_status));
         }

@@ -164,7 +164,8 @@ struct sim_line { /* one connection, from connect to the last byte */
 
 struct sim_server {
     int number;
-    struct model *model;
+    struct model *model; /* to which its address leads */
+    struct model *twin;  /* its replica, on the connections of which it answers; NULL = none yet */
     struct sim_clock clock;
     int database;              /* that its clients use */
     const char *password;      /* that it asks for; NULL = none */
@@ -782,6 +783,14 @@ static inline void sim_server_clock(struct sim_server *server) {
     server->model->wall_us = sim_local_us(&server->clock);
 }
 
+/* The replica has all that the primary has. */
+static inline void sim_replicate(struct sim_server *server) {
+    struct model_copy *copy = model_save(server->model);
+    model_load(server->twin, copy);
+    model_copy_free(copy);
+    server->twin->wall_us = server->model->wall_us;
+}
+
 static inline void sim_arrive_up(void *object) {
     struct sim_line *line = (struct sim_line *)object;
     struct sim_server *server = line->server;
@@ -798,6 +807,9 @@ static inline void sim_arrive_up(void *object) {
     sim_hash(piece->bytes, piece->size);
     if (line->peer != NULL && !line->up.dead) {
         sim_server_clock(server);
+        if (line->peer->model != server->model) {
+            sim_replicate(server);
+        }
         line->sent_us = piece->sent_us;
         if (piece->size > 0) {
             model_feed(line->peer, piece->bytes, piece->size);
@@ -851,8 +863,11 @@ static inline void sim_model_hang_up(void *ctx, void *user) {
 }
 
 static inline void sim_model_touched(void *ctx, void *by, const char *key, size_t len) {
-    if (sim.touched != NULL) {
-        sim.touched((struct sim_server *)ctx, (struct sim_line *)by, key, len);
+    struct sim_server *server = (struct sim_server *)ctx;
+    struct sim_line *line = (struct sim_line *)by;
+    bool replica = line != NULL && line->peer != NULL && line->peer->model != server->model;
+    if (sim.touched != NULL && !replica) {
+        sim.touched(server, line, key, len);
     }
 }
 
@@ -1130,7 +1145,8 @@ static inline void sim_server_restart(struct sim_server *server, bool keep, int6
     server->paused_until_us = 0;
     sim_trace("server %d is killed, %s its data", server->number, keep ? "with" : "without");
     for (line = sim.lines; line != NULL; line = line->next) {
-        if (line->server == server) {
+        bool replica = line->peer != NULL && line->peer->model != server->model;
+        if (line->server == server && !replica) {
             sim_drop(&line->up); /* nobody reads it any more */
             line->up.dead = line->state == SIM_UP;
         }
@@ -1157,6 +1173,27 @@ static inline void sim_server_cut(struct sim_server *server, bool cut) {
 static inline void sim_server_pause(struct sim_server *server, int64_t for_us) {
     sim_trace("server %d stops for %lld us", server->number, (long long)for_us);
     server->paused_until_us = sim.now_us + for_us;
+}
+
+/* The replica takes over, with all of the data, and the address leads to it; who was the primary
+ * is its replica from now on, and ends no connection. Both as often as wanted. */
+static inline void sim_server_switch(struct sim_server *server, uint64_t id) {
+    struct model *was = server->model;
+    sim_server_clock(server);
+    if (server->twin == NULL) {
+        server->twin = model_new(&was->hooks, id);
+    }
+    sim_replicate(server);
+    server->model = server->twin;
+    server->twin = was;
+    server->model->flavour = was->flavour;
+    server->model->password = was->password;
+    memcpy(server->model->denied, was->denied, sizeof was->denied);
+    server->model->scripts_run = was->scripts_run + 1;
+    server->model->started_us = was->started_us; /* it began as a replica, long ago */
+    server->model->readonly = false;
+    was->readonly = true;
+    sim_trace("server %d: its replica takes over", server->number);
 }
 
 /* A stranger's command; its reply. */
@@ -1210,6 +1247,9 @@ static inline void sim_end(void) {
     int i;
     for (i = 0; i < sim.server_count; i++) {
         model_free(sim.servers[i].model);
+        if (sim.servers[i].twin != NULL) {
+            model_free(sim.servers[i].twin);
+        }
     }
     while (sim.lines != NULL) {
         struct sim_line *line = sim.lines;
