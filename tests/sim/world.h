@@ -156,6 +156,7 @@ struct sim_line { /* one connection, from connect to the last byte */
     struct sim_server *server;
     struct model_peer *peer; /* NULL = the server knows nothing of it (any more) */
     struct sim_pipe up, down;
+    bool moved;      /* to the other machine of the two that are this server in turn */
     int64_t sent_us; /* when that was written which the server has read last */
     char *inbox;
     size_t in, inbox_room;
@@ -165,6 +166,7 @@ struct sim_line { /* one connection, from connect to the last byte */
 struct sim_server {
     int number;
     struct model *model; /* to which its address leads */
+    bool moved;          /* the other machine is the primary */
     struct model *twin;  /* its replica, on the connections of which it answers; NULL = none yet */
     struct sim_clock clock;
     int database;              /* that its clients use */
@@ -896,6 +898,7 @@ static inline void sim_connected(void *object) {
         line->state = SIM_UP;
         sim_server_clock(line->server);
         line->peer = model_accept(line->server->model, line);
+        line->moved = line->server->moved;
     }
     sim_note(line->number, line->state);
     sim_trace("line %d %s", line->number, line->state == SIM_UP ? "is up" : "is refused");
@@ -1071,7 +1074,7 @@ int sim_libc_getpeername(int fd, struct sockaddr *address, socklen_t *length) {
     }
     memset(&peer, 0, sizeof peer);
     peer.sin_family = AF_INET;
-    peer.sin_port = htons((uint16_t)(line->server->number + 1));
+    peer.sin_port = htons((uint16_t)(line->server->number + 1 + (line->moved ? SIM_SERVERS : 0)));
     memcpy(address, &peer, sizeof peer);
     *length = sizeof peer;
     return 0;
@@ -1193,6 +1196,7 @@ static inline void sim_server_switch(struct sim_server *server, uint64_t id) {
     server->model->started_us = was->started_us; /* it began as a replica, long ago */
     server->model->readonly = false;
     was->readonly = true;
+    server->moved = !server->moved;
     sim_trace("server %d: its replica takes over", server->number);
 }
 
