@@ -4139,7 +4139,7 @@ static void primary_that_was_demoted_is_left_by_all(void **state) {
     tell(ask(&odd, "REPLICAOF NO ONE"));
     tell(ask(&primary, "REPLICAOF 127.0.0.1 %d", odd.port));
     leads = &odd;
-    assert_true(kit_until(renews, held, 5000));
+    assert_true(kit_until(renews, held, 15000));
     assert_true(kit_until(kit_is_pushing, holds, 3000));
     kit_run(3500); /* longer than the lease: the watchdog renews at the new one */
     assert_true(rlock_is_held(watched->lock));
