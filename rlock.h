@@ -2422,7 +2422,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local function weight(m,any) local w,x=m:match(S) if x==X or any and x then return w+0 end " \
     "if op~='2' then c('GET',K) c('GET',Q) end wrong=true return 0 end "                          \
     "local function touch(ms) local r=p('PEXPIRE',K,ms,'GT') if r==1 then return true end "       \
-    "if r~=0 then p('ZREM',K,'') end r=c('PTTL',K) return r==-1 or r>=ms+0 end "                  \
+    "if r~=0 then p('ZREM',K,me..X) end r=c('PTTL',K) return r==-1 or r>=ms+0 end "               \
     "local function hold(m,w,e,ms,r) "                                                            \
     "local n=p('ZADD',K,((w>1 or X=='f') and -e or e)..'',m) "                                    \
     "if type(n)=='table' then return n end "                                                      \
@@ -2435,7 +2435,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "local e=math.abs(c('ZSCORE',K,me) or 0) if e<=now then return -1 end "     \
     "local l=ARGV[6] local r=e<now+l and hold(me,weight(me),now+l,l,touch(l)) " \
     "if r then return r end c('ZSCORE',K,me) return 1"
-#define RLOCK__SHA_LINE_RENEW "bfcf39bd7339ba2ee658d4a40d591a8fbee7a902"
+#define RLOCK__SHA_LINE_RENEW "f8b49a0956c5fdec7698abfd510e707613a8ca37"
 
 #define RLOCK__PIECE_LINE_TWO                              \
     "local two=c('ZRANGE',K,'0','1',W) "                   \
@@ -2474,7 +2474,8 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
     "return end local l=math.abs(s) local w=weight(m,l<=now) "                                    \
     "if l>now then used,first=used+w,l end end "                                                  \
     "local function count() used,permits=0,ARGV[3]+0 if two[1] then one(two[1],two[2]) end "      \
-    "if not two[3] then return end one(two[3],two[4]) "                                           \
+    "if not two[3] then return end one(two[3],two[4]) if not first then "                         \
+    "local d=ends('('..now,'+inf','LIMIT','0','1') if d[1] then one(d[1],d[2]) end end "          \
     "used=c('ZCOUNT',K,'('..now,'+inf') local h=ends('-inf','('..-now) "                          \
     "for i=1,#h,2 do one(h[i],h[i+1]) end end "                                                   \
     "local function away(d,any) for i=1,#d,2 do weight(d[i],any) end "                            \
@@ -2506,7 +2507,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__LUA_LINE                                                                       \
     RLOCK__PIECE_LINE RLOCK__PIECE_LINE_TWO RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_RELEASE \
         RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE
-#define RLOCK__SHA_LINE "ebcd5752164a26b051075d1f001f7da175689682"
+#define RLOCK__SHA_LINE "72b6e0779134ff2f26cd1d7562bde8ddc01d16d9"
 
 /* How the key stands; by force; or ARGV[6] is how many permits there are, 0 = as many as each says
  * itself. */
@@ -2524,7 +2525,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
         "if ARGV[6]~='0' then c('ZADD',K,'-inf',m) if not r then c('PEXPIRE',K,D) end end "     \
         "if two[2]=='-inf' and two[1]~=m then c('ZREM',K,two[1]) end end "                      \
         "two={me,0,me,0} count() offer() return held"
-#define RLOCK__SHA_LINE_ASK "4602a8e8eaf75fdc432b012007d5bbf3b363878c"
+#define RLOCK__SHA_LINE_ASK "fee76279c5787b05ed1ce978309183e584c06e29"
 
 /* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
  * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.

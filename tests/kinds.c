@@ -1345,6 +1345,39 @@ static void dead_holds_of_another_kind_are_no_obstacle(void **state) {
     assert_int_equal(num(ask(&server, "ZCARD k")), 1);
 }
 
+static void dead_holds_do_not_hide_a_live_one_of_another_kind(void **state) {
+    rlock_client *client = client_new();
+    char before[1024];
+    size_t k;
+
+    (void)state;
+    tell(ask(&server, "ZADD k 5 " NOBODY ":1:1s 7 " NOBODY ":2:1s 9999999999999 " NOBODY ":3:1s"));
+    snprintf(before, sizeof before, "%s", members("k"));
+    for (k = 0; k < QUEUED_KINDS; k++) {
+        if (queued_kinds[k] != RLOCK_KIND_SEMAPHORE) {
+            assert_int_equal(owner_acquire(owner_of(client, queued_kinds[k]), 0, 0),
+                             RLOCK_ERR_WRONG_TYPE);
+            all_questions_are_of_the_wrong_type(client, queued_kinds[k]);
+        }
+    }
+    assert_string_equal(members("k"), before);
+}
+
+static void a_member_without_a_name_stays_where_a_lease_is_refused(void **state) {
+    rlock_client *client = client_new();
+    struct owner *o = owner_of(client, RLOCK_KIND_WRITE);
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    tell(ask(&server, "ZADD k 5 %s", ""));
+    tell(ask(&server, "ACL SETUSER default -pexpire"));
+    assert_int_not_equal(owner_renew(o, 60000), RLOCK_OK);
+    tell(ask(&server, "ACL SETUSER default +pexpire"));
+    assert_int_equal(num(ask(&server, "ZCARD k")), 2);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_string_equal(members("k"), " 5 ");
+}
+
 static void permits_that_were_set_keep_the_key_a_semaphore(void **state) {
     rlock_client *client = client_new();
     struct owner *fair = owner_of(client, RLOCK_KIND_FAIR);
@@ -1676,6 +1709,8 @@ int main(int argc, char **argv) {
         TEST(kinds_that_do_not_belong_together_are_of_the_wrong_type),
         TEST(a_line_of_another_kind_keeps_its_key_free_for_it),
         TEST(dead_holds_of_another_kind_are_no_obstacle),
+        TEST(dead_holds_do_not_hide_a_live_one_of_another_kind),
+        TEST(a_member_without_a_name_stays_where_a_lease_is_refused),
         TEST(permits_that_were_set_keep_the_key_a_semaphore),
         TEST(a_sorted_set_of_others_is_of_the_wrong_type_and_untouched),
         TEST(who_holds_renews_and_lets_go_beside_what_is_not_ours),
