@@ -4074,10 +4074,21 @@ static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
     return true;
 }
 
+/* Whether these words end as `..., on @user_script:1.`; before the end may stand any name. */
+static bool rlock__ends_in_script(const char *text) {
+    static const char place[] = ", on @user_script:";
+    size_t len = sizeof place - 1, n = strlen(text);
+    n -= n && text[n - 1] == '.';
+    while (n && text[n - 1] >= '0' && text[n - 1] <= '9') {
+        n--;
+    }
+    return n >= len && memcmp(text + n - len, place, len) == 0;
+}
+
 /* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
  * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
 static bool rlock__undone(const rlock_request *request, const char *text) {
-    bool inside = strstr(text, ", on @user_script:") != NULL || /* from Redis 7 on, or before it */
+    bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
     return inside ? !rlock__in_line(request) : *rlock__error_of(text)->words != 0;
 }

@@ -3804,12 +3804,20 @@ static void script_that_the_server_never_runs_leaves_no_place(void **state) {
 
 /* Words that nobody knows, as a proxy may have of its own: it may have been executed. */
 static void words_that_are_not_known_may_stand_for_anything(void **state) {
+    static const char *const answers[] = {
+        "-ERR Connection timed out\r\n",
+        "-ERR Connection timed out for 'k, on @user_script:1.'\r\n"};
+    size_t i;
+
     (void)state;
-    stage_begins();
-    stage_lies("SET", "-ERR Connection timed out\r\n", true, false);
-    assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000), RLOCK_ERR_SERVER);
-    stage_runs(0);
-    assert_true(stage_heard("EVALSHA " RLOCK__SHA_STRING_RELEASE));
+    for (i = 0; i < 2; i++) {
+        stage_begins();
+        stage_lies("SET", answers[i], true, false);
+        assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000),
+                         RLOCK_ERR_SERVER);
+        stage_runs(0);
+        assert_true(stage_heard("EVALSHA " RLOCK__SHA_STRING_RELEASE));
+    }
 }
 
 /* What the script of the queued kinds says in the middle may come behind a place in the line. */
