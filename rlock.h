@@ -3167,6 +3167,8 @@ static void rlock__redis_identify(rlock__redis *redis, const char *former, const
                 redis->open_epoch > redis->moved_epoch ? redis->moved_epoch : redis->open_epoch;
         } else {
             redis->moved_epoch = redis->epoch - 1;
+            redis->open_epoch =
+                redis->lost_epoch > redis->gone_epoch ? redis->lost_epoch : redis->open_epoch;
         }
     }
     memcpy(&redis->peer, &peer, sizeof peer);

@@ -1548,7 +1548,7 @@ static void tracking_refused_for_a_moment_is_asked_for_again(void **state) {
 
 #define STAGE_CONNS 256
 #define STAGE_FDS 4
-#define STAGE_LIES 4
+#define STAGE_LIES 6
 
 struct stage_conn {
     int fd; /* -1 = closed */
@@ -3849,6 +3849,7 @@ static void error_inside_the_script_of_a_line_is_cleaned_up_behind(void **state)
 
 /* Another process than that of the honest server. */
 #define THERE "run_id:9876543210987654321098765432109876543210"
+#define THERE_ANEW "run_id:1029384756102938475610293847561029384756"
 
 /* Of what was sent to a process that died nothing comes late; but another one that answers may as
  * well be another server behind the same address, and the first one comes back. */
@@ -3899,6 +3900,35 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
         assert_int_equal(kit_stats(client).cleaning, 0);
         assert_false(stage_heard("CLIENT KILL"));
     }
+}
+
+/* A restart of the second server says nothing of what was sent to the first one, even where no
+ * connection to the second was ever ready. */
+static void restart_of_another_server_makes_nothing_sure(void **state) {
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("SET", "", true, true);
+    stage_lies("INFO", "", false, true); /* the truth, once; another server; and that one anew */
+    stage_lies("INFO", "$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", true, true);
+    stage_lies("INFO", "$68\r\n" THERE_ANEW "\r\nuptime_in_seconds:0\r\n", true, true);
+    stage_lies("COMMAND", "", false, true);
+    stage_lies("COMMAND", "-LOADING Redis is loading the dataset in memory\r\n", true, true);
+    client = stage_client(RLOCK_WIRE_STRING);
+    o = owner_new(client, "k");
+    assert_int_equal(rlock_acquire(o->lock, 0, 5000, owner_told, o), RLOCK_OK);
+    while (stage.told[0] == 0) {
+        stage_turns(stage.now_us + 1000);
+    }
+    stage_runs(2500);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);
+    assert_int_equal(kit_stats(client).connects, 3);
+    assert_true(stage_heard("EVALSHA " RLOCK__SHA_STRING_RELEASE));
+    assert_int_equal(kit_stats(client).cleaning, 1);
+    stage_runs(6000); /* the longest lease and a command timeout: now it is over */
+    assert_int_equal(kit_stats(client).cleaning, 0);
 }
 
 /* What was open before is settled by time; the next loss is by a kill again. */
@@ -4329,6 +4359,7 @@ int main(int argc, char **argv) {
         TEST(words_that_are_not_known_may_stand_for_anything),
         TEST(error_inside_the_script_of_a_line_is_cleaned_up_behind),
         TEST(only_a_restart_makes_sure_that_nothing_comes_late),
+        TEST(restart_of_another_server_makes_nothing_sure),
         TEST(address_that_moved_once_does_not_hinder_later_kills),
         TEST(unanswered_change_by_an_operator_is_killed_before_anything_else),
         TEST(watching_connection_at_another_server_is_not_used),
