@@ -1540,7 +1540,6 @@ typedef struct rlock__memory {
     rlock__map map;
     rlock_link entries; /* all of them, the one looked at longest ago first */
     rlock_link spare;   /* members that are not in use */
-    int64_t now_us;     /* the latest that any client of it has seen */
     uint64_t fence;
     rlock_info info; /* of the question being answered, with its token */
     char token[RLOCK__TOKEN_MAX];
@@ -2044,12 +2043,10 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
     }
 }
 
-/* The store's own clock: those of its clients come apart where the clock under them steps back. */
+/* The store's own time: what the clock under its clients shows. Each of them counts the steps back
+ * by itself, so their own times come apart: no lease may end by another's. */
 static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
-    rlock__memory *memory = tenant->memory;
-    int64_t now_us = rlock_client_now_us(tenant->client);
-    memory->now_us = now_us > memory->now_us ? now_us : memory->now_us;
-    return memory->now_us;
+    return tenant->client->clock_us - tenant->client->stepped_us;
 }
 
 static void rlock__memory_fire(rlock_timer *timer) {

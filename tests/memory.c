@@ -430,6 +430,25 @@ static void test_clock_that_steps_back_gives_nobody_what_another_holds(void **st
     SAME(second->seen[RLOCK_LOST].count, 1);
 }
 
+/* Only one client was there when the clock stepped back: its time is not the store's. */
+static void test_client_made_after_the_clock_stepped_back_holds_for_its_lease(void **state) {
+    struct owner *first = holder(0, "key", 1000), *second, *third;
+    (void)state;
+    release(first);
+    free_client(1);
+    assert_false(rlock_is_held(first->lock));
+    g.loop.clock_off_us -= 5000000;
+    assert_false(rlock_is_held(first->lock));
+    virtual_stall(&g.loop, 3000000);
+    SAME(rlock_client_new(&g.clients[1], &g.config), RLOCK_OK);
+    second = holder(1, "key", 1000);
+    third = handle(0, "key");
+    SAME(owner_acquire(third, 0, 1000), RLOCK_OK);
+    run_ms(1);
+    assert_true(rlock_is_held(second->lock));
+    SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+}
+
 static void test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws(void **state) {
     struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
@@ -1108,6 +1127,7 @@ int main(void) {
         CASE(test_lease_that_runs_out_is_lost_before_another_gets_the_key),
         CASE(test_watchdog_keeps_a_hold_beyond_its_lease),
         CASE(test_clock_that_steps_back_gives_nobody_what_another_holds),
+        CASE(test_client_made_after_the_clock_stepped_back_holds_for_its_lease),
         CASE(test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
         CASE(test_late_release_does_not_take_the_key_from_its_next_holder),
         CASE(test_renewal_by_hand_keeps_the_key),
