@@ -1022,7 +1022,7 @@ static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size
 
 /* Another node with the key of this one, or NULL. */
 static rlock__node *rlock__map_same(const rlock__node *node) {
-    rlock__node *same = node->next;
+    rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
     while (same && !(same->hash == node->hash && same->key_len == node->key_len &&
                      memcmp(same->key, node->key, node->key_len) == 0)) {
         same = same->next;
@@ -1677,13 +1677,13 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
     const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
     char sort = rlock__sort(request);
     const rlock_link *at;
-    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+    for (at = entry->holders.next; RLOCK__HAS_KINDS && at != &entry->holders; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
         if (member->expires_us > now_us) {
             return member->sort != sort;
         }
     }
-    return (entry->permits && entry->permits_us > now_us && sort != 's') ||
+    return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && sort != 's') ||
            (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
 }
 
@@ -1780,7 +1780,7 @@ static void rlock__entry_changed(rlock__entry *entry) {
 /* The i-th key of a request, where *key is the one before it; false: there is none. */
 static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
                                size_t *len) {
-    const rlock_terms *terms = request->terms;
+    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
     *key = i ? *key + *len + 1 : request->key;
     if (i >= (terms ? terms->count : 1)) {
         return false;
@@ -1866,7 +1866,7 @@ static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *reque
     if (member->expires_us < expires_us) {
         member->expires_us = expires_us;
     }
-    if (entry->permits && entry->permits_us > now_us) {
+    if (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us) {
         entry->permits_us = now_us + RLOCK__DAY_US;
     }
     return true;
@@ -1886,7 +1886,7 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         if (!rlock__memory_hold(tenant, request, key, len, now_us)) {
-            for (k = 0; k < i; k++) {
+            for (k = 0; RLOCK__HAS_KINDS && k < i; k++) {
                 rlock__entry *entry;
                 (void)rlock__request_key(request, k, &key, &len);
                 entry = rlock__entry_find(memory, key, len);
@@ -1908,7 +1908,7 @@ static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *re
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
-    if (waits) {
+    if (RLOCK__HAS_KINDS && waits) {
         rlock__member_drop(tenant->memory, waits);
     }
     if (holder) {
@@ -2079,7 +2079,7 @@ static void rlock__memory_fire(rlock_timer *timer) {
         rlock__list_remove(&watch->woken);
         tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
     }
-    while (!rlock__list_empty(&called)) {
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&called)) {
         rlock__member *member = RLOCK__OF(called.next, rlock__member, called);
         const rlock__node *node = &member->entry->node;
         rlock__list_remove(&member->called);
@@ -2166,7 +2166,7 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
             rlock__watch_free(RLOCK__OF(at, rlock__watch, link));
         }
     }
-    for (at = entry->line.next; at != &entry->line; at = next) {
+    for (at = entry->line.next; RLOCK__HAS_KINDS && at != &entry->line; at = next) {
         next = at->next;
         if (RLOCK__OF(at, rlock__member, link)->tenant == tenant) {
             rlock__member_drop(tenant->memory, RLOCK__OF(at, rlock__member, link));
@@ -2549,23 +2549,25 @@ enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE,
     { RLOCK__SHA_##name, RLOCK__LUA_##name }
 #define RLOCK__NO_SCRIPT \
     { NULL, NULL }
-#if RLOCK__HAS_KINDS
-#define RLOCK__MORE(name) RLOCK__SCRIPT(name)
-#else
-#define RLOCK__MORE(name) RLOCK__NO_SCRIPT
-#endif
 
-static const rlock__script rlock__scripts[RLOCK__ROWS][6] = {
-    /* [row][rlock_op] */
-    {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
-     RLOCK__MORE(STRING_INSPECT), RLOCK__MORE(STRING_FORCE), RLOCK__NO_SCRIPT},
-    {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
-     RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__MORE(REDISSON_INSPECT), RLOCK__MORE(REDISSON_FORCE),
-     RLOCK__NO_SCRIPT},
-    {RLOCK__MORE(KEYS_ACQUIRE), RLOCK__MORE(KEYS_RENEW), RLOCK__MORE(KEYS_RELEASE),
-     RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-    {RLOCK__MORE(LINE), RLOCK__MORE(LINE_RENEW), RLOCK__MORE(LINE), RLOCK__MORE(LINE_ASK),
-     RLOCK__MORE(LINE_ASK), RLOCK__MORE(LINE_ASK)}};
+static const rlock__script
+    rlock__scripts[RLOCK__HAS_KINDS ? RLOCK__ROWS : RLOCK__ROW_KEYS][RLOCK__HAS_KINDS ? 6 : 3] = {
+#if RLOCK__HAS_KINDS
+        /* [row][rlock_op] */
+        {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
+         RLOCK__SCRIPT(STRING_INSPECT), RLOCK__SCRIPT(STRING_FORCE), RLOCK__NO_SCRIPT},
+        {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
+         RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__SCRIPT(REDISSON_INSPECT),
+         RLOCK__SCRIPT(REDISSON_FORCE), RLOCK__NO_SCRIPT},
+        {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE),
+         RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
+        {RLOCK__SCRIPT(LINE), RLOCK__SCRIPT(LINE_RENEW), RLOCK__SCRIPT(LINE),
+         RLOCK__SCRIPT(LINE_ASK), RLOCK__SCRIPT(LINE_ASK), RLOCK__SCRIPT(LINE_ASK)}};
+#else
+        {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE)},
+        {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
+         RLOCK__SCRIPT(REDISSON_RELEASE)}};
+#endif
 
 /* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
  * Each is said before anything is executed; of what is not in here nobody knows. */
@@ -2874,9 +2876,10 @@ static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint3
 
 static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
-    bool more = flags || request->fences || request->terms || redis->wire != RLOCK_WIRE_STRING;
+    bool terms = RLOCK__HAS_KINDS && request->terms;
+    bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;
     bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
-                 (request->op == RLOCK_OP_RELEASE && redis->native && !request->terms);
+                 (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
     return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
 }
 
@@ -2919,7 +2922,7 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
 /* On the rows STRING and REDISSON. */
 static void rlock__put_single(rlock__redis *redis, const rlock_request *request) {
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
-    bool question = request->op >= RLOCK_OP_INSPECT;
+    bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
     rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
@@ -3373,7 +3376,7 @@ static bool rlock__tracks(const rlock__redis *redis) {
     return redis->push_wanted && !redis->push_refused;
 }
 static bool rlock__lines(const rlock__redis *redis) {
-    return redis->line_wanted && !redis->calls_refused;
+    return RLOCK__HAS_KINDS && redis->line_wanted && !redis->calls_refused;
 }
 
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
@@ -3410,7 +3413,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_fault why = rlock__classify(conn->text);
         bool unknown = strncmp(conn->text, "ERR unknown command", 19) == 0;
         bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
-        bool last = redis->subscribed && redis->calls_wanted && !redis->calling;
+        bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->calls_wanted && !redis->calling;
         redis->calls_refused = redis->calls_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->calling = redis->tracked = false;
@@ -3520,7 +3523,7 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
 /* Where this client is called: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
-    return redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
+    return RLOCK__HAS_KINDS && redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
            memcmp(text, redis->prefix, head) == 0 &&
            memcmp(text + head, rlock_client_id(redis->client), len - head) == 0;
 }
@@ -3877,7 +3880,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
         rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
-    } else if (payload->type == REDIS_REPLY_STRING) {
+    } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
         rlock__called_by(redis, payload->str, (size_t)payload->len);
     } else if (payload->type == REDIS_REPLY_ARRAY) {
         for (i = 0; i < payload->elements; i++) {
@@ -3907,7 +3910,7 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
 
 /* ... and the one on which this client is called, if any key of it is of a queued kind. */
 static void rlock__calls_subscribe(rlock__redis *redis) {
-    if (!redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
+    if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
         return;
     }
     rlock__put_command(redis, 2);
@@ -4273,7 +4276,8 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     redis->told = command->tells ? NULL : redis->told;
     if (reply) {
         rlock__conn_answered(&redis->commands);
-    } else if (command->op == RLOCK_OP_ACQUIRE || command->op > RLOCK_OP_INSPECT) {
+    } else if (command->op == RLOCK_OP_ACQUIRE ||
+               (RLOCK__HAS_KINDS && command->op > RLOCK_OP_INSPECT)) {
         redis->lost_epoch = redis->epoch; /* no other does harm when it is executed late */
     }
     if (reply && !redis->closing) {
@@ -4308,7 +4312,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 /* Whether it may go in a batch of renewals for so long. */
 static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
     return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
-           request->lease_ms == lease_ms && !request->terms;
+           request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
@@ -4363,7 +4367,7 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    const rlock_terms *terms = request->terms;
+    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
     size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
     uint32_t i;
     if (rlock__in_line(request)) {
@@ -4620,14 +4624,14 @@ static bool rlock__is_beside(const rlock__redis *redis, const char *key, size_t 
 static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
-    bool beside = fencing || (terms && terms->kind != RLOCK_KIND_MUTEX);
-    if (terms && redis->wire != RLOCK_WIRE_STRING) {
+    bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
+    if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
         return "on the wire of Redisson there is only the mutex with one key";
     }
-    if (beside && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
+    if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
         return "a key with a } needs a valid hash tag where keys beside it are needed";
     }
-    if (terms && terms->kind != RLOCK_KIND_MUTEX && rlock__is_beside(redis, key, len)) {
+    if (queued && rlock__is_beside(redis, key, len)) {
         return "a key of this name may stand beside that of another lock";
     }
     return NULL;
@@ -5756,8 +5760,8 @@ typedef struct rlock__alias { /* a key of a gate beside its first */
 } rlock__alias;
 
 static rlock__gate *rlock__gate_at(rlock__node *node) {
-    return node->alias ? RLOCK__OF(node, rlock__alias, node)->gate
-                       : RLOCK__OF(node, rlock__gate, node);
+    return RLOCK__HAS_KINDS && node->alias ? RLOCK__OF(node, rlock__alias, node)->gate
+                                           : RLOCK__OF(node, rlock__gate, node);
 }
 
 /* One token's life at the server, from acquire until it is surely gone. It outlives the operation
@@ -5876,7 +5880,7 @@ static bool rlock__shared(const rlock__claim *claim) {
 
 /* The length of one of its keys. */
 static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    return gate->things ? gate->things->lens[i] : gate->node.key_len;
+    return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
 }
 
 /* The first of this process that holds, or NULL. */
@@ -5921,7 +5925,8 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     claim->lock = lock;
     claim->gate = lock->gate;
     claim->gate->references++;
-    rlock__request_init(&claim->request, claim->gate, lock->wish ? &lock->wish->terms : NULL);
+    rlock__request_init(&claim->request, claim->gate,
+                        RLOCK__HAS_KINDS && lock->wish ? &lock->wish->terms : NULL);
     if (RLOCK__HAS_KINDS && lock->wish) {
         lock->wish->references++;
     }
@@ -6046,7 +6051,8 @@ static void rlock__claim_gone(rlock__claim *claim) {
  * if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
-    return first && held->ours && !first->request.place && first->exists ? first : NULL;
+    return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
+                                                                                             : NULL;
 }
 
 /* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
@@ -6151,7 +6157,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
     }
-    if (gate->client->mixed) {
+    if (RLOCK__HAS_KINDS && gate->client->mixed) {
         rlock__gate_wake_others(gate);
     }
     rlock__gate_unref(gate);
@@ -6631,7 +6637,8 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
 
 static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
-    bool others = claim->request.terms && claim->request.terms->count > 1; /* keys still ours */
+    bool others = RLOCK__HAS_KINDS && claim->request.terms &&
+                  claim->request.terms->count > 1; /* keys still ours */
     if (claim->until_us <= claim->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
@@ -6683,7 +6690,7 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 /* Its i-th key, where *key is the one before it; false: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
-    return i < (gate->things ? gate->things->count : 1);
+    return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
 }
 
 /* Whether a reader may hold beside this writer: it is the same owner's, who steps down. */
@@ -6920,6 +6927,10 @@ typedef struct rlock__want {
     bool plain;
 } rlock__want;
 
+static uint32_t rlock__want_count(const rlock__want *want) {
+    return RLOCK__HAS_KINDS ? want->terms.count : 1;
+}
+
 static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *len) {
     const rlock_options *options = want->options;
     const char *key = i ? options->keys[i] : want->key;
@@ -6973,7 +6984,9 @@ static rlock__things *rlock__things_new(rlock__gate *gate, const rlock__want *wa
 }
 
 static void rlock__gate_free(rlock__gate *gate) {
-    rlock__dealloc(gate->things);
+    if (RLOCK__HAS_KINDS) {
+        rlock__dealloc(gate->things);
+    }
     rlock__dealloc(gate);
 }
 
@@ -6981,12 +6994,14 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
     size_t bytes = 0, len;
     rlock__gate *gate;
     uint32_t i;
-    for (i = 0; i < want->terms.count; i++) {
+    for (i = 0; i < rlock__want_count(want); i++) {
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
     gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
-    if (!gate || (!want->plain && (gate->things = rlock__things_new(gate, want)) == NULL) ||
+    if (!gate ||
+        (RLOCK__HAS_KINDS && !want->plain &&
+         (gate->things = rlock__things_new(gate, want)) == NULL) ||
         rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
         if (gate) {
             rlock__gate_free(gate);
@@ -7005,12 +7020,12 @@ static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
     rlock_client *client = gate->client;
     char *at = (char *)(gate + 1);
     uint32_t i;
-    for (i = 0; i < want->terms.count; i++) {
+    for (i = 0; i < rlock__want_count(want); i++) {
         size_t len;
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node = i ? &gate->things->aliases[i].node : &gate->node;
+        rlock__node *node = RLOCK__HAS_KINDS && i ? &gate->things->aliases[i].node : &gate->node;
         memcpy(at, key, len);
-        client->mixed += rlock__map_find(&client->gates, key, len) != NULL;
+        client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
         rlock__map_add(&client->gates, node, at, len);
         at += len + 1;
     }
@@ -7019,7 +7034,8 @@ static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
     rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
     rlock__gate *gate = NULL;
-    while (node && (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
+    while (RLOCK__HAS_KINDS && node &&
+           (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
         node = rlock__map_same(node);
     }
     if (node) {
@@ -7037,7 +7053,8 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
     rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, node);
-    client->mixed -= rlock__map_find(&client->gates, node->key, node->key_len) != NULL;
+    client->mixed -=
+        RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len) != NULL;
 }
 
 static void rlock__gate_unref(rlock__gate *gate) {
@@ -7051,7 +7068,7 @@ static void rlock__gate_unref(rlock__gate *gate) {
     if (--gate->references == 0) {
         rlock_timer_drop(client, &gate->timer);
         rlock__gate_remove(gate, &gate->node);
-        for (i = 1; gate->things && i < gate->things->count; i++) {
+        for (i = 1; RLOCK__HAS_KINDS && gate->things && i < gate->things->count; i++) {
             rlock__gate_remove(gate, &gate->things->aliases[i].node);
         }
         rlock__gate_free(gate);
@@ -7450,12 +7467,12 @@ static void rlock__gates_each(rlock_client *client,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
-    while (node && node->alias) {
+    while (RLOCK__HAS_KINDS && node && node->alias) {
         node = rlock__map_next(&client->gates, node);
     }
     for (; node; node = next) {
         next = rlock__map_next(&client->gates, node);
-        while (next && next->alias) { /* it may go with this gate */
+        while (RLOCK__HAS_KINDS && next && next->alias) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
         visit(RLOCK__OF(node, rlock__gate, node), with);
@@ -8017,7 +8034,7 @@ static bool rlock__want_keys(rlock__want *want) {
     size_t len;
     if (!options->keys == !options->key || (options->keys && options->key_len) ||
         (!options->keys && (options->key_count || options->key_lens)) ||
-        options->key_count > RLOCK_KEYS_MAX || count == 0) {
+        options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1) || count == 0) {
         return false;
     }
     for (i = 0; i < count; i++) {
@@ -8038,7 +8055,7 @@ static bool rlock__want_keys(rlock__want *want) {
             return false;
         }
     }
-    return !rlock__keys_alike(want, count);
+    return !RLOCK__HAS_KINDS || !rlock__keys_alike(want, count);
 }
 
 /* What the options want; false: something is wrong with them. */
@@ -8047,7 +8064,8 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
     memset(want, 0, sizeof *want);
     want->options = options;
-    if ((unsigned)options->kind >= RLOCK__KINDS || !rlock__want_keys(want)) {
+    if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1) ||
+        !rlock__want_keys(want)) {
         return false;
     }
     terms->kind = options->kind;
@@ -8074,7 +8092,8 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
     const char *why = NULL;
     size_t len;
     uint32_t i;
-    for (i = 0; i < want->terms.count && client->store->refuses && !client->closed && !why; i++) {
+    for (i = 0; i < rlock__want_count(want) && client->store->refuses && !client->closed && !why;
+         i++) {
         const char *key = rlock__want_key(want, i, &len);
         why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
     }
