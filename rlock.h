@@ -3709,7 +3709,7 @@ static void rlock__address_text(const struct sockaddr *address, char *text) {
         struct sockaddr_in6 in6;
         memcpy(&in6, address, sizeof in6);
         inet_ntop(AF_INET6, &in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
-        if (in6.sin6_scope_id && text[0]) {
+        if (in6.sin6_scope_id) {
             size_t n = strlen(text);
             text[n++] = '%';
             n += rlock__digits(text + n, in6.sin6_scope_id);
@@ -6514,10 +6514,8 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 /* When a hold that is registered for push is looked at next, if no renewal comes before. */
 static void rlock__holding_doze(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    claim->look_us = RLOCK__NEVER;
-    if (claim->registered && !rlock__shared(claim)) {
-        claim->look_us = client->now_us + rlock__doze_ms(client) * 1000;
-    }
+    claim->look_us =
+        rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
 }
 
 /* The time for a look has come. The first registers the hold; a later one is for what was lost. */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 
 static unsigned memory_lasts;    /* so many allocations from here on, and that one fails; 0 = all */
@@ -41,6 +42,12 @@ static int page_advise(void *at, size_t size, int advice) {
     return pages == PAGES_STAY ? -1 : pages == PAGES_SAID ? 0 : madvise(at, size, advice);
 }
 
+static bool peers_are_hidden; /* a connection that is reset has none */
+
+static int peer_name(int fd, struct sockaddr *peer, socklen_t *len) {
+    return peers_are_hidden ? -1 : getpeername(fd, peer, len);
+}
+
 /* hiredis refuses a command for which it gets no memory. */
 static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, const char *command,
                        size_t len) {
@@ -53,12 +60,14 @@ static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, c
 #define RLOCK_FREE(p) free(p)
 #define clock_gettime(id, now) clock_get(id, now)
 #define redisAsyncFormattedCommand command_add
+#define getpeername(fd, peer, len) peer_name(fd, peer, len)
 #define mmap(at, size, access, flags, fd, offset) page_map(at, size, access, flags, fd, offset)
 #define madvise(at, size, advice) page_advise(at, size, advice)
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #undef clock_gettime
 #undef redisAsyncFormattedCommand
+#undef getpeername
 #undef mmap
 #undef madvise
 
@@ -84,6 +93,7 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
 #include "kit.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 #define TIMEOUT_MS 100   /* of a command, so that a dead server is noticed soon */
@@ -1996,6 +2006,10 @@ static void long_words_are_cut(void **state) {
     config.loop.resolve = NULL;
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
     assert_int_equal(strcspn(kit_log_text, "\n"), 255);
+    kit_log_text[0] = '\0';
+    stage_begins();
+    rlock__log(stage_client(RLOCK_WIRE_STRING), RLOCK_LOG_INFO, host, "no room is left for this");
+    assert_int_equal(strcspn(kit_log_text, "\n"), 255);
 }
 
 /* The loop did not look yet: the first to learn of it is a write that fails. */
@@ -2621,6 +2635,31 @@ static void name_that_takes_long_is_told_and_waited_for(void **state) {
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 1); /* it waits on */
 }
 
+static void told_and_frees_the_client(rlock *lock, const rlock_event *event, void *user) {
+    owner_told(lock, event, user);
+    rlock_client_free(kit_clients[0]);
+    kit_clients[0] = NULL;
+}
+
+/* What was due before the answer is told first, and may do everything. */
+static void client_may_be_freed_by_a_callback_when_its_name_is_answered(void **state) {
+    struct sockaddr_in in;
+    struct owner *o;
+
+    (void)state;
+    memset(&in, 0, sizeof in);
+    in.sin_family = AF_INET;
+    stage_begins();
+    o = owner_new(named_client(1), "k");
+    assert_int_equal(rlock_acquire(o->lock, 20, 1000, told_and_frees_the_client, o), RLOCK_OK);
+    stage_runs(10);
+    assert_non_null(stage.name);
+    stage.now_us += 30000; /* the loop was busy: its timer is late */
+    name_answers((struct sockaddr *)&in);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
+    assert_null(stage.client);
+}
+
 static void address_of_version_6_needs_no_resolver(void **state) {
     rlock_config config;
     struct owner *o;
@@ -3197,6 +3236,8 @@ static void error_inside_a_script_is_what_it_says_inside(void **state) {
         {"-ERR Error running script (call to f_1f): @user_script:1: OOM command not allowed\r\n",
          RLOCK_ERR_SERVER},
         {"-ERR Error running script (call to f_1f): WRONG\r\n", RLOCK_ERR_SERVER},
+        {"-ERR Error running script: NOPERM\r\n", RLOCK_ERR_SERVER},
+        {"-ERR Error running script (call to f_1f): @user_script:1\r\n", RLOCK_ERR_SERVER},
     };
     size_t i;
 
@@ -3233,6 +3274,13 @@ static void name_of_a_user_or_a_key_is_no_code(void **state) {
          "OOM\r\n",
          RLOCK_ERR_AUTH},
         {"-WRONGTYPE the key script:READONLY\r\n", RLOCK_ERR_WRONG_TYPE},
+        {"-WRONGTYPE: a proxy says\r\n", RLOCK_ERR_WRONG_TYPE},
+        {"-WRONGTYPE[1]\r\n", RLOCK_ERR_WRONG_TYPE},
+        {"-WRONGTYPE{1}\r\n", RLOCK_ERR_WRONG_TYPE},
+        {"-WRONGTYPE2\r\n", RLOCK_ERR_SERVER},
+        {"-WRONGTYPES\r\n", RLOCK_ERR_SERVER},
+        {"-WRONGTYPEs\r\n", RLOCK_ERR_SERVER},
+        {"-WRONGTYPE_\r\n", RLOCK_ERR_SERVER},
         {"-BUSYKEY Target key name already exists.\r\n", RLOCK_ERR_SERVER},
         {"-ERR unknown command 'EVALSHA', with args beginning with: 'WRONGTYPE' 'script' "
          "'NOPERM'\r\n",
@@ -3440,6 +3488,67 @@ static void name_that_was_answered_late_and_led_nowhere_is_given_up(void **state
     close(filler[0]);
     close(filler[1]);
     close(door);
+}
+
+static bool forked;
+
+/* The child only returns, and ends in its turn; what it did has happened before the parent goes on:
+ * it has sent nothing, and left the socket as it is. */
+static void log_that_forks(void *user, int level, const char *line) {
+    struct linger linger;
+    socklen_t len = sizeof linger;
+    int code = -1, bytes = -1;
+    pid_t pid;
+
+    kit_log(user, level, line);
+    if (forked) {
+        return;
+    }
+    forked = true;
+    pid = fork();
+    if (pid == 0) {
+        stage.door = -1; /* for the turn to know */
+        return;
+    }
+    assert_int_equal(waitpid(pid, &code, 0), pid);
+    assert_int_equal(code, 0);
+    assert_int_equal(ioctl(stage_conn(false)->fd, FIONREAD, &bytes), 0);
+    assert_int_equal(bytes, 0);
+    assert_int_equal(getsockopt(stage.watched[0].fd, SOL_SOCKET, SO_LINGER, (char *)&linger, &len),
+                     0);
+    assert_int_equal(linger.l_onoff, 0);
+}
+
+/* hiredis is at work, and goes on: it would write what is queued, or close. */
+static void child_that_returns_to_hiredis_sends_and_closes_nothing(void **state) {
+    static const char *const words[] = {"-NOPERM no\r\n", "-NOPERM no\r\nnonsense\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_config config;
+        rlock_client *client;
+        struct owner *o;
+
+        stage_begins();
+        forked = false;
+        config = stage_config(RLOCK_WIRE_STRING);
+        config.client_name = "name";
+        config.log = log_that_forks;
+        client = kit_client(&config);
+        o = owner_new(client, "k");
+        assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+        while (((rlock__redis *)client->store_state)->commands.outstanding == 0) {
+            stage_turns(stage.now_us + 1000);
+        }
+        stage_serves();
+        stage_says(stage_conn(false), words[i]); /* before the question has left */
+        stage_looks();
+        if (stage.door < 0) {
+            _exit(0);
+        }
+        assert_true(forked);
+    }
 }
 
 /* --- what the process lacks --- */
@@ -3856,14 +3965,15 @@ static void error_inside_the_script_of_a_line_is_cleaned_up_behind(void **state)
 static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
     static const struct {
         const char *info; /* of the second connection */
-        bool elsewhere;
+        bool elsewhere, hidden;
         int cleaning;
     } rows[] = {
-        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, 0},
-        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", true, 1},
-        {"$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", false, 1},
-        {"$69\r\n" THERE "\r\nuptime_in_seconds:-5\r\n", false, 1},
-        {"$47\r\n" THERE "\r\n", false, 1},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, false, 0},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", true, false, 1},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, true, 1},
+        {"$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", false, false, 1},
+        {"$69\r\n" THERE "\r\nuptime_in_seconds:-5\r\n", false, false, 1},
+        {"$47\r\n" THERE "\r\n", false, false, 1},
     };
     size_t i;
 
@@ -3874,6 +3984,7 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
 
         stage_begins();
         stage_lies("SET", "", true, true);
+        peers_are_hidden = rows[i].hidden;
         stage_lies("INFO", "", false, true); /* the truth, once; ... */
         stage_lies("INFO", rows[i].info, true, true);
         client = stage_client(RLOCK_WIRE_STRING);
@@ -3899,6 +4010,7 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
         stage_runs(5000); /* the longest lease and a command timeout: now it is over */
         assert_int_equal(kit_stats(client).cleaning, 0);
         assert_false(stage_heard("CLIENT KILL"));
+        peers_are_hidden = false;
     }
 }
 
@@ -4319,6 +4431,7 @@ int main(int argc, char **argv) {
         TEST(connect_that_hangs_ends_after_the_command_timeout),
         TEST(name_that_the_loop_refuses_to_resolve_is_no_connection),
         TEST(name_that_takes_long_is_told_and_waited_for),
+        TEST(client_may_be_freed_by_a_callback_when_its_name_is_answered),
         TEST(address_of_version_6_needs_no_resolver),
         TEST(address_of_version_6_keeps_its_scope),
         TEST(path_that_is_too_long_for_a_socket_is_refused),
@@ -4350,6 +4463,7 @@ int main(int argc, char **argv) {
         TEST(message_that_answers_no_subscription_ends_the_connection),
         TEST(head_of_a_huge_array_ends_the_connection),
         TEST(name_that_was_answered_late_and_led_nowhere_is_given_up),
+        TEST(child_that_returns_to_hiredis_sends_and_closes_nothing),
         TEST(loading_server_is_waited_for),
         TEST(name_of_a_user_or_a_key_is_no_code),
         TEST(users_and_keys_with_the_names_of_codes_are_told_as_any_other),

@@ -1573,7 +1573,8 @@ static void a_set_lets_go_beside_a_key_that_is_of_another_type_now(void **state)
 
 static void keys_that_the_line_of_another_may_be_named_are_refused(void **state) {
     static const char *const bad[] = {"{a}:queue", "{a}:fence", "rlock:{a}:queue", "rlock:{a}"};
-    static const char *const good[] = {"{a}", "a:queue", "rlock:{a}:1", "rlock:a", "{a}x:queues"};
+    static const char *const good[] = {"{a}",     "a:queue",    "rlock:{a}:1",
+                                       "rlock:a", "rlock:a{b}", "{a}x:queues"};
     rlock_client *client = client_new();
     rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
     rlock *lock = NULL;

@@ -566,6 +566,29 @@ static void test_zero_timer_set_after_a_look_waits_for_the_next(void **state) {
     assert_string_equal(trail, "abt");
 }
 
+static void drains_and_turns(char who) {
+    drain(who == 'a' ? pipe_a : pipe_b);
+    if (who == 'a') {
+        now_on->turn_inside(loop);
+    }
+}
+
+/* The look before was that of the turn around it: what it found is served already. */
+static void test_descriptor_that_a_turn_inside_has_served_is_not_served_again(void **state) {
+    (void)state;
+    if (now_on->turn_inside == NULL) {
+        return;
+    }
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[0], RLOCK_IO_READ), 0);
+    then = drains_and_turns;
+    fill(pipe_a);
+    fill(pipe_b);
+    UNTIL(trail_len >= 2);
+    some_turns(2);
+    assert_true(strcmp(trail, "ab") == 0 || strcmp(trail, "ba") == 0);
+}
+
 static void zero_timer_from_io(char who) {
     if (who == 'a') {
         hooks.set_timer(hooked, 0);
@@ -1665,6 +1688,7 @@ static const struct CMUnitTest each[] = {
     ALONE(timer_is_not_early_after_a_long_callback),
     ALONE(timer_can_be_stopped),
     ALONE(descriptor_is_level_triggered),
+    ALONE(descriptor_that_a_turn_inside_has_served_is_not_served_again),
     ALONE(what_is_watched_can_change),
     ALONE(forgotten_descriptor_number_can_be_watched_again),
     ALONE(forgotten_descriptor_is_silent_even_if_fetched),

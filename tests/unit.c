@@ -1662,8 +1662,8 @@ static void test_many_holds_survive_a_sleep_longer_than_the_ring(void **state) {
     g.config.watchdog_lease_ms = 60000;
     start();
     hold_many(0);
-    run_ms(300);
-    stall_ms(50000);
+    run_ms(11000); /* the look in between is over: they stand in the ring */
+    stall_ms(40000);
     run_ms(300000);
     for (i = 0; i < MANY; i++) {
         assert_true(rlock_is_held(many[i]->lock));
@@ -4661,6 +4661,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_try_that_was_out_when_calls_began_is_asked_for_once_more),
     CASE(test_changes_wake_no_one_in_line_and_any_change_all),
     CASE(test_change_makes_look_who_holds_alone_and_no_one_who_shares),
+    CASE(test_who_shares_and_cannot_be_called_is_registered_by_a_look),
     CASE(test_change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has),
     CASE(test_holders_of_one_key_are_lost_renewed_and_released_one_by_one),
     CASE(test_freed_holder_leaves_the_others_theirs),

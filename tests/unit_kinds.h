@@ -519,6 +519,15 @@ static void test_change_makes_look_who_holds_alone_and_no_one_who_shares(void **
     }
 }
 
+/* Where changes are told and calls are not: it learns from nothing else that it was taken away. */
+static void test_who_shares_and_cannot_be_called_is_registered_by_a_look(void **state) {
+    (void)state;
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
+    kind_holder(RLOCK_KIND_READ, "key", FOR_LONG);
+    run_ms(200);
+    SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
+}
+
 /* Of one permit there may be more by now. */
 static void
 test_change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has(void **state) {

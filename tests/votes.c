@@ -511,6 +511,38 @@ static void test_acquire_without_memory_may_be_cancelled_before_it_is_told(void 
     SAME(asked(RLOCK_OP_ACQUIRE), 0);
 }
 
+static rlock_answer heard;
+
+static void hears(void *owner, rlock_request *request, const rlock_answer *answer) {
+    (void)owner, (void)request;
+    heard = *answer;
+}
+
+/* As its contract says of every store. */
+static void test_release_of_a_token_that_nobody_has_is_gone_and_sure(void **state) {
+    rlock__council *council = (rlock__council *)g.client->store_state;
+    const rlock_store_events *events = council->events;
+    rlock_store_events mine = *events;
+    rlock_request request;
+    (void)state;
+    memset(&request, 0, sizeof request);
+    memset(&heard, 0, sizeof heard);
+    request.op = RLOCK_OP_RELEASE;
+    request.key = "key";
+    request.key_len = 3;
+    request.token = 77;
+    mine.answered = hears;
+    council->events = &mine;
+    g.store->submit(council, &request);
+    SAME(heard.sure, false); /* not inside the call */
+    virtual_idle(&g.loop);
+    council->events = events;
+    SAME(heard.outcome, RLOCK_OUTCOME_GONE);
+    SAME(heard.sure, true);
+    SAME(request.place, 0);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+}
+
 static void test_keys_of_all_lengths_in_turn(void **state) {
     static const size_t lengths[] = {1, 64, 65, 30, 200, 199, 1};
     char key[201];
@@ -1654,6 +1686,7 @@ int main(void) {
         CASE(test_vote_that_was_surely_not_executed_is_not_cleaned_up),
         CASE(test_hold_without_an_end_is_told_as_such),
         CASE(test_acquire_without_memory_may_be_cancelled_before_it_is_told),
+        CASE(test_release_of_a_token_that_nobody_has_is_gone_and_sure),
         CASE(test_keys_of_all_lengths_in_turn),
         CASE(test_key_that_is_no_lock_is_a_theft),
         CASE(test_late_votes_count_from_the_next_renewal_on),
