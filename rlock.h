@@ -2799,6 +2799,20 @@ static void rlock__put_text(rlock__redis *redis, const char *text) {
     rlock__put_bytes(redis, text, strlen(text));
 }
 
+/* A command that begins with these words; so many arguments follow. */
+static void rlock__put_words(rlock__redis *redis, const char *words, size_t more) {
+    const char *at;
+    size_t len;
+    for (at = words; *at; at++) {
+        more += *at == ' ';
+    }
+    rlock__put_command(redis, 1 + more);
+    for (at = words; *at; at += len + (at[len] == ' ')) {
+        len = strcspn(at, " ");
+        rlock__put_bytes(redis, at, len);
+    }
+}
+
 static void rlock__put_number(rlock__redis *redis, uint64_t number) {
     char digits[20];
     rlock__put_bytes(redis, digits, rlock__digits(digits, number));
@@ -3120,6 +3134,13 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     return true;
 }
 
+/* ... or ends the connection. */
+static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
+    if (!rlock__conn_send(conn, fn, NULL)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+}
+
 static void rlock__conn_answered(rlock__conn *conn) {
     if (conn->outstanding) {
         conn->outstanding--;
@@ -3263,67 +3284,36 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Sends the next step of the greeting, or declares the connection ready. */
 static void rlock__conn_greet(rlock__conn *conn) {
+    static const char *const words[RLOCK__STEPS] = {
+        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT", "INFO", "COMMAND INFO", "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    const char *applies[RLOCK__STEPS];
-    applies[RLOCK__STEP_AUTH] = redis->password;
-    applies[RLOCK__STEP_SELECT] = redis->database ? "SELECT" : NULL;
-    applies[RLOCK__STEP_NAME] = redis->name;
-    applies[RLOCK__STEP_ID] = "ID";
-    applies[RLOCK__STEP_SERVER] = "INFO";
-    applies[RLOCK__STEP_NATIVE] =
-        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "COMMAND" : NULL;
-    applies[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? "KILL" : NULL;
-    while (conn->step < RLOCK__STEPS && !applies[conn->step]) {
+    const char *user, *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
+    char number[21];
+    last[RLOCK__STEP_AUTH] = redis->password;
+    last[RLOCK__STEP_SELECT] = redis->database ? number : NULL;
+    last[RLOCK__STEP_NAME] = redis->name;
+    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
+        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    /* After its answer the old connection can execute nothing any more. */
+    last[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? number : NULL;
+    while (conn->step < RLOCK__STEPS && !last[conn->step]) {
         conn->step++;
     }
-    switch (conn->step) {
-    case RLOCK__STEP_AUTH:
-        rlock__put_command(redis, redis->username ? 3 : 2);
-        rlock__put_text(redis, "AUTH");
-        if (redis->username) {
-            rlock__put_text(redis, redis->username);
-        }
-        rlock__put_text(redis, redis->password);
-        break;
-    case RLOCK__STEP_SELECT:
-        rlock__put_command(redis, 2);
-        rlock__put_text(redis, "SELECT");
-        rlock__put_number(redis, (uint64_t)redis->database);
-        break;
-    case RLOCK__STEP_NAME:
-        rlock__put_command(redis, 3);
-        rlock__put_text(redis, "CLIENT");
-        rlock__put_text(redis, "SETNAME");
-        rlock__put_text(redis, redis->name);
-        break;
-    case RLOCK__STEP_ID:
-        rlock__put_command(redis, 2);
-        rlock__put_text(redis, "CLIENT");
-        rlock__put_text(redis, "ID");
-        break;
-    case RLOCK__STEP_SERVER:
-        rlock__put_command(redis, 2);
-        rlock__put_text(redis, "INFO");
-        rlock__put_text(redis, "server");
-        break;
-    case RLOCK__STEP_NATIVE: /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        rlock__put_command(redis, 3);
-        rlock__put_text(redis, "COMMAND");
-        rlock__put_text(redis, "INFO");
-        rlock__put_text(redis, "delifeq");
-        break;
-    case RLOCK__STEP_KILL: /* after its answer the old connection can execute nothing any more */
-        rlock__put_command(redis, 4);
-        rlock__put_text(redis, "CLIENT");
-        rlock__put_text(redis, "KILL");
-        rlock__put_text(redis, "ID");
-        rlock__put_number(redis, (uint64_t)redis->lost_id);
-        break;
-    default: rlock__conn_ready_to_use(conn); return;
+    if (conn->step == RLOCK__STEPS) {
+        rlock__conn_ready_to_use(conn);
+        return;
     }
-    if (!rlock__conn_send(conn, rlock__on_greeting, NULL)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+    number[rlock__digits(number, conn->step == RLOCK__STEP_SELECT ? (uint64_t)redis->database
+                                                                  : (uint64_t)redis->lost_id)] = 0;
+    user = conn->step == RLOCK__STEP_AUTH ? redis->username : NULL;
+    rlock__put_words(redis, words[conn->step], user ? 2 : 1);
+    if (user) {
+        rlock__put_text(redis, user);
     }
+    rlock__put_text(redis, last[conn->step]);
+    rlock__conn_say(conn, rlock__on_greeting);
 }
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
@@ -3896,16 +3886,13 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
 
 /* The channel that is always listened to, and whose repetition is the heartbeat. */
 static void rlock__watcher_subscribe(rlock__redis *redis) {
-    rlock__put_command(redis, 2);
-    rlock__put_text(redis, "SUBSCRIBE");
+    rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);
     } else {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
-    if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
-    }
+    rlock__conn_say(&redis->watcher, rlock__on_message);
 }
 
 /* ... and the one on which this client is called, if any key of it is of a queued kind. */
@@ -3913,13 +3900,10 @@ static void rlock__calls_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
         return;
     }
-    rlock__put_command(redis, 2);
-    rlock__put_text(redis, "SUBSCRIBE");
+    rlock__put_words(redis, "SUBSCRIBE", 1);
     rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
                       "");
-    if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
-    }
+    rlock__conn_say(&redis->watcher, rlock__on_message);
 }
 
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
@@ -3987,16 +3971,10 @@ static void rlock__track(rlock__redis *redis) {
         rlock__watcher_subscribe(redis);
         return;
     }
-    rlock__put_command(redis, 6);
-    rlock__put_text(redis, "CLIENT");
-    rlock__put_text(redis, "TRACKING");
-    rlock__put_text(redis, "ON");
-    rlock__put_text(redis, "REDIRECT");
+    rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
     rlock__put_number(redis, (uint64_t)watcher->id);
     rlock__put_text(redis, "NOLOOP");
-    if (!rlock__conn_send(&redis->commands, rlock__on_tracking, NULL)) {
-        rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
-    }
+    rlock__conn_say(&redis->commands, rlock__on_tracking);
 }
 
 /* --- requests --- */
@@ -4468,12 +4446,9 @@ static void rlock__redis_watch(void *state, const char *key, size_t len, bool on
         rlock__track(redis);
     }
     if (rlock__by_channel(redis) && redis->subscribed) {
-        rlock__put_command(redis, 2);
-        rlock__put_text(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE");
+        rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
         rlock__put_channel(redis, key, len);
-        if (!rlock__conn_send(&redis->watcher, rlock__on_message, NULL)) {
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_NOMEM, "out of memory");
-        }
+        rlock__conn_say(&redis->watcher, rlock__on_message);
     }
 }
 
@@ -4508,10 +4483,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue = rlock__redis_next(redis);
     if (usable && queue) {
-        rlock__put_command(redis, 3);
-        rlock__put_text(redis, "CLIENT");
-        rlock__put_text(redis, "REPLY");
-        rlock__put_text(redis, "OFF");
+        rlock__put_words(redis, "CLIENT REPLY OFF", 0);
         rlock__conn_send(conn, rlock__on_nothing, NULL);
     }
     for (; queue; queue = rlock__redis_next(redis)) {
