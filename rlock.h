@@ -801,6 +801,13 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #define RLOCK__HAS_KINDS 1
 #endif
 
+/* A small function of many callers: where size counts, a call is less than a copy of it. */
+#if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__)
+#define RLOCK__NOINLINE __attribute__((noinline))
+#else
+#define RLOCK__NOINLINE
+#endif
+
 #define RLOCK__NEVER INT64_MAX
 #define RLOCK__OF(pointer, type, member) \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
@@ -895,7 +902,7 @@ static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
-static int64_t rlock__min(int64_t a, int64_t b) {
+RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
@@ -917,7 +924,7 @@ static void rlock__list_remove(rlock_link *link) {
     rlock__list_init(link);
 }
 
-static void rlock__list_append(rlock_link *list, rlock_link *link) {
+RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *link) {
     link->prev = list->prev;
     link->next = list;
     list->prev->next = link;
@@ -2917,8 +2924,8 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
     return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
 }
 
-static const rlock__script *rlock__script_of(const rlock__redis *redis,
-                                             const rlock_request *request) {
+RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis *redis,
+                                                             const rlock_request *request) {
     return &rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
@@ -5816,7 +5823,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent);
 static void rlock__claim_deliver(rlock__ready *ready, char **words);
 static void rlock__op_deliver(rlock__ready *ready, char **words);
 
-static int64_t rlock__add_ms(int64_t us, int64_t ms) {
+RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
