@@ -3512,43 +3512,76 @@ static void log_that_forks(void *user, int level, const char *line) {
     }
     assert_int_equal(waitpid(pid, &code, 0), pid);
     assert_int_equal(code, 0);
-    assert_int_equal(ioctl(stage_conn(false)->fd, FIONREAD, &bytes), 0);
+    assert_int_equal(ioctl(stage.conns[0].fd, FIONREAD, &bytes), 0);
     assert_int_equal(bytes, 0);
     assert_int_equal(getsockopt(stage.watched[0].fd, SOL_SOCKET, SO_LINGER, (char *)&linger, &len),
                      0);
     assert_int_equal(linger.l_onoff, 0);
 }
 
-/* hiredis is at work, and goes on: it would write what is queued, or close. */
-static void child_that_returns_to_hiredis_sends_and_closes_nothing(void **state) {
-    static const char *const words[] = {"-NOPERM no\r\n", "-NOPERM no\r\nnonsense\r\n"};
-    size_t i;
+/* hiredis is at work, and finds more that is wrong: it closes. */
+static void child_that_returns_to_hiredis_closes_nothing(void **state) {
+    rlock_config config;
+    rlock_client *client;
+    struct owner *o;
 
     (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_config config;
-        rlock_client *client;
-        struct owner *o;
-
-        stage_begins();
-        forked = false;
-        config = stage_config(RLOCK_WIRE_STRING);
-        config.client_name = "name";
-        config.log = log_that_forks;
-        client = kit_client(&config);
-        o = owner_new(client, "k");
-        assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
-        while (((rlock__redis *)client->store_state)->commands.outstanding == 0) {
-            stage_turns(stage.now_us + 1000);
-        }
-        stage_serves();
-        stage_says(stage_conn(false), words[i]); /* before the question has left */
-        stage_looks();
+    stage_begins();
+    stage_lies("CLIENT SETNAME", "-NOPERM no\r\nnonsense\r\n", true, true);
+    forked = false;
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.client_name = "name";
+    config.log = log_that_forks;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+    while (!forked) {
+        stage_turns(stage.now_us + 1000);
         if (stage.door < 0) {
             _exit(0);
         }
-        assert_true(forked);
     }
+}
+
+/* The socket was full: the rest waits in hiredis, which would write it now. */
+static void child_that_returns_to_hiredis_writes_nothing(void **state) {
+    static char key[3000], bytes[16384];
+    rlock_options options;
+    rlock_config config;
+    rlock_client *client;
+    struct owner *o;
+    int i, small = 1;
+
+    (void)state;
+    stage_begins();
+    stage_lies("CLIENT TRACKING", "", true, true);
+    forked = false;
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.log = log_that_forks;
+    client = kit_client(&config);
+    o = owner_new(client, "taken");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_until_told();
+    assert_int_equal(
+        setsockopt(stage.watched[0].fd, SOL_SOCKET, SO_SNDBUF, (char *)&small, sizeof small), 0);
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.key_len = sizeof key;
+    for (i = 0; i < 10; i++) {
+        memset(key, 'a' + i, sizeof key);
+        o = owner_with(client, &options);
+        assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+    }
+    stage_fires();
+    assert_int_equal(stage.watched[0].events, RLOCK_IO_READ | RLOCK_IO_WRITE);
+    while (recv(stage.conns[0].fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
+    }
+    stage_says(&stage.conns[0], "-ERR unknown command\r\n"); /* to the tracking: it is logged */
+    stage_looks();
+    if (stage.door < 0) {
+        _exit(0);
+    }
+    assert_true(forked);
 }
 
 /* --- what the process lacks --- */
@@ -4463,7 +4496,8 @@ int main(int argc, char **argv) {
         TEST(message_that_answers_no_subscription_ends_the_connection),
         TEST(head_of_a_huge_array_ends_the_connection),
         TEST(name_that_was_answered_late_and_led_nowhere_is_given_up),
-        TEST(child_that_returns_to_hiredis_sends_and_closes_nothing),
+        TEST(child_that_returns_to_hiredis_closes_nothing),
+        TEST(child_that_returns_to_hiredis_writes_nothing),
         TEST(loading_server_is_waited_for),
         TEST(name_of_a_user_or_a_key_is_no_code),
         TEST(users_and_keys_with_the_names_of_codes_are_told_as_any_other),
