@@ -3274,6 +3274,8 @@ static void name_of_a_user_or_a_key_is_no_code(void **state) {
          "OOM\r\n",
          RLOCK_ERR_AUTH},
         {"-WRONGTYPE the key script:READONLY\r\n", RLOCK_ERR_WRONG_TYPE},
+        {"-\r\n", RLOCK_ERR_SERVER},
+        {"-1.\r\n", RLOCK_ERR_SERVER},
         {"-WRONGTYPE: a proxy says\r\n", RLOCK_ERR_WRONG_TYPE},
         {"-WRONGTYPE[1]\r\n", RLOCK_ERR_WRONG_TYPE},
         {"-WRONGTYPE{1}\r\n", RLOCK_ERR_WRONG_TYPE},

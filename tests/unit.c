@@ -3207,6 +3207,42 @@ static void test_after_fork_the_child_is_refused_and_sends_nothing(void **state)
     }
 }
 
+static pid_t timer_child = -1;
+static int names_resolved;
+
+static void timer_forks(rlock_timer *timer) {
+    (void)timer;
+    timer_child = fork();
+}
+
+static void count_name(rlock_name *name, const struct sockaddr *address) {
+    (void)name, (void)address;
+    names_resolved++;
+}
+
+/* The timers of a store that are due come first. */
+static void test_child_that_returns_from_a_timer_it_forked_in_hears_of_no_name(void **state) {
+    rlock_timer timer;
+    rlock_name name;
+    int status = -1;
+    (void)state;
+    memset(&timer, 0, sizeof timer);
+    memset(&name, 0, sizeof name);
+    name.client = g.client;
+    name.resolved = count_name;
+    names_resolved = 0;
+    SAME(rlock_timer_add(g.client, &timer, timer_forks), RLOCK_OK);
+    rlock_timer_set(g.client, &timer, now_us());
+    rlock_on_resolved(&name, NULL);
+    if (timer_child == 0) {
+        _exit(names_resolved);
+    }
+    SAME(waitpid(timer_child, &status, 0), timer_child);
+    SAME(status, 0);
+    SAME(names_resolved, 1);
+    rlock_timer_drop(g.client, &timer);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Memory.
  */
@@ -4598,6 +4634,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_absurd_limit_of_a_hold_does_not_overflow),
     CASE(test_null_handles_are_refused),
     CASE(test_after_fork_the_child_is_refused_and_sends_nothing),
+    CASE(test_child_that_returns_from_a_timer_it_forked_in_hears_of_no_name),
     CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
     CASE(test_release_needs_no_memory),
     CASE(test_freed_handles_give_back_what_was_kept_for_them),
