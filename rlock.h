@@ -5097,7 +5097,8 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
     bool held = answer->outcome == RLOCK_OUTCOME_HELD, mended = false;
     bool watched = (ballot->request->flags & RLOCK_REQUEST_WATCH) != 0;
     if (answer->outcome == RLOCK_OUTCOME_FAULT) { /* the others are told at once: they end it */
-        mended = answer->fault == RLOCK_FAULT_DOWN || answer->fault == RLOCK_FAULT_BUSY;
+        mended = answer->fault == RLOCK_FAULT_DOWN || answer->fault == RLOCK_FAULT_BUSY ||
+                 answer->fault == RLOCK_FAULT_UNKNOWN;
     }
     if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
         return false;

@@ -355,17 +355,18 @@ static void test_up_is_a_majority_and_down_is_none(void **state) {
 }
 
 /* News of what is given back reaches also who gave it back. */
-static void test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(void **state) {
+static void fault_leaves_a_pause(rlock_answer fault) {
     struct owner *owner = handle("key");
     int64_t start_us = g.loop.now_us;
     int tries;
-    (void)state;
     SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
     for (tries = 0; tries < 20; tries++) {
         reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_done());
-        reply(RLOCK_OP_ACQUIRE, 0, 3,
-              tries == 0 ? scripted_held(5000) : scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+        reply(RLOCK_OP_ACQUIRE, 0, 3, tries == 0 ? scripted_held(5000) : fault);
         reply(RLOCK_OP_RELEASE, 3, 2, scripted_done());
+        if (asked(RLOCK_OP_RELEASE)) { /* what was not answered may have happened */
+            reply(RLOCK_OP_RELEASE, 0, 3, scripted_done());
+        }
         scripted_woken(&servers[3], "key");
         virtual_idle(&g.loop);
         while (asked(RLOCK_OP_ACQUIRE) < SERVERS) {
@@ -374,6 +375,12 @@ static void test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(voi
     }
     BETWEEN(g.loop.now_us - start_us, 20 * 10000, 20 * 600000);
     SAME(owner->events, 0);
+}
+
+static void test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(void **state) {
+    (void)state;
+    fault_leaves_a_pause(scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    fault_leaves_a_pause(scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
 }
 
 /* Another holds, and what the last servers were asked for is taken back, which they publish. On a
