@@ -6603,7 +6603,10 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     if (renewal && renewal->sent) {
         rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
     }
-    delay_us = client->now_us + (delay_us > RLOCK__HURRY_US ? delay_us : RLOCK__HURRY_US);
+    if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
+        delay_us = RLOCK__HURRY_US;
+    }
+    delay_us += client->now_us;
     if (lease_ms) {
         claim->next_us = delay_us;
     } else {

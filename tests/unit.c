@@ -4252,6 +4252,22 @@ static void test_push_behind_a_renewal_is_looked_at_once_it_is_answered(void **s
     SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
 }
 
+/* What failed may have been asked before the change: it is not put off as other faults are. */
+static void test_push_behind_a_renewal_that_fails_is_looked_at_soon(void **state) {
+    struct owner *owner = holder("key", 60000);
+    int looks;
+    (void)state;
+    run_ms(200);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    idle();
+    looks = asked((rlock_op)SCRIPTED_LOOK);
+    scripted_woken(&g.store, "key");
+    reply(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "busy"));
+    SAME(asked((rlock_op)SCRIPTED_LOOK), looks);
+    run_ms(20);
+    SAME(asked((rlock_op)SCRIPTED_LOOK) + asked(RLOCK_OP_RENEW) > looks + 1, true);
+}
+
 static void stall_2_s(struct owner *owner, const rlock_event *event) {
     (void)event;
     virtual_stall(owner->loop, 2000000);
@@ -4670,6 +4686,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_try_that_was_surely_not_executed_says_nothing_of_the_one_before),
     CASE(test_hold_that_lives_longer_is_watched_and_looked_at_once),
     CASE(test_push_behind_a_renewal_is_looked_at_once_it_is_answered),
+    CASE(test_push_behind_a_renewal_that_fails_is_looked_at_soon),
     CASE(test_grant_that_was_lost_before_it_was_told_keeps_its_place),
     CASE(test_timer_that_is_due_again_at_once_waits_for_the_next_turn),
     CASE(test_nested_acquire_of_a_callback_ends_in_the_next_turn),
