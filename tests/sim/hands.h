@@ -807,17 +807,18 @@ static inline void oracle_commands(int64_t elapsed_us) {
     for (i = 0; i < oracle.actor_count; i++) {
         struct actor *actor = &oracle.actors[i];
         int64_t rate = actor->server->model->flavour == MODEL_REDIS_5 ? 300 : 60, most;
+        int64_t changes = oracle_changes(actor->server);
         for (k = 0; k < oracle.hand_count; k++) { /* the first in line asks twice a turn */
             rate += oracle.hands[k].actor == actor && slot_queued(oracle.hands[k].slot) ? 41 : 0;
         }
         rlock_stats stats;
         if (oracle.council) { /* each server is asked, and more than once if votes are split */
             rate *= 3 * sim.server_count;
+            changes *= 3 * sim.server_count;
         }
         if (!actor->gone) {
             rlock_client_stats(actor->client, &stats);
-            most = 100 + 12 * actor->calls + rate * (1 + elapsed_us / 1000000) +
-                   oracle_changes(actor->server);
+            most = 100 + 12 * actor->calls + rate * (1 + elapsed_us / 1000000) + changes;
             if ((int64_t)stats.commands > most) {
                 sim_failed("client %.8s sends %lld commands, %lld are enough", actor->id,
                            (long long)stats.commands, (long long)most);
