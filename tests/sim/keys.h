@@ -748,6 +748,7 @@ static inline void line_counted(const struct slot *slot, struct question *questi
         holders += slot->members[i]->ends_ms > now_ms;
         waiters += slot->members[i]->place > 0;
     }
+    holders += slot->strangers;                  /* one that is not found out counts as a hold */
     waiters += slot->odd_line ? SIM_MEMBERS : 0; /* whoever they are */
     if (holders > question->most_holders) {
         question->most_holders = holders;
