@@ -303,12 +303,28 @@ static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
     }
 }
 
+static inline bool hand_waits_for(const struct hand *hand, const struct slot *slot) {
+    return hand_wants(hand, slot) && !hand->gone && !hand->actor->gone && !hand->actor->closing &&
+           hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds;
+}
+
 static inline bool oracle_waits(const struct slot *slot, const struct actor *actor) {
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
         const struct hand *hand = &oracle.hands[i];
-        if (hand_wants(hand, slot) && hand->actor == actor && !hand->gone && !actor->gone &&
-            !actor->closing && hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds) {
+        if (hand->actor == actor && hand_waits_for(hand, slot)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether this client, which waits, does not ask now when the key changes. */
+static inline bool oracle_pauses(const struct slot *slot, const struct actor *actor) {
+    int i;
+    for (i = 0; i < oracle.hand_count && oracle.council; i++) {
+        const struct hand *hand = &oracle.hands[i];
+        if (hand->actor == actor && hand_waits_for(hand, slot) && quorum_pauses(hand)) {
             return true;
         }
     }
@@ -323,7 +339,8 @@ static inline bool oracle_hears(const struct actor *actor) {
 }
 
 /* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
- * woken and asks, and may come too late, but not often where nothing goes wrong. */
+ * woken and asks, and may come too late, but not often where nothing goes wrong. In a quorum it may
+ * pause after a split vote for longer than the others hold the key many times. */
 static inline void oracle_passed(const struct hand *hand, struct slot *slot) {
     const struct token *last = slot->last, *token = hand->token;
     bool follows = last != NULL && last != token && last->grants > 1 && token->grants == 1;
@@ -337,7 +354,7 @@ static inline void oracle_passed(const struct hand *hand, struct slot *slot) {
             continue;
         }
         seen.kept += kept && oracle.quiet && oracle_hears(actor);
-        slot->passed[i] += kept;
+        slot->passed[i] += kept && !oracle_pauses(slot, actor);
         if (oracle.quiet && oracle_hears(actor) && slot->passed[i] > SIM_PASSED) {
             sim_failed("%s is kept from client %.8s, who waits, by one who hands it on", slot->key,
                        actor->id);

@@ -132,6 +132,15 @@ static inline bool quorum_hears(const struct actor *actor) {
     return count >= quorum.need || actor->wire == RLOCK_WIRE_REDISSON;
 }
 
+/* Whether this handle's last try split the votes, or met votes that were split: it asks again after
+ * a pause, which is the longer the more often that happens, and no news ends it. */
+static inline bool quorum_pauses(const struct hand *hand) {
+    const rlock__council *council = (const rlock__council *)hand->actor->client->store_state;
+    const rlock__claim *claim = hand->lock->claim;
+    const rlock__ballot *ballot = claim ? rlock__ballot_of(council, claim->request.token) : NULL;
+    return ballot && ballot->paused;
+}
+
 /* What stands there is of a client that lives, and so is given back, or becomes a hold. */
 static inline bool quorum_tended(const struct slot *slot) {
     int i;
