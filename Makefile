@@ -39,7 +39,7 @@ SEEDS   = 10000
 SECONDS = 60
 
 .PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross proof bench bench-peers
-.PHONY: lint format install clean
+.PHONY: join lint format install clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -57,8 +57,9 @@ help:
 	@echo 'make proof              all of these, longer, into docs/proof.md (about an hour); SEEDS=1000000 SECONDS=120'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
+	@echo 'make join               make rlock.h of the parts in src/'
 	@echo 'make lint               the checks of style and of the documents'
-	@echo 'make format             lay out the C files with clang-format'
+	@echo 'make format             lay out the C files with clang-format, and join'
 	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
 	@echo 'make clean              remove build/'
 
@@ -164,11 +165,16 @@ $(out)/bench/peers/%: bench/peers/%.c $(headers) Makefile
 	@mkdir -p $(@D)
 	$(compile) -O2 -D_GNU_SOURCE -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
+# After a change of a part. Nothing else writes rlock.h: `make lint` fails until it is what src/ makes.
+join:
+	@tools/join
+
 lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	@tools/join
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig

@@ -29,19 +29,34 @@
  * CONTENTS
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
- *     Implementation. A section calls what stands above it; what it calls of a later one is
- *     declared at its own head, because client, lock, watchdog, queue and api form a circle.
- *     >>platform   clock, random bytes, allocation
- *     >>list       doubly linked lists inside the things they link
- *     >>timers     due times in one heap
- *     >>client     one clock sample an entry, one loop timer, the ready list, deferred frees
- *     >>memory     the store inside the process
- *     >>redis      the store on hiredis
- *     >>quorum     a store made of several servers: the majority counts
- *     >>lock       one hold's state machine, local validity, delivery
- *     >>watchdog   when a hold is renewed, and what an answer means for it
- *     >>queue      one gate a key: the waiters of this process, only their head asks the server
- *     >>api        the public functions
+ *     Implementation. A section calls what stands above it. This file is joined from parts, one a
+ *     section: they are what is edited (src/ in the repository, CONTRIBUTING.md).
+ *     >>platform       clock, random bytes, allocation
+ *     >>list           doubly linked lists inside the things they link
+ *     >>map            from keys to the things that hold a node
+ *     >>heap           due times in one heap
+ *     >>client         one clock sample an entry, one loop timer, the ready list, deferred frees
+ *     >>token          how a token is written
+ *     >>memory         the store inside the process
+ *     >>redis-state    the store on hiredis: what it consists of
+ *     >>redis-scripts  what a server does in one step
+ *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
+ *     >>redis-link     a connection under hiredis, and its end
+ *     >>redis-push     being told that a key changed
+ *     >>redis-greeting a connection from the first attempt until it can be used
+ *     >>redis-store    requests in their order, and what is answered
+ *     >>quorum         a store made of several servers: the majority counts
+ *     >>claim          one token at the store, its gate and its handle
+ *     >>gate           the waiters of this process for a key, only their head asks the server
+ *     >>leaving        a token is let go until it is surely gone
+ *     >>trying         an acquire that is refused, fails, asks again or ends
+ *     >>holding        when a hold is renewed, and what an answer means for it
+ *     >>granting       a hold begins: by the server, or handed on inside this process
+ *     >>deliver        events become callbacks
+ *     >>question       about a key, of nobody's hold
+ *     >>events         what a store reports
+ *     >>api-client     the public functions of a client
+ *     >>api-handle     ... of a handle, and the questions
  *
  * GUARANTEED
  *
@@ -170,6 +185,8 @@
 #ifndef RLOCK_H
 #define RLOCK_H
 
+/* What every part of the interface needs. */
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -180,15 +197,15 @@
 #define RLOCK_API extern
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct redisAsyncContext;
 struct sockaddr;
 
 typedef struct rlock rlock;
 typedef struct rlock_client rlock_client;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* ------------------------------------------------------------------------------------------------
  * >>status-codes - what calls return and events carry: 0 or negative
@@ -946,6 +963,10 @@ static void rlock__list_move(rlock_link *list, rlock_link *from) {
     }
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * >>map - from keys to the things that hold a node; the bytes of a key are that thing's
+ */
+
 /* A map from keys to the things that hold a node; the key's bytes are the thing's. */
 typedef struct rlock__node {
     struct rlock__node *next;
@@ -1093,7 +1114,7 @@ static rlock__node *rlock__map_next(const rlock__map *map, const rlock__node *no
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>timers - due times in one binary heap; room is reserved ahead, so that setting one cannot fail
+ * >>heap - due times in one binary heap; room is reserved ahead, so that setting one cannot fail
  */
 
 typedef struct rlock__heap {
@@ -1321,11 +1342,27 @@ static void rlock__arm(rlock_client *client) {
     client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
 }
 
-static void rlock__client_destroy(rlock_client *client);
-
 static void rlock__enter(rlock_client *client) {
     client->now_us = rlock__clock(client);
     client->depth++;
+}
+
+static void rlock__client_destroy(rlock_client *client) {
+    if (client->depth || client->handles) {
+        return;
+    }
+    rlock__dealloc(client->gates.buckets);
+    rlock__dealloc(client->timers.items);
+    rlock__dealloc(client->ring);
+    rlock__dealloc(client->prefix);
+    rlock__dealloc(client->fault_text);
+    client->gates.buckets = NULL;
+    client->timers.items = NULL;
+    client->ring = NULL;
+    client->prefix = client->fault_text = NULL;
+    if (!client->frames) { /* else the last of them frees it */
+        rlock__dealloc(client);
+    }
 }
 
 static void rlock__leave(rlock_client *client) {
@@ -1498,6 +1535,10 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
     }
     return result;
 }
+
+/* ------------------------------------------------------------------------------------------------
+ * >>token - how a token is written, and the letter of its kind
+ */
 
 /* Decimal digits of a number, without a NUL; returns how many (at most 20). */
 static size_t rlock__digits(char *out, uint64_t number) {
@@ -2248,11 +2289,11 @@ void rlock_memory_free(rlock_store *store) {
     rlock__dealloc(memory);
 }
 
-/* ------------------------------------------------------------------------------------------------
- * >>redis - the store on hiredis: connections, deadlines, scripts, replies
- */
-
 #ifndef RLOCK_NO_REDIS
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-state - the store on hiredis: what a connection, a command and the store consist of
+ */
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -2280,6 +2321,117 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH 64                            /* renewals in one command ... */
 #define RLOCK__BATCH_BYTES 16384u /* ... whose keys are not longer than that together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
+
+enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
+
+enum { /* rlock_request.how */
+       RLOCK__HOW_BEST = 0,
+       RLOCK__HOW_PLAIN,  /* one command of the server does it */
+       RLOCK__HOW_SCRIPT, /* that one said no, or more is wanted */
+       RLOCK__HOW_EVAL,   /* the server does not know the script: in full, or ... */
+       RLOCK__HOW_BEHIND, /* ... behind another that is sent in full just now; ... */
+       RLOCK__HOW_FULL    /* ... which did not help */
+};
+
+enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
+
+/* What a connection says before it is used, in this order, each where it applies. */
+enum {
+    RLOCK__STEP_AUTH,
+    RLOCK__STEP_SELECT,
+    RLOCK__STEP_NAME,
+    RLOCK__STEP_ID,
+    RLOCK__STEP_SERVER,
+    RLOCK__STEP_NATIVE,
+    RLOCK__STEP_KILL,
+    RLOCK__STEPS
+};
+
+typedef struct rlock__conn {
+    rlock_io io;
+    struct rlock__redis *redis;
+    redisAsyncContext *ac;
+    rlock_timer timer; /* next attempt, or the look whether it is alive */
+    rlock_name name;
+    int state, step, fd;
+    unsigned want; /* what hiredis wants watched */
+    uint32_t outstanding, backoff_ms;
+    int64_t ready_us; /* when the greeting was over */
+    int64_t alive_us; /* the last complete reply, or the first command after silence */
+    int64_t heard_us; /* the last complete reply */
+    long long id;     /* CLIENT ID; 0 = unknown */
+    char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
+    bool wanted, doomed, resolving, blocked;
+    bool strayed;      /* it led to the wrong server: goes once all that is out is answered */
+    bool doubted;      /* late with an answer: it gets one more look */
+    rlock_fault fault; /* why it is going down */
+    char text[128];
+    redisReplyObjectFunctions *make; /* hiredis' own */
+    redisReplyObjectFunctions guard; /* the same behind rlock__reply_expected */
+    redisReply reply;                /* the one being read, where no tree is needed */
+    char words[RLOCK__WORDS];        /* its text, with a NUL */
+} rlock__conn;
+
+typedef struct rlock__command { /* of one request or more under way; kept for the next ones */
+    rlock_link link;
+    struct rlock__redis *redis;
+    rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
+    rlock_request **batch;          /* room for a batch, once there was one */
+    uint32_t bytes;
+    uint8_t count, op, how;
+    bool tells; /* its request's script in full */
+    bool heard; /* what it reads is registered, and who is told of a change listens already */
+} rlock__command;
+
+typedef struct rlock__redis {
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    struct redisAsyncContext *(*connect)(void *user);
+    void *user;
+    char *host, *unix_path, *username, *password, *name, *prefix;
+    int port, database;
+    rlock_wire wire;
+    int64_t timeout_ms;
+    rlock__conn commands, watcher;
+    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
+    rlock_link spare;     /* rlock__command */
+    uint32_t bytes;       /* of commands in flight */
+    uint32_t epoch;       /* of the command connection, counted from 1 */
+    uint32_t gone_epoch;  /* connections up to this one can execute nothing any more, but for ... */
+    uint32_t open_epoch;  /* ... those up to this one, which may; 0 = none */
+    uint32_t moved_epoch; /* those up to this one were perhaps of another process */
+    uint32_t lost_epoch;  /* the last one that was lost with what may not be done late on it ... */
+    long long lost_id;    /* ... and its CLIENT ID, to be killed at the same process of a server */
+    int64_t heard_us;     /* when the process before was last heard of, ... */
+    struct sockaddr_storage peer;     /* ... and where; all zero = unknown */
+    char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
+    int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
+    bool served;           /* this connection has done something */
+    bool native;           /* the server of this connection knows DELIFEQ */
+    bool batches;          /* ... runs the script of many renewals */
+    bool batch_unknown;    /* ... once it is told it */
+    const char *told;      /* the script that is on its way in full: not once more before that */
+    bool push_wanted;      /* some key was to be watched */
+    bool tracking_refused; /* by the server of this connection: its version, or an ACL */
+    bool push_refused;     /* channels too, or they would not help */
+    bool tracked, subscribed, closing;
+    bool calls_wanted;  /* some key is of a queued kind */
+    bool line_wanted;   /* ... and somebody here stood in its line */
+    bool calls_refused; /* by an ACL */
+    bool calling;       /* its own channel is subscribed to */
+    unsigned pushing;   /* what the owner was told */
+    char *buffer;       /* where commands are formatted */
+    size_t length, room;
+    bool overflow;
+} rlock__redis;
+
+struct rlock__redis;
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-scripts - what a server does in one step, and cannot do by one command
+ */
+
 #define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
 
 /* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
@@ -2576,6 +2728,10 @@ static const rlock__script
          RLOCK__SCRIPT(REDISSON_RELEASE)}};
 #endif
 
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-dialect - requests as RESP, replies as answers, errors as faults
+ */
+
 /* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
  * Each is said before anything is executed; of what is not in here nobody knows. */
 typedef struct rlock__error {
@@ -2650,114 +2806,6 @@ static const rlock__error *rlock__error_of(const char *text) {
 static rlock_fault rlock__classify(const char *text) {
     return rlock__error_of(text)->fault;
 }
-
-enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
-
-enum { /* rlock_request.how */
-       RLOCK__HOW_BEST = 0,
-       RLOCK__HOW_PLAIN,  /* one command of the server does it */
-       RLOCK__HOW_SCRIPT, /* that one said no, or more is wanted */
-       RLOCK__HOW_EVAL,   /* the server does not know the script: in full, or ... */
-       RLOCK__HOW_BEHIND, /* ... behind another that is sent in full just now; ... */
-       RLOCK__HOW_FULL    /* ... which did not help */
-};
-
-enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
-
-/* What a connection says before it is used, in this order, each where it applies. */
-enum {
-    RLOCK__STEP_AUTH,
-    RLOCK__STEP_SELECT,
-    RLOCK__STEP_NAME,
-    RLOCK__STEP_ID,
-    RLOCK__STEP_SERVER,
-    RLOCK__STEP_NATIVE,
-    RLOCK__STEP_KILL,
-    RLOCK__STEPS
-};
-
-struct rlock__redis;
-
-typedef struct rlock__conn {
-    rlock_io io;
-    struct rlock__redis *redis;
-    redisAsyncContext *ac;
-    rlock_timer timer; /* next attempt, or the look whether it is alive */
-    rlock_name name;
-    int state, step, fd;
-    unsigned want; /* what hiredis wants watched */
-    uint32_t outstanding, backoff_ms;
-    int64_t ready_us; /* when the greeting was over */
-    int64_t alive_us; /* the last complete reply, or the first command after silence */
-    int64_t heard_us; /* the last complete reply */
-    long long id;     /* CLIENT ID; 0 = unknown */
-    char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
-    bool wanted, doomed, resolving, blocked;
-    bool strayed;      /* it led to the wrong server: goes once all that is out is answered */
-    bool doubted;      /* late with an answer: it gets one more look */
-    rlock_fault fault; /* why it is going down */
-    char text[128];
-    redisReplyObjectFunctions *make; /* hiredis' own */
-    redisReplyObjectFunctions guard; /* the same behind rlock__reply_expected */
-    redisReply reply;                /* the one being read, where no tree is needed */
-    char words[RLOCK__WORDS];        /* its text, with a NUL */
-} rlock__conn;
-
-typedef struct rlock__command { /* of one request or more under way; kept for the next ones */
-    rlock_link link;
-    struct rlock__redis *redis;
-    rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
-    rlock_request **batch;          /* room for a batch, once there was one */
-    uint32_t bytes;
-    uint8_t count, op, how;
-    bool tells; /* its request's script in full */
-    bool heard; /* what it reads is registered, and who is told of a change listens already */
-} rlock__command;
-
-typedef struct rlock__redis {
-    rlock_client *client;
-    const rlock_store_events *events;
-    void *owner;
-    struct redisAsyncContext *(*connect)(void *user);
-    void *user;
-    char *host, *unix_path, *username, *password, *name, *prefix;
-    int port, database;
-    rlock_wire wire;
-    int64_t timeout_ms;
-    rlock__conn commands, watcher;
-    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
-    rlock_link spare;     /* rlock__command */
-    uint32_t bytes;       /* of commands in flight */
-    uint32_t epoch;       /* of the command connection, counted from 1 */
-    uint32_t gone_epoch;  /* connections up to this one can execute nothing any more, but for ... */
-    uint32_t open_epoch;  /* ... those up to this one, which may; 0 = none */
-    uint32_t moved_epoch; /* those up to this one were perhaps of another process */
-    uint32_t lost_epoch;  /* the last one that was lost with what may not be done late on it ... */
-    long long lost_id;    /* ... and its CLIENT ID, to be killed at the same process of a server */
-    int64_t heard_us;     /* when the process before was last heard of, ... */
-    struct sockaddr_storage peer;     /* ... and where; all zero = unknown */
-    char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
-    int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
-    bool served;           /* this connection has done something */
-    bool native;           /* the server of this connection knows DELIFEQ */
-    bool batches;          /* ... runs the script of many renewals */
-    bool batch_unknown;    /* ... once it is told it */
-    const char *told;      /* the script that is on its way in full: not once more before that */
-    bool push_wanted;      /* some key was to be watched */
-    bool tracking_refused; /* by the server of this connection: its version, or an ACL */
-    bool push_refused;     /* channels too, or they would not help */
-    bool tracked, subscribed, closing;
-    bool calls_wanted;  /* some key is of a queued kind */
-    bool line_wanted;   /* ... and somebody here stood in its line */
-    bool calls_refused; /* by an ACL */
-    bool calling;       /* its own channel is subscribed to */
-    unsigned pushing;   /* what the owner was told */
-    char *buffer;       /* where commands are formatted */
-    size_t length, room;
-    bool overflow;
-} rlock__redis;
-
-/* --- formatting: RESP of our own, half the work of hiredis' argv --- */
 
 static bool rlock__reserve(rlock__redis *redis, size_t room) {
     char *buffer = room > redis->room ? (char *)RLOCK_MALLOC(room) : NULL;
@@ -3060,7 +3108,119 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     }
 }
 
-/* --- connections --- */
+static bool rlock__parse_fence(const char *text, size_t len, uint64_t *fence) {
+    size_t i;
+    *fence = 0;
+    for (i = 0; i < len; i++) {
+        unsigned digit = (unsigned)(unsigned char)text[i] - '0';
+        if (digit > 9 || i > 18) {
+            return false;
+        }
+        *fence = *fence * 10 + digit;
+    }
+    return len > 0;
+}
+
+/* Five numbers, a token: see RLOCK__LUA_STRING_INSPECT. */
+static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
+    int64_t *numbers[5];
+    const char *at = reply->str;
+    int i;
+    numbers[0] = &info->holders;
+    numbers[1] = &info->left_ms;
+    numbers[2] = &info->waiters;
+    numbers[3] = &info->permits;
+    numbers[4] = &info->position;
+    for (i = 0; i < 5; i++) {
+        char *end;
+        *numbers[i] = strtoll(at, &end, 10);
+        if (end == at || *end != ' ' || *numbers[i] < -1) {
+            return false;
+        }
+        at = end + 1;
+    }
+    info->token_len = (size_t)reply->len - (size_t)(at - reply->str);
+    info->token = info->token_len ? at : NULL;
+    return true;
+}
+
+/* Whether these words end as `..., on @user_script:1.`; before the end may stand any name. */
+static bool rlock__ends_in_script(const char *text) {
+    static const char place[] = ", on @user_script:";
+    size_t len = sizeof place - 1, n = strlen(text);
+    n -= n && text[n - 1] == '.';
+    while (n && text[n - 1] >= '0' && text[n - 1] <= '9') {
+        n--;
+    }
+    return n >= len && memcmp(text + n - len, place, len) == 0;
+}
+
+/* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
+ * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
+static bool rlock__undone(const rlock_request *request, const char *text) {
+    bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
+                  strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
+    return inside ? !rlock__in_line(request) : *rlock__error_of(text)->words != 0;
+}
+
+static void rlock__parse_question(const rlock_request *request, const redisReply *reply,
+                                  rlock_answer *answer, rlock_info *info) {
+    bool inspect = request->op == RLOCK_OP_INSPECT;
+    memset(info, 0, sizeof *info);
+    info->position = -1;
+    if (reply->type == REDIS_REPLY_STRING && inspect && rlock__parse_info(reply, info)) {
+        answer->outcome = RLOCK_OUTCOME_DONE;
+    } else if (reply->type == REDIS_REPLY_INTEGER && !inspect && reply->integer >= 0) {
+        info->holders = reply->integer;
+        answer->outcome = RLOCK_OUTCOME_DONE;
+    }
+    answer->info = info;
+}
+
+/* Everything but the exact expected reply is a fault. What went out in a batch expects none here:
+ * its way stays open, and a number is the answer to something else. */
+static void rlock__parse(const rlock_request *request, const redisReply *reply,
+                         rlock_answer *answer, rlock_info *info) {
+    bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    bool fenced = request->fences != 0;
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = RLOCK_FAULT_OTHER;
+    answer->text = "unexpected reply";
+    if (reply->type == REDIS_REPLY_ERROR) {
+        answer->fault = rlock__classify(reply->str);
+        answer->undone = rlock__undone(request, reply->str);
+        answer->text = reply->str;
+    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
+        rlock__parse_question(request, reply, answer, info);
+    } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
+        if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
+            answer->outcome = RLOCK_OUTCOME_DONE;
+        }
+    } else if (acquire && reply->type == REDIS_REPLY_STRING) {
+        answer->ours = rlock__in_line(request) && reply->len && reply->str[reply->len - 1] == '+';
+        if (rlock__parse_fence(reply->str, (size_t)reply->len - answer->ours, &answer->fence) &&
+            fenced == (answer->fence != 0)) {
+            answer->outcome = RLOCK_OUTCOME_DONE;
+        }
+    } else if (reply->type == REDIS_REPLY_INTEGER && acquire) {
+        if (reply->integer >= -1 && reply->integer <= INT64_MAX / 2000) {
+            answer->outcome = RLOCK_OUTCOME_HELD;
+            answer->left_ms = reply->integer;
+        }
+    } else if (reply->type == REDIS_REPLY_INTEGER && request->how != RLOCK__HOW_BEST &&
+               reply->integer >= -1 && reply->integer <= 1) {
+        answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
+                          : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
+                                                : RLOCK_OUTCOME_GONE;
+    }
+    if (answer->outcome != RLOCK_OUTCOME_FAULT) {
+        answer->text = NULL;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-link - a connection under hiredis: what it says, reads and leads to, and its end
+ */
 
 /* hiredis' hooks, on top of one watched descriptor. */
 static void rlock__want_read(void *conn) {
@@ -3155,11 +3315,6 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
-static void rlock__conn_greet(rlock__conn *conn);
-static void rlock__calls_subscribe(rlock__redis *redis);
-static void rlock__watcher_subscribe(rlock__redis *redis);
-static void rlock__track(rlock__redis *redis);
-
 /* Whether nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
@@ -3213,134 +3368,6 @@ static void rlock__conn_identify(rlock__conn *conn, const char *info) {
     }
     if (conn == &conn->redis->commands) {
         rlock__redis_identify(conn->redis, former, info);
-    }
-}
-
-/* The greeting is over. What was lost and is not surely gone stays open from there on. */
-static void rlock__redis_greeted(rlock__redis *redis) {
-    if (redis->lost_epoch > redis->gone_epoch) {
-        redis->open_epoch = redis->lost_epoch;
-    }
-    redis->lost_id = 0;
-    redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
-    redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
-    redis->events->up(redis->owner);
-}
-
-static void rlock__conn_ready_to_use(rlock__conn *conn) {
-    rlock__redis *redis = conn->redis;
-    conn->state = RLOCK__CONN_READY;
-    conn->text[0] = 0;
-    conn->ready_us = rlock_client_now_us(redis->client);
-    if (conn == &redis->commands) {
-        rlock__redis_greeted(redis);
-    }
-    rlock__track(redis);
-}
-
-/* Whether a refusal of this step leaves a connection that can be used. */
-static bool rlock__step_optional(int step, const char *text) {
-    return step >= RLOCK__STEP_NAME &&
-           (strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0) &&
-           rlock__classify(text) != RLOCK_FAULT_BUSY;
-}
-
-/* Another type of reply is another command's: one too many came, and all later ones would be taken
- * for the answer to the wrong request. */
-static bool rlock__step_answered(int step, int type) {
-    static const int types[RLOCK__STEPS] = {
-        REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-        REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
-    return type == REDIS_REPLY_ERROR || type == types[step];
-}
-
-static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    redisReply *reply = (redisReply *)raw;
-    rlock__redis *redis;
-    (void)data;
-    if (!conn || !reply) {
-        return;
-    }
-    redis = conn->redis;
-    rlock__conn_answered(conn);
-    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(conn->step, reply->str)) {
-        rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
-        return;
-    }
-    if (!rlock__step_answered(conn->step, reply->type)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
-        return;
-    }
-    if (reply->type == REDIS_REPLY_ERROR) {
-        rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
-    } else if (conn->step == RLOCK__STEP_ID) {
-        conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL) {
-        redis->gone_epoch = redis->lost_epoch;
-    }
-    if (conn->step == RLOCK__STEP_SERVER) {
-        rlock__conn_identify(conn, reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
-        redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
-                        reply->element[0]->type == REDIS_REPLY_ARRAY;
-    }
-    conn->step++;
-    rlock__conn_greet(conn);
-}
-
-/* Sends the next step of the greeting, or declares the connection ready. */
-static void rlock__conn_greet(rlock__conn *conn) {
-    static const char *const words[RLOCK__STEPS] = {
-        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT", "INFO", "COMMAND INFO", "CLIENT KILL ID"};
-    rlock__redis *redis = conn->redis;
-    const char *user, *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
-    char number[21];
-    last[RLOCK__STEP_AUTH] = redis->password;
-    last[RLOCK__STEP_SELECT] = redis->database ? number : NULL;
-    last[RLOCK__STEP_NAME] = redis->name;
-    last[RLOCK__STEP_ID] = "ID";
-    last[RLOCK__STEP_SERVER] = "server";
-    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    /* After its answer the old connection can execute nothing any more. */
-    last[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? number : NULL;
-    while (conn->step < RLOCK__STEPS && !last[conn->step]) {
-        conn->step++;
-    }
-    if (conn->step == RLOCK__STEPS) {
-        rlock__conn_ready_to_use(conn);
-        return;
-    }
-    number[rlock__digits(number, conn->step == RLOCK__STEP_SELECT ? (uint64_t)redis->database
-                                                                  : (uint64_t)redis->lost_id)] = 0;
-    user = conn->step == RLOCK__STEP_AUTH ? redis->username : NULL;
-    rlock__put_words(redis, words[conn->step], user ? 2 : 1);
-    if (user) {
-        rlock__put_text(redis, user);
-    }
-    rlock__put_text(redis, last[conn->step]);
-    rlock__conn_say(conn, rlock__on_greeting);
-}
-
-static void rlock__on_connect(const redisAsyncContext *ac, int status) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    if (!conn) {
-        return;
-    }
-    if (status != REDIS_OK) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac->errstr);
-        return; /* hiredis frees it, through rlock__want_nothing */
-    }
-    conn->state = RLOCK__CONN_GREETING;
-    conn->redis->client->stats.connects++;
-    conn->step = 0;
-}
-
-static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    if (conn) {
-        rlock__conn_doom(conn, rlock__why_down(ac->errstr), status == REDIS_OK ? "" : ac->errstr);
     }
 }
 
@@ -3430,58 +3457,6 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->events->down(redis->owner, conn->fault, conn->text);
     } else {
         redis->client->stats.faults++;
-    }
-}
-
-/* After every visit to hiredis: bury what is dead, watch what it wants. */
-static void rlock__conn_tend(rlock__conn *conn) {
-    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0 &&
-        !conn->outstanding) {
-        rlock__conn_greet(conn);
-    }
-    if (conn->ac && !conn->doomed && conn->ac->err) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
-    }
-    if (conn->ac && !conn->doomed &&
-        rlock_io_watch(conn->redis->client, &conn->io, conn->fd, conn->want) != 0) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
-    }
-    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding);
-    if (conn->doomed) {
-        rlock__conn_bury(conn);
-    }
-}
-
-/* hiredis 0.14 takes a spurious event for an established connection: ask the socket first. */
-static bool rlock__conn_settled(const rlock__conn *conn) {
-    struct pollfd ask;
-    if (conn->state != RLOCK__CONN_OPENING) {
-        return true;
-    }
-    ask.fd = conn->fd;
-    ask.events = POLLOUT;
-    ask.revents = 0;
-    return poll(&ask, 1, 0) > 0;
-}
-
-static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
-    if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
-        redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
-    }
-    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
-        !rlock__forked(conn->redis->client)) { /* by config.log */
-        redisAsyncHandleWrite(conn->ac);
-    }
-    if (events & RLOCK_IO_WRITE) {
-        conn->blocked = conn->ac && (conn->want & RLOCK_IO_WRITE);
-    }
-    rlock__conn_tend(conn);
-}
-
-static void rlock__conn_on_io(rlock_io *io, unsigned events) {
-    rlock__conn *conn = RLOCK__OF(io, rlock__conn, io);
-    if (rlock__conn_settled(conn)) {
-        rlock__conn_visit(conn, events);
     }
 }
 
@@ -3646,6 +3621,373 @@ static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
     ac->c.reader->privdata = conn;
 }
 
+static void rlock__conn_wanted(rlock__conn *conn) {
+    conn->wanted = true;
+    if (conn->state == RLOCK__CONN_DOWN && !conn->timer.index) {
+        rlock_timer_set(conn->redis->client, &conn->timer, 0);
+    }
+}
+
+static void rlock__conn_close(rlock__conn *conn) {
+    redisAsyncContext *ac = conn->ac;
+    conn->resolving = false;
+    if (ac) {
+        ac->data = NULL;
+        redisAsyncFree(ac);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-push - being told that a key changed, or that a token is called
+ */
+
+/* Of the channel {a} both a and {a} may be the key. */
+static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
+    redis->events->woken(redis->owner, name, len);
+    if (len > 2 && name[0] == '{' && name[len - 1] == '}') {
+        redis->events->woken(redis->owner, name + 1, len - 2);
+    }
+}
+
+/* A call: the token's number, a colon, the key. */
+static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
+    char *end;
+    uint64_t token = strtoull(text, &end, 10);
+    if (end != text && *end == ':') {
+        size_t head = (size_t)(end + 1 - text);
+        redis->events->called(redis->owner, end + 1, len - head, token);
+    }
+}
+
+static void rlock__calls_subscribe(rlock__redis *redis);
+
+static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
+    if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
+        redis->calling = true;
+    } else if (!redis->subscribed) {
+        redis->subscribed = true;
+        rlock__calls_subscribe(redis);
+    }
+    rlock__redis_pushing(redis);
+}
+
+/* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
+static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw, *channel, *payload;
+    rlock__redis *redis;
+    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1, i;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
+    redis = conn->redis;
+    channel = reply->element[1];
+    payload = reply->element[2];
+    if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
+        rlock__conn_answered(conn);
+        if (strcmp(reply->element[0]->str, "subscribe") == 0) {
+            rlock__on_subscribed(redis, channel);
+        }
+    } else {
+        conn->alive_us = rlock_client_now_us(redis->client);
+    }
+    if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
+        rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
+    } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
+        rlock__called_by(redis, payload->str, (size_t)payload->len);
+    } else if (payload->type == REDIS_REPLY_ARRAY) {
+        for (i = 0; i < payload->elements; i++) {
+            if (payload->element[i]->type == REDIS_REPLY_STRING) {
+                redis->events->woken(redis->owner, payload->element[i]->str,
+                                     (size_t)payload->element[i]->len);
+            }
+        }
+    } else if (payload->type == REDIS_REPLY_NIL) {
+        redis->events->woken(redis->owner, NULL, 0);
+    }
+}
+
+/* The channel that is always listened to, and whose repetition is the heartbeat. */
+static void rlock__watcher_subscribe(rlock__redis *redis) {
+    rlock__put_words(redis, "SUBSCRIBE", 1);
+    if (rlock__by_channel(redis)) {
+        rlock__put_channel(redis, rlock_client_id(redis->client), 36);
+    } else {
+        rlock__put_text(redis, RLOCK__INVALIDATE);
+    }
+    rlock__conn_say(&redis->watcher, rlock__on_message);
+}
+
+/* ... and the one on which this client is called, if any key of it is of a queued kind. */
+static void rlock__calls_subscribe(rlock__redis *redis) {
+    if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
+        return;
+    }
+    rlock__put_words(redis, "SUBSCRIBE", 1);
+    rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
+                      "");
+    rlock__conn_say(&redis->watcher, rlock__on_message);
+}
+
+static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw;
+    rlock__redis *redis;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    redis = conn->redis;
+    rlock__conn_answered(conn);
+    redis->tracked = reply->type == REDIS_REPLY_STATUS;
+    if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR &&
+        (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, reply->str); /* and once more */
+        return;
+    }
+    if (!redis->tracked) {
+        redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
+        redis->push_refused = !rlock__by_channel(redis);
+        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
+    }
+    if (redis->watcher.state != RLOCK__CONN_READY) {
+        redis->tracked = false; /* it went meanwhile */
+    } else if (!rlock__tracks(redis) && !rlock__lines(redis)) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "not needed");
+    } else {
+        rlock__watcher_subscribe(redis);
+    }
+    rlock__redis_pushing(redis);
+}
+
+/* Sends the invalidations of what the command connection reads to the watching connection, if some
+ * key is to be watched: who only waits to be called needs none of them.
+ * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
+static void rlock__track(rlock__redis *redis) {
+    rlock__conn *watcher = &redis->watcher;
+    if (redis->commands.state != RLOCK__CONN_READY ||
+        (!rlock__tracks(redis) && !rlock__lines(redis))) {
+        return;
+    }
+    if (watcher->state != RLOCK__CONN_READY) {
+        rlock__conn_wanted(watcher);
+        return;
+    }
+    if (*watcher->run_id && *redis->commands.run_id &&
+        strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
+        return;
+    }
+    if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
+        redis->tracking_refused = true;
+        redis->push_refused = !rlock__by_channel(redis);
+    }
+    if (!rlock__tracks(redis) && !rlock__lines(redis)) {
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "not needed");
+        return;
+    }
+    if (!rlock__tracks(redis) || rlock__by_channel(redis)) {
+        rlock__watcher_subscribe(redis);
+        return;
+    }
+    rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
+    rlock__put_number(redis, (uint64_t)watcher->id);
+    rlock__put_text(redis, "NOLOOP");
+    rlock__conn_say(&redis->commands, rlock__on_tracking);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-greeting - a connection from the first attempt until it can be used
+ */
+
+/* The greeting is over. What was lost and is not surely gone stays open from there on. */
+static void rlock__redis_greeted(rlock__redis *redis) {
+    if (redis->lost_epoch > redis->gone_epoch) {
+        redis->open_epoch = redis->lost_epoch;
+    }
+    redis->lost_id = 0;
+    redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
+    redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
+    redis->events->up(redis->owner);
+}
+
+static void rlock__conn_ready_to_use(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    conn->state = RLOCK__CONN_READY;
+    conn->text[0] = 0;
+    conn->ready_us = rlock_client_now_us(redis->client);
+    if (conn == &redis->commands) {
+        rlock__redis_greeted(redis);
+    }
+    rlock__track(redis);
+}
+
+/* Whether a refusal of this step leaves a connection that can be used. */
+static bool rlock__step_optional(int step, const char *text) {
+    return step >= RLOCK__STEP_NAME &&
+           (strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0) &&
+           rlock__classify(text) != RLOCK_FAULT_BUSY;
+}
+
+/* Another type of reply is another command's: one too many came, and all later ones would be taken
+ * for the answer to the wrong request. */
+static bool rlock__step_answered(int step, int type) {
+    static const int types[RLOCK__STEPS] = {
+        REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
+        REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+    return type == REDIS_REPLY_ERROR || type == types[step];
+}
+
+static void rlock__conn_greet(rlock__conn *conn);
+
+static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw;
+    rlock__redis *redis;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    redis = conn->redis;
+    rlock__conn_answered(conn);
+    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(conn->step, reply->str)) {
+        rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
+        return;
+    }
+    if (!rlock__step_answered(conn->step, reply->type)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) {
+        rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
+    } else if (conn->step == RLOCK__STEP_ID) {
+        conn->id = reply->integer;
+    } else if (conn->step == RLOCK__STEP_KILL) {
+        redis->gone_epoch = redis->lost_epoch;
+    }
+    if (conn->step == RLOCK__STEP_SERVER) {
+        rlock__conn_identify(conn, reply->type == REDIS_REPLY_STRING ? reply->str : "");
+    } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
+        redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
+                        reply->element[0]->type == REDIS_REPLY_ARRAY;
+    }
+    conn->step++;
+    rlock__conn_greet(conn);
+}
+
+/* Sends the next step of the greeting, or declares the connection ready. */
+static void rlock__conn_greet(rlock__conn *conn) {
+    static const char *const words[RLOCK__STEPS] = {
+        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT", "INFO", "COMMAND INFO", "CLIENT KILL ID"};
+    rlock__redis *redis = conn->redis;
+    const char *user, *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
+    char number[21];
+    last[RLOCK__STEP_AUTH] = redis->password;
+    last[RLOCK__STEP_SELECT] = redis->database ? number : NULL;
+    last[RLOCK__STEP_NAME] = redis->name;
+    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
+        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    /* After its answer the old connection can execute nothing any more. */
+    last[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? number : NULL;
+    while (conn->step < RLOCK__STEPS && !last[conn->step]) {
+        conn->step++;
+    }
+    if (conn->step == RLOCK__STEPS) {
+        rlock__conn_ready_to_use(conn);
+        return;
+    }
+    number[rlock__digits(number, conn->step == RLOCK__STEP_SELECT ? (uint64_t)redis->database
+                                                                  : (uint64_t)redis->lost_id)] = 0;
+    user = conn->step == RLOCK__STEP_AUTH ? redis->username : NULL;
+    rlock__put_words(redis, words[conn->step], user ? 2 : 1);
+    if (user) {
+        rlock__put_text(redis, user);
+    }
+    rlock__put_text(redis, last[conn->step]);
+    rlock__conn_say(conn, rlock__on_greeting);
+}
+
+static void rlock__on_connect(const redisAsyncContext *ac, int status) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    if (!conn) {
+        return;
+    }
+    if (status != REDIS_OK) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac->errstr);
+        return; /* hiredis frees it, through rlock__want_nothing */
+    }
+    conn->state = RLOCK__CONN_GREETING;
+    conn->redis->client->stats.connects++;
+    conn->step = 0;
+}
+
+static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    if (conn) {
+        rlock__conn_doom(conn, rlock__why_down(ac->errstr), status == REDIS_OK ? "" : ac->errstr);
+    }
+}
+
+/* After every visit to hiredis: bury what is dead, watch what it wants. */
+static void rlock__conn_tend(rlock__conn *conn) {
+    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0 &&
+        !conn->outstanding) {
+        rlock__conn_greet(conn);
+    }
+    if (conn->ac && !conn->doomed && conn->ac->err) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
+    }
+    if (conn->ac && !conn->doomed &&
+        rlock_io_watch(conn->redis->client, &conn->io, conn->fd, conn->want) != 0) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
+    }
+    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding);
+    if (conn->doomed) {
+        rlock__conn_bury(conn);
+    }
+}
+
+/* hiredis 0.14 takes a spurious event for an established connection: ask the socket first. */
+static bool rlock__conn_settled(const rlock__conn *conn) {
+    struct pollfd ask;
+    if (conn->state != RLOCK__CONN_OPENING) {
+        return true;
+    }
+    ask.fd = conn->fd;
+    ask.events = POLLOUT;
+    ask.revents = 0;
+    return poll(&ask, 1, 0) > 0;
+}
+
+static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
+    if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
+        redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
+    }
+    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
+        !rlock__forked(conn->redis->client)) { /* by config.log */
+        redisAsyncHandleWrite(conn->ac);
+    }
+    if (events & RLOCK_IO_WRITE) {
+        conn->blocked = conn->ac && (conn->want & RLOCK_IO_WRITE);
+    }
+    rlock__conn_tend(conn);
+}
+
+static void rlock__conn_on_io(rlock_io *io, unsigned events) {
+    rlock__conn *conn = RLOCK__OF(io, rlock__conn, io);
+    if (rlock__conn_settled(conn)) {
+        rlock__conn_visit(conn, events);
+    }
+}
+
 /* Takes over a context on which a connect was started. */
 static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     if (!ac || ac->err) {
@@ -3799,13 +4141,6 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static void rlock__conn_wanted(rlock__conn *conn) {
-    conn->wanted = true;
-    if (conn->state == RLOCK__CONN_DOWN && !conn->timer.index) {
-        rlock_timer_set(conn->redis->client, &conn->timer, 0);
-    }
-}
-
 static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
     conn->redis = redis;
     conn->io.ready = rlock__conn_on_io;
@@ -3814,177 +4149,9 @@ static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
     return rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire);
 }
 
-static void rlock__conn_close(rlock__conn *conn) {
-    redisAsyncContext *ac = conn->ac;
-    conn->resolving = false;
-    if (ac) {
-        ac->data = NULL;
-        redisAsyncFree(ac);
-    }
-}
-
-/* --- being told that a key changed --- */
-
-/* Of the channel {a} both a and {a} may be the key. */
-static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
-    redis->events->woken(redis->owner, name, len);
-    if (len > 2 && name[0] == '{' && name[len - 1] == '}') {
-        redis->events->woken(redis->owner, name + 1, len - 2);
-    }
-}
-
-/* A call: the token's number, a colon, the key. */
-static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
-    char *end;
-    uint64_t token = strtoull(text, &end, 10);
-    if (end != text && *end == ':') {
-        size_t head = (size_t)(end + 1 - text);
-        redis->events->called(redis->owner, end + 1, len - head, token);
-    }
-}
-
-static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
-    if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
-        redis->calling = true;
-    } else if (!redis->subscribed) {
-        redis->subscribed = true;
-        rlock__calls_subscribe(redis);
-    }
-    rlock__redis_pushing(redis);
-}
-
-/* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
-static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    redisReply *reply = (redisReply *)raw, *channel, *payload;
-    rlock__redis *redis;
-    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1, i;
-    (void)data;
-    if (!conn || !reply) {
-        return;
-    }
-    RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
-    redis = conn->redis;
-    channel = reply->element[1];
-    payload = reply->element[2];
-    if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
-        rlock__conn_answered(conn);
-        if (strcmp(reply->element[0]->str, "subscribe") == 0) {
-            rlock__on_subscribed(redis, channel);
-        }
-    } else {
-        conn->alive_us = rlock_client_now_us(redis->client);
-    }
-    if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
-        rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
-    } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
-        rlock__called_by(redis, payload->str, (size_t)payload->len);
-    } else if (payload->type == REDIS_REPLY_ARRAY) {
-        for (i = 0; i < payload->elements; i++) {
-            if (payload->element[i]->type == REDIS_REPLY_STRING) {
-                redis->events->woken(redis->owner, payload->element[i]->str,
-                                     (size_t)payload->element[i]->len);
-            }
-        }
-    } else if (payload->type == REDIS_REPLY_NIL) {
-        redis->events->woken(redis->owner, NULL, 0);
-    }
-}
-
-/* The channel that is always listened to, and whose repetition is the heartbeat. */
-static void rlock__watcher_subscribe(rlock__redis *redis) {
-    rlock__put_words(redis, "SUBSCRIBE", 1);
-    if (rlock__by_channel(redis)) {
-        rlock__put_channel(redis, rlock_client_id(redis->client), 36);
-    } else {
-        rlock__put_text(redis, RLOCK__INVALIDATE);
-    }
-    rlock__conn_say(&redis->watcher, rlock__on_message);
-}
-
-/* ... and the one on which this client is called, if any key of it is of a queued kind. */
-static void rlock__calls_subscribe(rlock__redis *redis) {
-    if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
-        return;
-    }
-    rlock__put_words(redis, "SUBSCRIBE", 1);
-    rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
-                      "");
-    rlock__conn_say(&redis->watcher, rlock__on_message);
-}
-
-static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    redisReply *reply = (redisReply *)raw;
-    rlock__redis *redis;
-    (void)data;
-    if (!conn || !reply) {
-        return;
-    }
-    redis = conn->redis;
-    rlock__conn_answered(conn);
-    redis->tracked = reply->type == REDIS_REPLY_STATUS;
-    if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
-        return;
-    }
-    if (reply->type == REDIS_REPLY_ERROR &&
-        (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, reply->str); /* and once more */
-        return;
-    }
-    if (!redis->tracked) {
-        redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
-        redis->push_refused = !rlock__by_channel(redis);
-        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
-    }
-    if (redis->watcher.state != RLOCK__CONN_READY) {
-        redis->tracked = false; /* it went meanwhile */
-    } else if (!rlock__tracks(redis) && !rlock__lines(redis)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "not needed");
-    } else {
-        rlock__watcher_subscribe(redis);
-    }
-    rlock__redis_pushing(redis);
-}
-
-/* Sends the invalidations of what the command connection reads to the watching connection, if some
- * key is to be watched: who only waits to be called needs none of them.
- * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
-static void rlock__track(rlock__redis *redis) {
-    rlock__conn *watcher = &redis->watcher;
-    if (redis->commands.state != RLOCK__CONN_READY ||
-        (!rlock__tracks(redis) && !rlock__lines(redis))) {
-        return;
-    }
-    if (watcher->state != RLOCK__CONN_READY) {
-        rlock__conn_wanted(watcher);
-        return;
-    }
-    if (*watcher->run_id && *redis->commands.run_id &&
-        strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
-        return;
-    }
-    if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
-        redis->tracking_refused = true;
-        redis->push_refused = !rlock__by_channel(redis);
-    }
-    if (!rlock__tracks(redis) && !rlock__lines(redis)) {
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "not needed");
-        return;
-    }
-    if (!rlock__tracks(redis) || rlock__by_channel(redis)) {
-        rlock__watcher_subscribe(redis);
-        return;
-    }
-    rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
-    rlock__put_number(redis, (uint64_t)watcher->id);
-    rlock__put_text(redis, "NOLOOP");
-    rlock__conn_say(&redis->commands, rlock__on_tracking);
-}
-
-/* --- requests --- */
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-store - requests in their order, many in one command, and what is answered
+ */
 
 static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
@@ -4023,116 +4190,6 @@ static void rlock__request_again(rlock__redis *redis, rlock_request *request, ui
     request->next = 0; /* it may have asked already */
     request->place = RLOCK__QUEUED;
     rlock__list_append(&redis->queues[0], &request->link);
-}
-
-static bool rlock__parse_fence(const char *text, size_t len, uint64_t *fence) {
-    size_t i;
-    *fence = 0;
-    for (i = 0; i < len; i++) {
-        unsigned digit = (unsigned)(unsigned char)text[i] - '0';
-        if (digit > 9 || i > 18) {
-            return false;
-        }
-        *fence = *fence * 10 + digit;
-    }
-    return len > 0;
-}
-
-/* Five numbers, a token: see RLOCK__LUA_STRING_INSPECT. */
-static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
-    int64_t *numbers[5];
-    const char *at = reply->str;
-    int i;
-    numbers[0] = &info->holders;
-    numbers[1] = &info->left_ms;
-    numbers[2] = &info->waiters;
-    numbers[3] = &info->permits;
-    numbers[4] = &info->position;
-    for (i = 0; i < 5; i++) {
-        char *end;
-        *numbers[i] = strtoll(at, &end, 10);
-        if (end == at || *end != ' ' || *numbers[i] < -1) {
-            return false;
-        }
-        at = end + 1;
-    }
-    info->token_len = (size_t)reply->len - (size_t)(at - reply->str);
-    info->token = info->token_len ? at : NULL;
-    return true;
-}
-
-/* Whether these words end as `..., on @user_script:1.`; before the end may stand any name. */
-static bool rlock__ends_in_script(const char *text) {
-    static const char place[] = ", on @user_script:";
-    size_t len = sizeof place - 1, n = strlen(text);
-    n -= n && text[n - 1] == '.';
-    while (n && text[n - 1] >= '0' && text[n - 1] <= '9') {
-        n--;
-    }
-    return n >= len && memcmp(text + n - len, place, len) == 0;
-}
-
-/* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
- * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
-static bool rlock__undone(const rlock_request *request, const char *text) {
-    bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
-                  strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
-    return inside ? !rlock__in_line(request) : *rlock__error_of(text)->words != 0;
-}
-
-static void rlock__parse_question(const rlock_request *request, const redisReply *reply,
-                                  rlock_answer *answer, rlock_info *info) {
-    bool inspect = request->op == RLOCK_OP_INSPECT;
-    memset(info, 0, sizeof *info);
-    info->position = -1;
-    if (reply->type == REDIS_REPLY_STRING && inspect && rlock__parse_info(reply, info)) {
-        answer->outcome = RLOCK_OUTCOME_DONE;
-    } else if (reply->type == REDIS_REPLY_INTEGER && !inspect && reply->integer >= 0) {
-        info->holders = reply->integer;
-        answer->outcome = RLOCK_OUTCOME_DONE;
-    }
-    answer->info = info;
-}
-
-/* Everything but the exact expected reply is a fault. What went out in a batch expects none here:
- * its way stays open, and a number is the answer to something else. */
-static void rlock__parse(const rlock_request *request, const redisReply *reply,
-                         rlock_answer *answer, rlock_info *info) {
-    bool acquire = request->op == RLOCK_OP_ACQUIRE;
-    bool fenced = request->fences != 0;
-    answer->outcome = RLOCK_OUTCOME_FAULT;
-    answer->fault = RLOCK_FAULT_OTHER;
-    answer->text = "unexpected reply";
-    if (reply->type == REDIS_REPLY_ERROR) {
-        answer->fault = rlock__classify(reply->str);
-        answer->undone = rlock__undone(request, reply->str);
-        answer->text = reply->str;
-    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
-        rlock__parse_question(request, reply, answer, info);
-    } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
-        if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
-            answer->outcome = RLOCK_OUTCOME_DONE;
-        }
-    } else if (acquire && reply->type == REDIS_REPLY_STRING) {
-        answer->ours = rlock__in_line(request) && reply->len && reply->str[reply->len - 1] == '+';
-        if (rlock__parse_fence(reply->str, (size_t)reply->len - answer->ours, &answer->fence) &&
-            fenced == (answer->fence != 0)) {
-            answer->outcome = RLOCK_OUTCOME_DONE;
-        }
-    } else if (reply->type == REDIS_REPLY_INTEGER && acquire) {
-        if (reply->integer >= -1 && reply->integer <= INT64_MAX / 2000) {
-            answer->outcome = RLOCK_OUTCOME_HELD;
-            answer->left_ms = reply->integer;
-        }
-    } else if (reply->type == REDIS_REPLY_INTEGER && request->how != RLOCK__HOW_BEST &&
-               reply->integer >= -1 && reply->integer <= 1) {
-        answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
-                          : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
-                                                : RLOCK_OUTCOME_GONE;
-    }
-    if (answer->outcome != RLOCK_OUTCOME_FAULT) {
-        answer->text = NULL;
-    }
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
@@ -4657,8 +4714,6 @@ typedef struct rlock__quorum {
 
 enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
 
-struct rlock__council;
-
 typedef struct rlock__server { /* one of them, as one client sees it */
     struct rlock__council *council;
     const rlock_store *store;
@@ -4685,6 +4740,8 @@ typedef struct rlock__council { /* one client of the quorum */
     bool up, pushing;
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
 } rlock__council;
+
+struct rlock__council;
 
 enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has */
 enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
@@ -4840,64 +4897,6 @@ static void rlock__council_trim(rlock__council *council, uint32_t keep) {
     while (council->unused_count > keep) {
         rlock__ballot_free(rlock__ballot_spare(council));
     }
-}
-
-static void rlock__ballot_fire(rlock_timer *timer);
-
-/* An unused one, or a new one. All that its release will need is there. */
-static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
-    size_t votes = (size_t)council->count * sizeof(rlock__vote);
-    rlock__ballot *ballot;
-    if (council->unused_count) {
-        ballot = rlock__ballot_spare(council);
-        if (ballot->room >= key_len) {
-            return ballot;
-        }
-        rlock__ballot_free(ballot);
-    }
-    key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
-    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
-    if (!ballot ||
-        rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
-        rlock__dealloc(ballot);
-        return NULL;
-    }
-    ballot->council = council;
-    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
-    ballot->room = key_len;
-    return ballot;
-}
-
-static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
-    rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
-    bool question = request->op >= RLOCK_OP_INSPECT;
-    char *key;
-    int i;
-    if (!ballot) {
-        return NULL;
-    }
-    key = (char *)(ballot->votes + council->count);
-    memcpy(key, request->key, request->key_len);
-    memset(ballot->votes, 0, (size_t)council->count * sizeof *ballot->votes);
-    for (i = 0; i < council->count; i++) {
-        rlock__vote *vote = &ballot->votes[i];
-        vote->ballot = ballot;
-        vote->server = &council->servers[i];
-        vote->request = *request;
-        vote->request.key = key;
-        vote->request.place = 0;
-        vote->request.epoch = 0;
-        vote->request.token = ++council->tokens;
-    }
-    ballot->request = NULL;
-    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
-    ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
-    ballot->goal = RLOCK_OP_ACQUIRE;
-    ballot->paused = ballot->cleaning = false;
-    rlock__list_append(&council->ballots, &ballot->link);
-    rlock__map_add(&council->map, &ballot->node, (const char *)&ballot->token,
-                   sizeof ballot->token);
-    return ballot;
 }
 
 /* After each change: a ballot that nobody wants any more goes when no server has it; until then it
@@ -5220,6 +5219,62 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     rlock__round_settle(ballot);
 }
 
+/* An unused one, or a new one. All that its release will need is there. */
+static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
+    size_t votes = (size_t)council->count * sizeof(rlock__vote);
+    rlock__ballot *ballot;
+    if (council->unused_count) {
+        ballot = rlock__ballot_spare(council);
+        if (ballot->room >= key_len) {
+            return ballot;
+        }
+        rlock__ballot_free(ballot);
+    }
+    key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
+    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
+    if (!ballot ||
+        rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
+        rlock__dealloc(ballot);
+        return NULL;
+    }
+    ballot->council = council;
+    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
+    ballot->room = key_len;
+    return ballot;
+}
+
+static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
+    rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
+    bool question = request->op >= RLOCK_OP_INSPECT;
+    char *key;
+    int i;
+    if (!ballot) {
+        return NULL;
+    }
+    key = (char *)(ballot->votes + council->count);
+    memcpy(key, request->key, request->key_len);
+    memset(ballot->votes, 0, (size_t)council->count * sizeof *ballot->votes);
+    for (i = 0; i < council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        vote->ballot = ballot;
+        vote->server = &council->servers[i];
+        vote->request = *request;
+        vote->request.key = key;
+        vote->request.place = 0;
+        vote->request.epoch = 0;
+        vote->request.token = ++council->tokens;
+    }
+    ballot->request = NULL;
+    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
+    ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
+    ballot->goal = RLOCK_OP_ACQUIRE;
+    ballot->paused = ballot->cleaning = false;
+    rlock__list_append(&council->ballots, &ballot->link);
+    rlock__map_add(&council->map, &ballot->node, (const char *)&ballot->token,
+                   sizeof ballot->token);
+    return ballot;
+}
+
 /* --- what one server reports --- */
 
 static void rlock__server_says(rlock__server *server, const char *text) {
@@ -5231,7 +5286,7 @@ static void rlock__server_says(rlock__server *server, const char *text) {
     server->text[n] = 0;
 }
 
-/* Of a release: the token is gone for good if no old acquire can come any more, as in >>lock. */
+/* Of a release: the token is gone for good if no old acquire can come any more, as in >>leaving. */
 static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, bool fault) {
     rlock_client *client = vote->server->council->client;
     int64_t now_us = rlock_client_now_us(client);
@@ -5596,6 +5651,18 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+void rlock_quorum_free(rlock_store *store) {
+    rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
+    int i;
+    for (i = 0; quorum && i < quorum->count; i++) {
+        rlock__dealloc((char *)quorum->servers[i].host);
+        rlock__dealloc((char *)quorum->servers[i].unix_path);
+        rlock__dealloc((char *)quorum->servers[i].username);
+        rlock__dealloc((char *)quorum->servers[i].password);
+    }
+    rlock__dealloc(quorum);
+}
+
 int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
     rlock__quorum *quorum;
     bool failed = false;
@@ -5644,22 +5711,10 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     return RLOCK_OK;
 }
 
-void rlock_quorum_free(rlock_store *store) {
-    rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
-    int i;
-    for (i = 0; quorum && i < quorum->count; i++) {
-        rlock__dealloc((char *)quorum->servers[i].host);
-        rlock__dealloc((char *)quorum->servers[i].unix_path);
-        rlock__dealloc((char *)quorum->servers[i].username);
-        rlock__dealloc((char *)quorum->servers[i].password);
-    }
-    rlock__dealloc(quorum);
-}
-
 #endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
 
 /* ------------------------------------------------------------------------------------------------
- * >>lock - one hold's state machine, local validity, delivery; knows nothing of servers
+ * >>claim - one token at the store, its gate and its handle: what they consist of
  */
 
 /* The columns of FAULT x OPERATION. */
@@ -5686,17 +5741,6 @@ typedef enum rlock__state {
     RLOCK__RELEASING_STATE,
     RLOCK__CLOSED_STATE
 } rlock__state;
-
-enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
-
-static const int rlock__on_call[6][4] = {
-    /* [rlock__state][call] */
-    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
-    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
-    {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
-    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
-    {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
 /* One key, or set of keys, as one thing: the waiters of this process in a line, and who of them
  * holds it. Of a mutex only the first in line asks the store; of a queued kind the line is at the
@@ -5812,18 +5856,6 @@ struct rlock {
     bool fencing, reentrant;
 };
 
-static void rlock__gate_unref(rlock__gate *gate);
-static void rlock__gate_watch(rlock__gate *gate);
-static void rlock__gate_wake(rlock__gate *gate);
-static void rlock__gate_wake_others(rlock__gate *gate);
-static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us);
-static void rlock__acquire_again(rlock__claim *claim, bool exists);
-static void rlock__claim_fire(rlock_timer *timer);
-static void rlock__letting_go_arm(rlock__claim *claim);
-static void rlock__claim_try(rlock__claim *claim, bool urgent);
-static void rlock__claim_deliver(rlock__ready *ready, char **words);
-static void rlock__op_deliver(rlock__ready *ready, char **words);
-
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
@@ -5882,40 +5914,6 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
     request->terms = terms;
 }
 
-static rlock__claim *rlock__claim_new(rlock *lock) {
-    rlock_client *client = lock->gate->client;
-    rlock__claim *claim;
-    if (!rlock__list_empty(&client->claims)) {
-        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        memset(claim, 0, sizeof *claim);
-        claim->timer.fire = rlock__claim_fire;
-    } else {
-        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
-        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
-            rlock__dealloc(claim);
-            return NULL;
-        }
-        client->claim_count++;
-    }
-    rlock__list_init(&claim->link);
-    rlock__list_init(&claim->ring);
-    rlock__list_init(&claim->ready.link);
-    claim->ready.deliver = rlock__claim_deliver;
-    claim->lock = lock;
-    claim->gate = lock->gate;
-    claim->gate->references++;
-    rlock__request_init(&claim->request, claim->gate,
-                        RLOCK__HAS_KINDS && lock->wish ? &lock->wish->terms : NULL);
-    if (RLOCK__HAS_KINDS && lock->wish) {
-        lock->wish->references++;
-    }
-    claim->request.token = ++client->tokens;
-    claim->phase = RLOCK__TRYING;
-    client->phases[RLOCK__TRYING]++;
-    return claim;
-}
-
 static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
     rlock_timer_drop(client, &claim->timer);
     rlock__dealloc(claim);
@@ -5926,23 +5924,6 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
 static void rlock__claim_empty(rlock__claim *claim) {
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
-}
-
-/* A claim is over when nothing is left at the server and nobody is owed an event. */
-static void rlock__claim_end(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
-    if (claim->phase != RLOCK__GONE || claim->lock) {
-        return;
-    }
-    rlock__claim_empty(claim);
-    client->phases[RLOCK__GONE]--;
-    if (client->closed || client->claim_count > client->handles) {
-        rlock__claim_dealloc(client, claim);
-    } else {
-        rlock__list_append(&client->claims, &claim->link);
-    }
-    rlock__gate_unref(gate);
 }
 
 /* A shutdown ends when nothing is left to be done, or it is out of patience. */
@@ -6020,162 +6001,6 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
 }
 
-static void rlock__claim_gone(rlock__claim *claim) {
-    rlock_timer_set(claim->gate->client, &claim->timer, -1);
-    claim->exists = false;
-    rlock__claim_phase(claim, RLOCK__GONE);
-    rlock__claim_end(claim);
-}
-
-/* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
- * if it is likely the first at the server too. */
-static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
-                                                                                             : NULL;
-}
-
-/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
-static void rlock__claim_let_go(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    rlock__claim *follower;
-    bool held = claim->phase == RLOCK__HOLDING;
-    rlock__claim_recall(claim);
-    if (!held && !claim->exists) {
-        rlock__claim_gone(claim);
-        return;
-    }
-    claim->exists = true;
-    claim->wait_until_us = 0;
-    claim->next_us = RLOCK__NEVER;
-    rlock__claim_phase(claim, RLOCK__LETTING_GO);
-    rlock__letting_go_arm(claim);
-    follower = held ? rlock__follower(claim) : NULL;
-    claim->request.next = follower ? follower->request.token : 0;
-    rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
-    if (follower) {
-        rlock__claim_try(follower, true);
-    }
-}
-
-/* --- letting go --- */
-
-#define RLOCK__RETRY_MIN_US 10000 /* between two tries to clean up */
-#define RLOCK__RETRY_MAX_US 500000
-
-/* A release whose caller still waits for its end. */
-static bool rlock__claim_release_pending(const rlock__claim *claim) {
-    return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
-}
-
-static void rlock__letting_go_arm(rlock__claim *claim) {
-    int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
-    int64_t due_us = rlock__min(claim->next_us, until_us);
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
-}
-
-/* Once more after a while, the longer the lease. The clean-up is over when no attempt of ours can
- * be there any more: counted from now, if it is not counted yet. */
-static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
-    rlock_client *client = claim->gate->client;
-    int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
-    int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
-    if (!counts) {
-        claim->wait_until_us = 0;
-    } else if (!claim->wait_until_us) {
-        claim->wait_until_us =
-            rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
-    }
-    claim->next_us =
-        client->now_us + (delay_us > RLOCK__RETRY_MIN_US ? delay_us : RLOCK__RETRY_MIN_US);
-    rlock__letting_go_arm(claim);
-}
-
-static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
-}
-
-/* The connection is back: clean up before anybody asks for the key. */
-static void rlock__letting_go_up(rlock__claim *claim) {
-    if (!claim->request.place) {
-        claim->next_us = RLOCK__NEVER;
-        rlock__letting_go_arm(claim);
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
-    }
-}
-
-static void rlock__letting_go_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
-        if (client->up && claim->request.place) {
-            claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
-        } else if (claim->status == RLOCK_OK) {
-            rlock__claim_note(claim, client->fault, client->fault_text);
-        }
-        rlock__claim_event(claim, RLOCK_RELEASED, claim->status, RLOCK_REASON_NONE);
-    }
-    if (claim->next_us <= client->now_us) {
-        claim->next_us = RLOCK__NEVER;
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
-    }
-    rlock__letting_go_arm(claim);
-}
-
-/* The token is not there now; gone for good only if no old acquire can still be executed. */
-static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
-    rlock__gate *gate = claim->gate;
-    int64_t trip_us = gate->client->now_us - claim->request.sent_us;
-    bool yields = claim->yields;
-    gate->references++;
-    if (sure || rlock__letting_go_over(claim)) {
-        rlock__claim_gone(claim);
-    } else {
-        rlock__letting_go_again(claim, true);
-    }
-    if (yields) { /* others were kept waiting: a push to them, and their try, come first */
-        rlock__gate_give_way(gate, 2 * trip_us);
-    } else {
-        rlock__gate_wake(gate); /* nobody tells us of our own deletes */
-    }
-    if (RLOCK__HAS_KINDS && gate->client->mixed) {
-        rlock__gate_wake_others(gate);
-    }
-    rlock__gate_unref(gate);
-}
-
-static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
-    int verdict = RLOCK_ERR_NOT_HELD;
-    rlock_reason reason =
-        answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
-    if (answer->outcome == RLOCK_OUTCOME_FAULT) {
-        verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
-    } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
-        verdict = RLOCK_OK;
-        reason = RLOCK_REASON_NONE;
-    }
-    claim->request.next = 0;
-    if (verdict != RLOCK__RETRY) {
-        client->stats.released += verdict == RLOCK_OK && claim->counted;
-        if (rlock__claim_release_pending(claim)) {
-            rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
-        }
-        rlock__letting_go_done(claim, answer->sure);
-        return;
-    }
-    if (rlock__claim_release_pending(claim)) {
-        rlock__claim_note(claim, answer->fault, answer->text);
-    }
-    if (rlock__letting_go_over(claim) && !rlock__claim_release_pending(claim)) {
-        rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
-    } else {                                 /* a server that was not asked does not count */
-        rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
-                                           answer->fault != RLOCK_FAULT_DOWN);
-    }
-}
-
-/* --- holding --- */
-
 /* Ends an operation beside the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     if (op->lock->renewal == op) {
@@ -6186,299 +6011,14 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
     rlock__ready_add(op->lock->gate->client, &op->ready);
 }
 
-/* Nobody holds any more. The server is told if the token may still be, or come, there. */
-static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
-    rlock__gate *gate = claim->gate;
-    rlock *lock = claim->lock;
-    if (lock->state == RLOCK__WAITING_STATE) {
-        rlock__acquire_again(claim, exists); /* nobody was told of it yet */
-        return;
-    }
-    gate->references++;
-    if (lock->renewal) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
-    }
-    gate->client->stats.lost++;
-    claim->counted = false;
-    lock->state = RLOCK__LOST_STATE;
-    rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
-    if (exists) {
-        rlock__claim_let_go(claim);
-    } else {
-        rlock__claim_recall(claim);
-        rlock__claim_gone(claim);
-    }
-    rlock__gate_wake(gate);
-    rlock__gate_unref(gate);
-}
-
-/* --- delivery --- */
-
-static void rlock__op_free(rlock_client *client, rlock__op *op) {
-    rlock__list_remove(&op->ready.link);
-    rlock__dealloc(op->text);
-    op->text = NULL;
-    if (client->op_count > client->handles) {
-        rlock__dealloc(op);
-        client->op_count--;
-    } else {
-        rlock__list_append(&client->ops, &op->ready.link);
-    }
-}
-
-static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
-                                void *user) {
-    rlock_client *client = lock->gate->client;
-    rlock__op *op = lock->spare;
-    if (kind == RLOCK_RELEASED) {
-        RLOCK_ASSERT(op);
-        lock->spare = op->next;
-    } else if (!rlock__list_empty(&client->ops)) {
-        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
-        client->op_count++;
-    } else {
-        return NULL;
-    }
-    memset(op, 0, sizeof *op);
-    rlock__list_init(&op->ready.link);
-    op->ready.deliver = rlock__op_deliver;
-    op->kind = (uint8_t)kind;
-    op->lock = lock;
-    op->done = done;
-    op->user = user;
-    op->next = lock->ops;
-    lock->ops = op;
-    return op;
-}
-
-/* The state at a time: a deadline that has passed counts although no timer fired yet. */
-static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    if (lock->gate->client->closed) {
-        return RLOCK__CLOSED_STATE;
-    }
-    if (lock->state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
-        return RLOCK__LOST_STATE;
-    }
-    return (rlock__state)lock->state;
-}
-
-/* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
-static int64_t rlock__look(const rlock *lock) {
-    rlock_client *client = lock->gate->client;
-    return client->closed ? client->now_us : rlock__clock(client);
-}
-
-static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
-    int64_t left_us = lock->claim->until_us - now_us;
-    return left_us > 0 ? left_us / 1000 : 0;
-}
-
-static void rlock__op_deliver(rlock__ready *ready, char **words) {
-    rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
-    rlock *lock = op->lock;
-    rlock_client *client = lock->gate->client;
-    int64_t now_us = rlock__look(lock);
-    rlock_callback *done = op->done;
-    void *user = op->user;
-    char *text = op->text;
-    rlock_event event;
-    memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)op->kind;
-    event.status = op->status;
-    if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
-        rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
-        event.status = lock->state == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
-    }
-    if (event.status == RLOCK_OK) {
-        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
-        event.fence = lock->claim ? lock->claim->fence : 0;
-    }
-    event.text = text;
-    op->text = NULL;
-    for (at = &lock->ops; *at != op; at = &(*at)->next) {
-    }
-    *at = op->next;
-    if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        lock->hold_count++;
-        op->next = lock->spare;
-        lock->spare = op;
-    } else {
-        rlock__op_free(client, op);
-    }
-    *words = text;
-    rlock__leave(client);
-    if (done) {
-        done(lock, &event, user);
-    }
-}
-
-/* The handle is idle again: its last claim goes on without it. */
-static void rlock__lock_idle(rlock *lock) {
-    rlock_client *client = lock->gate->client;
-    rlock__claim *claim = lock->claim;
-    while (lock->spare) {
-        rlock__op *op = lock->spare;
-        lock->spare = op->next;
-        rlock__op_free(client, op);
-    }
-    lock->state = RLOCK__IDLE_STATE;
-    lock->hold_count = 0;
-    lock->claim = NULL;
-    claim->event = 0;
-    claim->text = NULL;
-    claim->lock = NULL;
-    rlock__claim_end(claim);
-}
-
-static void rlock__claim_deliver(rlock__ready *ready, char **words) {
-    rlock__claim *claim = RLOCK__OF(ready, rlock__claim, ready);
-    rlock_client *client = claim->gate->client;
-    rlock *lock = claim->lock;
-    rlock_callback *done = claim->event == RLOCK_LOST ? lock->on_lost : claim->done;
-    void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
-    char *text = claim->text;
-    rlock_event event;
-    memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)claim->event;
-    event.status = claim->status;
-    event.reason = (rlock_reason)claim->reason;
-    event.text = text;
-    if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
-        if (claim->until_us <= client->now_us) {
-            rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
-            rlock__leave(client);
-            return;
-        }
-        claim->event = 0;
-        claim->text = NULL;
-        lock->state = RLOCK__HELD_STATE;
-        lock->hold_count = 1;
-        client->stats.acquired++;
-        claim->counted = true;
-        event.fence = claim->fence;
-        event.remaining_ms = rlock__left_ms(lock, client->now_us);
-    } else {
-        event.fence = event.kind == RLOCK_ACQUIRED ? 0 : claim->fence;
-        if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
-            event.remaining_ms = claim->left_ms;
-        }
-        rlock__lock_idle(lock);
-    }
-    *words = text;
-    rlock__leave(client);
-    if (done) {
-        done(lock, &event, user);
-    }
-}
-
 /* ------------------------------------------------------------------------------------------------
- * >>watchdog - when a hold is renewed or looked at, and what the answer means for it
+ * >>gate - one gate a key: the waiters of this process, only their head asks the server
  */
 
-#define RLOCK__AGE_MS 100       /* a hold that lives longer is registered for push */
 #define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter who would be woken */
 #define RLOCK__MANY_KEYS 100    /* from so many watched keys on push is not all */
 #define RLOCK__DOZE_KEY_MS 5    /* each is asked for once in so long for each of them, ... */
 #define RLOCK__DOZE_MIN_MS 1000 /* ... but not more often */
-#define RLOCK__HURRY_US 10000   /* the least time between two failed renewals */
-
-/* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
- * to a tick too early: all of a tick together, by one timer. What comes more than one round later
- * is put off when the ring comes to it. */
-#define RLOCK__RING 512
-#ifndef RLOCK__TICK_US
-#define RLOCK__TICK_US 16384
-#endif
-#ifndef RLOCK__RING_MIN
-#define RLOCK__RING_MIN 128 /* fewer holds have a timer each: a small client does without a ring */
-#endif
-
-static bool rlock__ring_add(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
-    int i;
-    if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
-        return false;
-    }
-    if (!client->ring) {
-        client->ring = (rlock_link *)RLOCK_MALLOC(RLOCK__RING * sizeof *client->ring);
-        for (i = 0; i < RLOCK__RING && client->ring; i++) {
-            rlock__list_init(&client->ring[i]);
-        }
-    }
-    if (!client->ring) {
-        return false;
-    }
-    if (!client->ring_timer.index) {
-        client->ring_tick = now; /* it stood still, and empty */
-    }
-    tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->ring);
-    if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
-        rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
-    }
-    return true;
-}
-
-static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->look_us);
-    rlock__list_remove(&claim->ring);
-    if (claim->next_us < due_us && rlock__ring_add(claim)) {
-        due_us = -1;
-    } else {
-        due_us = rlock__min(due_us, claim->next_us);
-    }
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us);
-}
-
-/* Plans what comes next for a hold whose lease begins anew. */
-static void rlock__holding_plan(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    int64_t third_us = claim->lease_ms * 1000 / 3;
-    claim->next_us = RLOCK__NEVER;
-    if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
-        int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
-        claim->next_us = claim->since_us - early_us +
-                         rlock__min(third_us, rlock__deadline(claim, 0, claim->lease_ms) / 2);
-    }
-    rlock__holding_arm(claim);
-}
-
-/* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
-static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
-    rlock__op *renewal = claim->lock->renewal;
-    claim->again = false;
-    if (renewal) {
-        renewal->sent = true;
-        lease_ms = renewal->lease_ms;
-    }
-    rlock__claim_submit(claim, RLOCK_OP_RENEW, lease_ms,
-                        urgent ? claim->gate->client->now_us : claim->until_us);
-}
-
-/* A hint that the key changed: look, at once or behind what is out. */
-static void rlock__holding_look(rlock__claim *claim) {
-    if (claim->request.place) {
-        claim->again = true;
-    } else {
-        rlock__holding_submit(claim, 0, true);
-    }
-}
-
-/* The connection is back: renew before anything else. */
-static void rlock__holding_up(rlock__claim *claim) {
-    if (!claim->request.place) {
-        rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
-    }
-}
-
-/* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
-static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
-}
 
 /* How long push alone is relied on. A server remembers only so many keys for it
  * (tracking-table-max-keys), and of those that a command of ours drives out it tells us nothing. So
@@ -6491,166 +6031,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
     return doze_ms < RLOCK__DOZE_MIN_MS ? RLOCK__DOZE_MIN_MS : doze_ms;
 }
 
-/* When a hold that is registered for push is looked at next, if no renewal comes before. */
-static void rlock__holding_doze(rlock__claim *claim) {
-    const rlock_client *client = claim->gate->client;
-    claim->look_us =
-        rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
-}
-
-/* The time for a look has come. The first registers the hold; a later one is for what was lost. */
-static void rlock__holding_due(rlock__claim *claim) {
-    const rlock_client *client = claim->gate->client;
-    bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
-    bool look = claim->again || (claim->registered && many);
-    if (!claim->registered) {
-        look = look || (client->pushing && !rlock__heard(claim));
-        claim->registered = true;
-        rlock__gate_watch(claim->gate);
-    }
-    rlock__holding_doze(claim);
-    if (look) {
-        rlock__holding_look(claim);
-    }
-}
-
-static void rlock__holding_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    if (claim->until_us <= client->now_us) {
-        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
-        return;
-    }
-    if (claim->look_us <= client->now_us) {
-        rlock__holding_due(claim);
-    }
-    if (claim->next_us <= client->now_us) {
-        claim->next_us = RLOCK__NEVER;
-        if (claim->request.place && !claim->request.lease_ms) {
-            rlock__claim_recall(claim); /* a renewal looks as well */
-        }
-        if (!claim->request.place) {
-            rlock__holding_submit(claim, claim->lease_ms, false);
-        }
-    }
-    rlock__holding_arm(claim);
-}
-
-/* All of the ticks that have begun are renewed, and the timer goes to the next slot in use. */
-static void rlock__ring_fire(rlock_timer *timer) {
-    rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
-    int64_t now = client->now_us / RLOCK__TICK_US;
-    int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
-    rlock_link due;
-    rlock__list_init(&due);
-    while (tick < now) {
-        rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
-    }
-    client->ring_tick = now;
-    while (!rlock__list_empty(&due)) {
-        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
-        rlock__list_remove(&claim->ring);
-        if (claim->next_us / RLOCK__TICK_US <= now) {
-            claim->next_us = client->now_us;
-            rlock__holding_fire(claim);
-        } else {
-            rlock__holding_arm(claim);
-        }
-    }
-    while (++tick <= now + RLOCK__RING && rlock__list_empty(&client->ring[tick % RLOCK__RING])) {
-    }
-    if (tick <= now + RLOCK__RING) {
-        rlock_timer_set(client, timer, tick * RLOCK__TICK_US);
-    }
-}
-
-static void rlock__renewed(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
-    int64_t until_us;
-    if (!claim->request.lease_ms) {
-        return;
-    }
-    claim->since_us = claim->request.sent_us;
-    until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
-    if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
-        until_us = rlock__min(until_us, claim->until_us);
-    }
-    claim->until_us = until_us;
-    client->stats.renewed++;
-    if (claim->until_us <= client->now_us) {
-        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
-        return;
-    }
-    if (renewal && renewal->sent) {
-        claim->watchdog = claim->watchdog || renewal->watchdog;
-        rlock__op_event(renewal, RLOCK_OK, NULL);
-    }
-    if (claim->registered) {
-        rlock__holding_doze(claim); /* a renewal looks as well */
-    }
-    rlock__holding_plan(claim);
-}
-
-/* Nothing to build on: the old deadline stands, the next try comes the sooner the nearer it is. */
-static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
-    int64_t delay_us = (claim->until_us - client->now_us) / 4;
-    int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
-    if (delay_us > claim->lease_ms * 1000 / 10) {
-        delay_us = claim->lease_ms * 1000 / 10;
-    }
-    if (renewal && renewal->sent) {
-        rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
-    }
-    if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
-        delay_us = RLOCK__HURRY_US;
-    }
-    delay_us += client->now_us;
-    if (lease_ms) {
-        claim->next_us = delay_us;
-    } else {
-        claim->look_us = delay_us;
-        claim->again = true;
-    }
-    rlock__holding_arm(claim);
-}
-
-static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
-    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
-    bool others = RLOCK__HAS_KINDS && claim->request.terms &&
-                  claim->request.terms->count > 1; /* keys still ours */
-    if (claim->until_us <= claim->gate->client->now_us) {
-        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
-                          true); /* settled before what came too late */
-        return;
-    }
-    if (answer->outcome == RLOCK_OUTCOME_GONE) {
-        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure || others);
-        return;
-    }
-    if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
-        (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
-        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
-        return;
-    }
-    if (fault) {
-        rlock__renewal_failed(claim, answer);
-    } else {
-        rlock__renewed(claim);
-    }
-    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
-        (claim->lock->renewal || (claim->again && !fault))) {
-        rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
-    }
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>queue - one gate a key: the waiters of this process, only their head asks the server
- */
-
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
-#define RLOCK__TURN_MAX_US 20000     /* how long after its grant a hold may be handed on */
 
 /* Whether the store tells this gate when there is something for it. */
 static bool rlock__pushed(const rlock__gate *gate) {
@@ -7055,6 +6436,184 @@ static void rlock__gate_unref(rlock__gate *gate) {
         rlock__gate_free(gate);
     }
 }
+
+/* ------------------------------------------------------------------------------------------------
+ * >>leaving - a token is let go until it is surely gone
+ */
+
+/* A claim is over when nothing is left at the server and nobody is owed an event. */
+static void rlock__claim_end(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    if (claim->phase != RLOCK__GONE || claim->lock) {
+        return;
+    }
+    rlock__claim_empty(claim);
+    client->phases[RLOCK__GONE]--;
+    if (client->closed || client->claim_count > client->handles) {
+        rlock__claim_dealloc(client, claim);
+    } else {
+        rlock__list_append(&client->claims, &claim->link);
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__claim_gone(rlock__claim *claim) {
+    rlock_timer_set(claim->gate->client, &claim->timer, -1);
+    claim->exists = false;
+    rlock__claim_phase(claim, RLOCK__GONE);
+    rlock__claim_end(claim);
+}
+
+/* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
+ * if it is likely the first at the server too. */
+static rlock__claim *rlock__follower(const rlock__claim *held) {
+    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
+    return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
+                                                                                             : NULL;
+}
+
+#define RLOCK__RETRY_MIN_US 10000 /* between two tries to clean up */
+#define RLOCK__RETRY_MAX_US 500000
+
+/* A release whose caller still waits for its end. */
+static bool rlock__claim_release_pending(const rlock__claim *claim) {
+    return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
+}
+
+static void rlock__letting_go_arm(rlock__claim *claim) {
+    int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
+    int64_t due_us = rlock__min(claim->next_us, until_us);
+    rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
+}
+
+/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
+static void rlock__claim_let_go(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    rlock__claim *follower;
+    bool held = claim->phase == RLOCK__HOLDING;
+    rlock__claim_recall(claim);
+    if (!held && !claim->exists) {
+        rlock__claim_gone(claim);
+        return;
+    }
+    claim->exists = true;
+    claim->wait_until_us = 0;
+    claim->next_us = RLOCK__NEVER;
+    rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__letting_go_arm(claim);
+    follower = held ? rlock__follower(claim) : NULL;
+    claim->request.next = follower ? follower->request.token : 0;
+    rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+    if (follower) {
+        rlock__claim_try(follower, true);
+    }
+}
+
+/* Once more after a while, the longer the lease. The clean-up is over when no attempt of ours can
+ * be there any more: counted from now, if it is not counted yet. */
+static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
+    rlock_client *client = claim->gate->client;
+    int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
+    int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
+    if (!counts) {
+        claim->wait_until_us = 0;
+    } else if (!claim->wait_until_us) {
+        claim->wait_until_us =
+            rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
+    }
+    claim->next_us =
+        client->now_us + (delay_us > RLOCK__RETRY_MIN_US ? delay_us : RLOCK__RETRY_MIN_US);
+    rlock__letting_go_arm(claim);
+}
+
+static bool rlock__letting_go_over(const rlock__claim *claim) {
+    return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
+}
+
+/* The connection is back: clean up before anybody asks for the key. */
+static void rlock__letting_go_up(rlock__claim *claim) {
+    if (!claim->request.place) {
+        claim->next_us = RLOCK__NEVER;
+        rlock__letting_go_arm(claim);
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+    }
+}
+
+static void rlock__letting_go_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
+        if (client->up && claim->request.place) {
+            claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+        } else if (claim->status == RLOCK_OK) {
+            rlock__claim_note(claim, client->fault, client->fault_text);
+        }
+        rlock__claim_event(claim, RLOCK_RELEASED, claim->status, RLOCK_REASON_NONE);
+    }
+    if (claim->next_us <= client->now_us) {
+        claim->next_us = RLOCK__NEVER;
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+    }
+    rlock__letting_go_arm(claim);
+}
+
+/* The token is not there now; gone for good only if no old acquire can still be executed. */
+static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
+    rlock__gate *gate = claim->gate;
+    int64_t trip_us = gate->client->now_us - claim->request.sent_us;
+    bool yields = claim->yields;
+    gate->references++;
+    if (sure || rlock__letting_go_over(claim)) {
+        rlock__claim_gone(claim);
+    } else {
+        rlock__letting_go_again(claim, true);
+    }
+    if (yields) { /* others were kept waiting: a push to them, and their try, come first */
+        rlock__gate_give_way(gate, 2 * trip_us);
+    } else {
+        rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+    }
+    if (RLOCK__HAS_KINDS && gate->client->mixed) {
+        rlock__gate_wake_others(gate);
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    int verdict = RLOCK_ERR_NOT_HELD;
+    rlock_reason reason =
+        answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    if (answer->outcome == RLOCK_OUTCOME_FAULT) {
+        verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
+    } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        verdict = RLOCK_OK;
+        reason = RLOCK_REASON_NONE;
+    }
+    claim->request.next = 0;
+    if (verdict != RLOCK__RETRY) {
+        client->stats.released += verdict == RLOCK_OK && claim->counted;
+        if (rlock__claim_release_pending(claim)) {
+            rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
+        }
+        rlock__letting_go_done(claim, answer->sure);
+        return;
+    }
+    if (rlock__claim_release_pending(claim)) {
+        rlock__claim_note(claim, answer->fault, answer->text);
+    }
+    if (rlock__letting_go_over(claim) && !rlock__claim_release_pending(claim)) {
+        rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
+    } else {                                 /* a server that was not asked does not count */
+        rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
+                                           answer->fault != RLOCK_FAULT_DOWN);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>trying - an acquire that is refused, fails, asks again or ends
+ */
+
 /* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
@@ -7094,42 +6653,6 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate_ask(gate);
 }
 
-static int64_t rlock__hold_limit(const rlock *lock) {
-    int64_t now_us = lock->gate->client->now_us;
-    return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
-}
-
-static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
-    claim->since_us = claim->granted_us = claim->request.sent_us;
-    claim->handed = 0;
-    claim->yields = false;
-    claim->max_until_us = rlock__hold_limit(claim->lock);
-    claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
-    if (claim->until_us <= client->now_us) {
-        rlock__acquire_again(claim, true);
-        return;
-    }
-    claim->exists = true;
-    claim->fence = answer->fence;
-    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
-    claim->registered = false;
-    claim->gate->polls = 0;
-    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
-    claim->ours = answer->ours;
-    rlock__set_text(&claim->text, NULL);
-    rlock__claim_phase(claim, RLOCK__HOLDING);
-    rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__holding_plan(claim);
-    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
-        rlock__holding_look(claim);
-    }
-    if (rlock__queued(claim->gate)) {
-        rlock__line_step_down(claim);
-        rlock__gate_next(claim->gate);
-    }
-}
-
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
     bool told = gate->watched || answer->told, queued = rlock__queued(gate);
@@ -7166,6 +6689,348 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
     } else {
         claim->again = true; /* it may have no place, or a turn that passes */
         rlock__claim_sleep(claim, -1, true);
+    }
+}
+
+/* The wait is over. */
+static void rlock__trying_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    bool up = client->up, existed = claim->exists;
+    int status = claim->status;
+    rlock__claim_recall(claim);
+    if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
+        status = RLOCK_ERR_UNKNOWN;
+    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
+        status = claim->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
+    } else if (status == RLOCK_OK) {
+        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault,
+                          up ? NULL : client->fault_text);
+        status = claim->status;
+    }
+    rlock__acquire_end(claim, status);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>holding - when a hold is renewed or looked at, and what the answer means for it
+ */
+
+/* Nobody holds any more. The server is told if the token may still be, or come, there. */
+static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
+    rlock__gate *gate = claim->gate;
+    rlock *lock = claim->lock;
+    if (lock->state == RLOCK__WAITING_STATE) {
+        rlock__acquire_again(claim, exists); /* nobody was told of it yet */
+        return;
+    }
+    gate->references++;
+    if (lock->renewal) {
+        rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
+    }
+    gate->client->stats.lost++;
+    claim->counted = false;
+    lock->state = RLOCK__LOST_STATE;
+    rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
+    if (exists) {
+        rlock__claim_let_go(claim);
+    } else {
+        rlock__claim_recall(claim);
+        rlock__claim_gone(claim);
+    }
+    rlock__gate_wake(gate);
+    rlock__gate_unref(gate);
+}
+
+#define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
+
+/* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
+ * to a tick too early: all of a tick together, by one timer. What comes more than one round later
+ * is put off when the ring comes to it. */
+#define RLOCK__RING 512
+#ifndef RLOCK__TICK_US
+#define RLOCK__TICK_US 16384
+#endif
+#ifndef RLOCK__RING_MIN
+#define RLOCK__RING_MIN 128 /* fewer holds have a timer each: a small client does without a ring */
+#endif
+
+static bool rlock__ring_add(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
+    int i;
+    if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
+        return false;
+    }
+    if (!client->ring) {
+        client->ring = (rlock_link *)RLOCK_MALLOC(RLOCK__RING * sizeof *client->ring);
+        for (i = 0; i < RLOCK__RING && client->ring; i++) {
+            rlock__list_init(&client->ring[i]);
+        }
+    }
+    if (!client->ring) {
+        return false;
+    }
+    if (!client->ring_timer.index) {
+        client->ring_tick = now; /* it stood still, and empty */
+    }
+    tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
+    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->ring);
+    if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
+        rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
+    }
+    return true;
+}
+
+static void rlock__holding_arm(rlock__claim *claim) {
+    int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    rlock__list_remove(&claim->ring);
+    if (claim->next_us < due_us && rlock__ring_add(claim)) {
+        due_us = -1;
+    } else {
+        due_us = rlock__min(due_us, claim->next_us);
+    }
+    rlock_timer_set(claim->gate->client, &claim->timer, due_us);
+}
+
+/* Plans what comes next for a hold whose lease begins anew. */
+static void rlock__holding_plan(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    int64_t third_us = claim->lease_ms * 1000 / 3;
+    claim->next_us = RLOCK__NEVER;
+    if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
+        int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
+        claim->next_us = claim->since_us - early_us +
+                         rlock__min(third_us, rlock__deadline(claim, 0, claim->lease_ms) / 2);
+    }
+    rlock__holding_arm(claim);
+}
+
+/* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
+static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
+    rlock__op *renewal = claim->lock->renewal;
+    claim->again = false;
+    if (renewal) {
+        renewal->sent = true;
+        lease_ms = renewal->lease_ms;
+    }
+    rlock__claim_submit(claim, RLOCK_OP_RENEW, lease_ms,
+                        urgent ? claim->gate->client->now_us : claim->until_us);
+}
+
+/* A hint that the key changed: look, at once or behind what is out. */
+static void rlock__holding_look(rlock__claim *claim) {
+    if (claim->request.place) {
+        claim->again = true;
+    } else {
+        rlock__holding_submit(claim, 0, true);
+    }
+}
+
+/* The connection is back: renew before anything else. */
+static void rlock__holding_up(rlock__claim *claim) {
+    if (!claim->request.place) {
+        rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
+    }
+}
+
+/* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
+static bool rlock__heard(const rlock__claim *claim) {
+    return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
+}
+
+/* When a hold that is registered for push is looked at next, if no renewal comes before. */
+static void rlock__holding_doze(rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    claim->look_us =
+        rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
+}
+
+/* The time for a look has come. The first registers the hold; a later one is for what was lost. */
+static void rlock__holding_due(rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
+    bool look = claim->again || (claim->registered && many);
+    if (!claim->registered) {
+        look = look || (client->pushing && !rlock__heard(claim));
+        claim->registered = true;
+        rlock__gate_watch(claim->gate);
+    }
+    rlock__holding_doze(claim);
+    if (look) {
+        rlock__holding_look(claim);
+    }
+}
+
+static void rlock__holding_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    if (claim->until_us <= client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+        return;
+    }
+    if (claim->look_us <= client->now_us) {
+        rlock__holding_due(claim);
+    }
+    if (claim->next_us <= client->now_us) {
+        claim->next_us = RLOCK__NEVER;
+        if (claim->request.place && !claim->request.lease_ms) {
+            rlock__claim_recall(claim); /* a renewal looks as well */
+        }
+        if (!claim->request.place) {
+            rlock__holding_submit(claim, claim->lease_ms, false);
+        }
+    }
+    rlock__holding_arm(claim);
+}
+
+/* All of the ticks that have begun are renewed, and the timer goes to the next slot in use. */
+static void rlock__ring_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
+    int64_t now = client->now_us / RLOCK__TICK_US;
+    int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
+    rlock_link due;
+    rlock__list_init(&due);
+    while (tick < now) {
+        rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
+    }
+    client->ring_tick = now;
+    while (!rlock__list_empty(&due)) {
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
+        rlock__list_remove(&claim->ring);
+        if (claim->next_us / RLOCK__TICK_US <= now) {
+            claim->next_us = client->now_us;
+            rlock__holding_fire(claim);
+        } else {
+            rlock__holding_arm(claim);
+        }
+    }
+    while (++tick <= now + RLOCK__RING && rlock__list_empty(&client->ring[tick % RLOCK__RING])) {
+    }
+    if (tick <= now + RLOCK__RING) {
+        rlock_timer_set(client, timer, tick * RLOCK__TICK_US);
+    }
+}
+
+static void rlock__renewed(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    rlock__op *renewal = claim->lock->renewal;
+    int64_t until_us;
+    if (!claim->request.lease_ms) {
+        return;
+    }
+    claim->since_us = claim->request.sent_us;
+    until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
+    if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
+        until_us = rlock__min(until_us, claim->until_us);
+    }
+    claim->until_us = until_us;
+    client->stats.renewed++;
+    if (claim->until_us <= client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+        return;
+    }
+    if (renewal && renewal->sent) {
+        claim->watchdog = claim->watchdog || renewal->watchdog;
+        rlock__op_event(renewal, RLOCK_OK, NULL);
+    }
+    if (claim->registered) {
+        rlock__holding_doze(claim); /* a renewal looks as well */
+    }
+    rlock__holding_plan(claim);
+}
+
+/* Nothing to build on: the old deadline stands, the next try comes the sooner the nearer it is. */
+static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    rlock__op *renewal = claim->lock->renewal;
+    int64_t delay_us = (claim->until_us - client->now_us) / 4;
+    int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
+    if (delay_us > claim->lease_ms * 1000 / 10) {
+        delay_us = claim->lease_ms * 1000 / 10;
+    }
+    if (renewal && renewal->sent) {
+        rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
+    }
+    if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
+        delay_us = RLOCK__HURRY_US;
+    }
+    delay_us += client->now_us;
+    if (lease_ms) {
+        claim->next_us = delay_us;
+    } else {
+        claim->look_us = delay_us;
+        claim->again = true;
+    }
+    rlock__holding_arm(claim);
+}
+
+static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
+    bool others = RLOCK__HAS_KINDS && claim->request.terms &&
+                  claim->request.terms->count > 1; /* keys still ours */
+    if (claim->until_us <= claim->gate->client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
+                          true); /* settled before what came too late */
+        return;
+    }
+    if (answer->outcome == RLOCK_OUTCOME_GONE) {
+        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure || others);
+        return;
+    }
+    if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
+        (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
+        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
+        return;
+    }
+    if (fault) {
+        rlock__renewal_failed(claim, answer);
+    } else {
+        rlock__renewed(claim);
+    }
+    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
+        (claim->lock->renewal || (claim->again && !fault))) {
+        rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>granting - a hold begins: by the server, or handed on inside this process
+ */
+
+#define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
+#define RLOCK__TURN_MAX_US 20000 /* how long after its grant a hold may be handed on */
+
+static int64_t rlock__hold_limit(const rlock *lock) {
+    int64_t now_us = lock->gate->client->now_us;
+    return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
+}
+
+static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    claim->since_us = claim->granted_us = claim->request.sent_us;
+    claim->handed = 0;
+    claim->yields = false;
+    claim->max_until_us = rlock__hold_limit(claim->lock);
+    claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
+    if (claim->until_us <= client->now_us) {
+        rlock__acquire_again(claim, true);
+        return;
+    }
+    claim->exists = true;
+    claim->fence = answer->fence;
+    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->registered = false;
+    claim->gate->polls = 0;
+    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
+    claim->ours = answer->ours;
+    rlock__set_text(&claim->text, NULL);
+    rlock__claim_phase(claim, RLOCK__HOLDING);
+    rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__holding_plan(claim);
+    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+        rlock__holding_look(claim);
+    }
+    if (rlock__queued(claim->gate)) {
+        rlock__line_step_down(claim);
+        rlock__gate_next(claim->gate);
     }
 }
 
@@ -7259,36 +7124,173 @@ static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user)
     return true;
 }
 
-/* The wait is over. */
-static void rlock__trying_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    bool up = client->up, existed = claim->exists;
-    int status = claim->status;
-    rlock__claim_recall(claim);
-    if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
-        status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
-        status = claim->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
-    } else if (status == RLOCK_OK) {
-        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault,
-                          up ? NULL : client->fault_text);
-        status = claim->status;
-    }
-    rlock__acquire_end(claim, status);
-}
+/* ------------------------------------------------------------------------------------------------
+ * >>deliver - events become callbacks
+ */
 
-static void rlock__claim_fire(rlock_timer *timer) {
-    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
-    if (claim->phase == RLOCK__TRYING) {
-        rlock__trying_fire(claim);
-    } else if (claim->phase == RLOCK__HOLDING) {
-        rlock__holding_fire(claim);
+static void rlock__op_free(rlock_client *client, rlock__op *op) {
+    rlock__list_remove(&op->ready.link);
+    rlock__dealloc(op->text);
+    op->text = NULL;
+    if (client->op_count > client->handles) {
+        rlock__dealloc(op);
+        client->op_count--;
     } else {
-        rlock__letting_go_fire(claim);
+        rlock__list_append(&client->ops, &op->ready.link);
     }
 }
 
-/* --- questions --- */
+/* The state at a time: a deadline that has passed counts although no timer fired yet. */
+static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
+    if (lock->gate->client->closed) {
+        return RLOCK__CLOSED_STATE;
+    }
+    if (lock->state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
+        return RLOCK__LOST_STATE;
+    }
+    return (rlock__state)lock->state;
+}
+
+/* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
+static int64_t rlock__look(const rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    return client->closed ? client->now_us : rlock__clock(client);
+}
+
+static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
+    int64_t left_us = lock->claim->until_us - now_us;
+    return left_us > 0 ? left_us / 1000 : 0;
+}
+
+static void rlock__op_deliver(rlock__ready *ready, char **words) {
+    rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
+    rlock *lock = op->lock;
+    rlock_client *client = lock->gate->client;
+    int64_t now_us = rlock__look(lock);
+    rlock_callback *done = op->done;
+    void *user = op->user;
+    char *text = op->text;
+    rlock_event event;
+    memset(&event, 0, sizeof event);
+    event.kind = (rlock_event_kind)op->kind;
+    event.status = op->status;
+    if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
+        rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
+        event.status = lock->state == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
+    }
+    if (event.status == RLOCK_OK) {
+        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
+        event.fence = lock->claim ? lock->claim->fence : 0;
+    }
+    event.text = text;
+    op->text = NULL;
+    for (at = &lock->ops; *at != op; at = &(*at)->next) {
+    }
+    *at = op->next;
+    if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        lock->hold_count++;
+        op->next = lock->spare;
+        lock->spare = op;
+    } else {
+        rlock__op_free(client, op);
+    }
+    *words = text;
+    rlock__leave(client);
+    if (done) {
+        done(lock, &event, user);
+    }
+}
+
+static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
+                                void *user) {
+    rlock_client *client = lock->gate->client;
+    rlock__op *op = lock->spare;
+    if (kind == RLOCK_RELEASED) {
+        RLOCK_ASSERT(op);
+        lock->spare = op->next;
+    } else if (!rlock__list_empty(&client->ops)) {
+        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
+        rlock__list_remove(&op->ready.link);
+    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
+        client->op_count++;
+    } else {
+        return NULL;
+    }
+    memset(op, 0, sizeof *op);
+    rlock__list_init(&op->ready.link);
+    op->ready.deliver = rlock__op_deliver;
+    op->kind = (uint8_t)kind;
+    op->lock = lock;
+    op->done = done;
+    op->user = user;
+    op->next = lock->ops;
+    lock->ops = op;
+    return op;
+}
+
+/* The handle is idle again: its last claim goes on without it. */
+static void rlock__lock_idle(rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim = lock->claim;
+    while (lock->spare) {
+        rlock__op *op = lock->spare;
+        lock->spare = op->next;
+        rlock__op_free(client, op);
+    }
+    lock->state = RLOCK__IDLE_STATE;
+    lock->hold_count = 0;
+    lock->claim = NULL;
+    claim->event = 0;
+    claim->text = NULL;
+    claim->lock = NULL;
+    rlock__claim_end(claim);
+}
+
+static void rlock__claim_deliver(rlock__ready *ready, char **words) {
+    rlock__claim *claim = RLOCK__OF(ready, rlock__claim, ready);
+    rlock_client *client = claim->gate->client;
+    rlock *lock = claim->lock;
+    rlock_callback *done = claim->event == RLOCK_LOST ? lock->on_lost : claim->done;
+    void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
+    char *text = claim->text;
+    rlock_event event;
+    memset(&event, 0, sizeof event);
+    event.kind = (rlock_event_kind)claim->event;
+    event.status = claim->status;
+    event.reason = (rlock_reason)claim->reason;
+    event.text = text;
+    if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
+        if (claim->until_us <= client->now_us) {
+            rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+            rlock__leave(client);
+            return;
+        }
+        claim->event = 0;
+        claim->text = NULL;
+        lock->state = RLOCK__HELD_STATE;
+        lock->hold_count = 1;
+        client->stats.acquired++;
+        claim->counted = true;
+        event.fence = claim->fence;
+        event.remaining_ms = rlock__left_ms(lock, client->now_us);
+    } else {
+        event.fence = event.kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
+            event.remaining_ms = claim->left_ms;
+        }
+        rlock__lock_idle(lock);
+    }
+    *words = text;
+    rlock__leave(client);
+    if (done) {
+        done(lock, &event, user);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>question - about a key, of nobody's hold
+ */
 
 /* A question about a key. It is no claim: nothing at the server is its. */
 typedef struct rlock__question {
@@ -7427,7 +7429,9 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     return RLOCK_OK;
 }
 
-/* --- what a store reports --- */
+/* ------------------------------------------------------------------------------------------------
+ * >>events - what a store reports
+ */
 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
@@ -7634,7 +7638,7 @@ static const rlock_store_events rlock__events = {rlock__store_answered, rlock__s
                                                  rlock__store_woken,    rlock__store_called};
 
 /* ------------------------------------------------------------------------------------------------
- * >>api - the public functions
+ * >>api-client - the public functions of a client
  */
 
 const char *rlock_strerror(int status) {
@@ -7644,26 +7648,6 @@ const char *rlock_strerror(int status) {
         RLOCK_STATUS_MAP(RLOCK_X)
 #undef RLOCK_X
     default: return "unknown status";
-    }
-}
-
-/* --- the client --- */
-
-static void rlock__client_destroy(rlock_client *client) {
-    if (client->depth || client->handles) {
-        return;
-    }
-    rlock__dealloc(client->gates.buckets);
-    rlock__dealloc(client->timers.items);
-    rlock__dealloc(client->ring);
-    rlock__dealloc(client->prefix);
-    rlock__dealloc(client->fault_text);
-    client->gates.buckets = NULL;
-    client->timers.items = NULL;
-    client->ring = NULL;
-    client->prefix = client->fault_text = NULL;
-    if (!client->frames) { /* else the last of them frees it */
-        rlock__dealloc(client);
     }
 }
 
@@ -7975,6 +7959,66 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     out->handles = client->handles;
     out->up = client->up && !client->closed;
     out->pushing = client->pushing != 0 && !client->closed;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>api-handle - the public functions of a handle, and the questions
+ */
+
+enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
+
+static const int rlock__on_call[6][4] = {
+    /* [rlock__state][call] */
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+    {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
+
+static void rlock__claim_fire(rlock_timer *timer) {
+    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
+    if (claim->phase == RLOCK__TRYING) {
+        rlock__trying_fire(claim);
+    } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__holding_fire(claim);
+    } else {
+        rlock__letting_go_fire(claim);
+    }
+}
+
+static rlock__claim *rlock__claim_new(rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim;
+    if (!rlock__list_empty(&client->claims)) {
+        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        memset(claim, 0, sizeof *claim);
+        claim->timer.fire = rlock__claim_fire;
+    } else {
+        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
+        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+            rlock__dealloc(claim);
+            return NULL;
+        }
+        client->claim_count++;
+    }
+    rlock__list_init(&claim->link);
+    rlock__list_init(&claim->ring);
+    rlock__list_init(&claim->ready.link);
+    claim->ready.deliver = rlock__claim_deliver;
+    claim->lock = lock;
+    claim->gate = lock->gate;
+    claim->gate->references++;
+    rlock__request_init(&claim->request, claim->gate,
+                        RLOCK__HAS_KINDS && lock->wish ? &lock->wish->terms : NULL);
+    if (RLOCK__HAS_KINDS && lock->wish) {
+        lock->wish->references++;
+    }
+    claim->request.token = ++client->tokens;
+    claim->phase = RLOCK__TRYING;
+    client->phases[RLOCK__TRYING]++;
+    return claim;
 }
 
 /* --- what is wanted --- */

@@ -1,0 +1,94 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>heap - due times in one binary heap; room is reserved ahead, so that setting one cannot fail
+ */
+
+#ifndef RLOCK_BASE_HEAP_H
+#define RLOCK_BASE_HEAP_H
+
+#include "public/head.h"
+#include "public/store.h"
+#include "base/platform.h"
+
+typedef struct rlock__heap {
+    rlock_timer **items; /* items[1] is due first; items[0] is not used */
+    uint32_t count, room, reserved;
+} rlock__heap;
+
+static bool rlock__heap_reserve(rlock__heap *heap) {
+    if (heap->reserved + 1 >= heap->room) {
+        uint32_t room = heap->room ? heap->room * 2 : 16;
+        rlock_timer **items = (rlock_timer **)RLOCK_MALLOC(room * sizeof *items);
+        if (!items) {
+            return false;
+        }
+        if (heap->items) {
+            memcpy(items, heap->items, heap->room * sizeof *items);
+        }
+        rlock__dealloc(heap->items);
+        heap->items = items;
+        heap->room = room;
+    }
+    heap->reserved++;
+    return true;
+}
+
+static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *timer) {
+    heap->items[index] = timer;
+    timer->index = index;
+}
+
+static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
+    rlock_timer *timer = heap->items[index];
+    while (index > 1 && heap->items[index / 2]->due_us > timer->due_us) {
+        rlock__heap_put(heap, index, heap->items[index / 2]);
+        index /= 2;
+    }
+    rlock__heap_put(heap, index, timer);
+}
+
+static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
+    rlock_timer *timer = heap->items[index];
+    while (index * 2 <= heap->count) {
+        uint32_t child = index * 2;
+        if (child < heap->count && heap->items[child + 1]->due_us < heap->items[child]->due_us) {
+            child++;
+        }
+        if (heap->items[child]->due_us >= timer->due_us) {
+            break;
+        }
+        rlock__heap_put(heap, index, heap->items[child]);
+        index = child;
+    }
+    rlock__heap_put(heap, index, timer);
+}
+
+static void rlock__heap_stop(rlock__heap *heap, rlock_timer *timer) {
+    uint32_t index = timer->index;
+    rlock_timer *last;
+    if (!index) {
+        return;
+    }
+    timer->index = 0;
+    last = heap->items[heap->count--];
+    if (last != timer) {
+        rlock__heap_put(heap, index, last);
+        rlock__heap_rise(heap, index);
+        rlock__heap_sink(heap, last->index);
+    }
+}
+
+static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_us) {
+    if (timer->index) {
+        timer->due_us = due_us;
+        rlock__heap_rise(heap, timer->index);
+        rlock__heap_sink(heap, timer->index);
+    } else {
+        RLOCK_ASSERT(heap->count < heap->reserved);
+        timer->due_us = due_us;
+        heap->count++;
+        rlock__heap_put(heap, heap->count, timer);
+        rlock__heap_rise(heap, heap->count);
+    }
+}
+
+#endif /* RLOCK_BASE_HEAP_H */

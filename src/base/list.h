@@ -1,0 +1,48 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>list - doubly linked lists inside the things they link; an unlinked link points to itself
+ */
+
+#ifndef RLOCK_BASE_LIST_H
+#define RLOCK_BASE_LIST_H
+
+#include "public/head.h"
+#include "public/store.h"
+#include "base/platform.h"
+
+static void rlock__list_init(rlock_link *list) {
+    list->prev = list->next = list;
+}
+
+static bool rlock__list_empty(const rlock_link *list) {
+    return list->next == list;
+}
+
+static void rlock__list_remove(rlock_link *link) {
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    rlock__list_init(link);
+}
+
+RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *link) {
+    link->prev = list->prev;
+    link->next = list;
+    list->prev->next = link;
+    list->prev = link;
+}
+
+/* The first thing on a list, or NULL. */
+#define RLOCK__FIRST(list, type, member) \
+    (rlock__list_empty(list) ? (type *)NULL : RLOCK__OF((list)->next, type, member))
+
+/* Everything in `from` goes to the end of `list`. */
+static void rlock__list_move(rlock_link *list, rlock_link *from) {
+    if (!rlock__list_empty(from)) {
+        from->next->prev = list->prev;
+        list->prev->next = from->next;
+        from->prev->next = list;
+        list->prev = from->prev;
+        rlock__list_init(from);
+    }
+}
+
+#endif /* RLOCK_BASE_LIST_H */

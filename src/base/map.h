@@ -1,0 +1,157 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>map - from keys to the things that hold a node; the bytes of a key are that thing's
+ */
+
+#ifndef RLOCK_BASE_MAP_H
+#define RLOCK_BASE_MAP_H
+
+#include "public/head.h"
+#include "base/platform.h"
+
+/* A map from keys to the things that hold a node; the key's bytes are the thing's. */
+typedef struct rlock__node {
+    struct rlock__node *next;
+    const char *key;
+    uint32_t key_len : 31, alias : 1; /* alias: the owner's */
+    uint32_t hash;
+} rlock__node;
+
+typedef struct rlock__map {
+    rlock__node **buckets;
+    uint32_t size, count; /* size: a power of two */
+    uint32_t seed[2];     /* of its own: who chooses keys does not know which fall together */
+} rlock__map;
+
+/* HalfSipHash-1-3: https://cr.yp.to/siphash/siphash-20120918.pdf, on words of 32 bits. */
+static void rlock__hash_round(uint32_t *v) {
+    v[0] += v[1];
+    v[1] = (v[1] << 5 | v[1] >> 27) ^ v[0];
+    v[0] = v[0] << 16 | v[0] >> 16;
+    v[2] += v[3];
+    v[3] = (v[3] << 8 | v[3] >> 24) ^ v[2];
+    v[0] += v[3];
+    v[3] = (v[3] << 7 | v[3] >> 25) ^ v[0];
+    v[2] += v[1];
+    v[1] = (v[1] << 13 | v[1] >> 19) ^ v[2];
+    v[2] = v[2] << 16 | v[2] >> 16;
+}
+
+static uint32_t rlock__hash(const rlock__map *map, const char *key, size_t len) {
+    uint32_t v[4], word = (uint32_t)len << 24;
+    size_t i;
+    v[0] = map->seed[0];
+    v[1] = map->seed[1];
+    v[2] = map->seed[0] ^ 0x6c796765u;
+    v[3] = map->seed[1] ^ 0x74656462u;
+    for (i = 0; i + 4 <= len; i += 4) {
+        const unsigned char *at = (const unsigned char *)key + i;
+        uint32_t four =
+            at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+        v[3] ^= four;
+        rlock__hash_round(v);
+        v[0] ^= four;
+    }
+    for (; i < len; i++) {
+        word |= (uint32_t)(unsigned char)key[i] << 8 * (i & 3);
+    }
+    v[3] ^= word;
+    rlock__hash_round(v);
+    v[0] ^= word;
+    v[2] ^= 0xff;
+    rlock__hash_round(v);
+    rlock__hash_round(v);
+    rlock__hash_round(v);
+    return v[1] ^ v[3];
+}
+
+static bool rlock__map_init(rlock__map *map) {
+    unsigned char seed[8];
+    int i;
+    if (!RLOCK_RANDOM(seed, sizeof seed)) {
+        return false;
+    }
+    for (i = 0; i < 8; i++) { /* the same on every machine */
+        map->seed[i / 4] = map->seed[i / 4] << 8 | seed[i];
+    }
+    map->size = 16;
+    map->count = 0;
+    map->buckets = (rlock__node **)rlock__alloc(map->size * sizeof *map->buckets);
+    return map->buckets != NULL;
+}
+
+static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
+    uint32_t hash = rlock__hash(map, key, len);
+    rlock__node *node = map->buckets[hash & (map->size - 1)];
+    while (node &&
+           !(node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0)) {
+        node = node->next;
+    }
+    return node;
+}
+
+/* Another node with the key of this one, or NULL. */
+static rlock__node *rlock__map_same(const rlock__node *node) {
+    rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
+    while (same && !(same->hash == node->hash && same->key_len == node->key_len &&
+                     memcmp(same->key, node->key, node->key_len) == 0)) {
+        same = same->next;
+    }
+    return same;
+}
+
+static void rlock__map_grow(rlock__map *map) {
+    uint32_t size = map->size * 2, i;
+    rlock__node **buckets = (rlock__node **)rlock__alloc(size * sizeof *buckets);
+    if (!buckets) {
+        return; /* longer chains, nothing worse */
+    }
+    for (i = 0; i < map->size; i++) {
+        rlock__node *node = map->buckets[i];
+        while (node) {
+            rlock__node *next = node->next;
+            node->next = buckets[node->hash & (size - 1)];
+            buckets[node->hash & (size - 1)] = node;
+            node = next;
+        }
+    }
+    rlock__dealloc(map->buckets);
+    map->buckets = buckets;
+    map->size = size;
+}
+
+static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, size_t len) {
+    rlock__node **bucket;
+    if (map->count >= map->size && map->size < (1u << 30)) {
+        rlock__map_grow(map);
+    }
+    node->key = key;
+    node->key_len = (uint32_t)len & 0x7fffffffu;
+    node->hash = rlock__hash(map, key, len);
+    bucket = &map->buckets[node->hash & (map->size - 1)];
+    node->next = *bucket;
+    *bucket = node;
+    map->count++;
+}
+
+static void rlock__map_remove(rlock__map *map, rlock__node *node) {
+    rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
+    while (*at != node) {
+        at = &(*at)->next;
+    }
+    *at = node->next;
+    map->count--;
+}
+
+/* The node after `node`, in no order; the first after NULL. Ask before `node` goes. */
+static rlock__node *rlock__map_next(const rlock__map *map, const rlock__node *node) {
+    uint32_t i = node ? (node->hash & (map->size - 1)) + 1 : 0;
+    if (node && node->next) {
+        return node->next;
+    }
+    while (i < map->size && !map->buckets[i]) {
+        i++;
+    }
+    return i < map->size ? map->buckets[i] : NULL;
+}
+
+#endif /* RLOCK_BASE_MAP_H */

@@ -1,0 +1,346 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>api-client - the public functions of a client
+ */
+
+#ifndef RLOCK_CORE_API_CLIENT_H
+#define RLOCK_CORE_API_CLIENT_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/client.h"
+#include "store/redis/store.h"
+#include "core/claim.h"
+#include "core/gate.h"
+#include "core/leaving.h"
+#include "core/trying.h"
+#include "core/holding.h"
+#include "core/question.h"
+#include "core/events.h"
+
+const char *rlock_strerror(int status) {
+    switch (status) {
+#define RLOCK_X(name, value, text) \
+    case value: return text;
+        RLOCK_STATUS_MAP(RLOCK_X)
+#undef RLOCK_X
+    default: return "unknown status";
+    }
+}
+
+/* 16 random bytes as a version 4 UUID in lower case, and the seed of the jitter. */
+static bool rlock__client_identify(rlock_client *client) {
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bytes[16];
+    char *out = client->id;
+    int i;
+    if (!RLOCK_RANDOM(bytes, sizeof bytes)) {
+        return false;
+    }
+    bytes[6] = (unsigned char)(0x40 | (bytes[6] & 0x0f));
+    bytes[8] = (unsigned char)(0x80 | (bytes[8] & 0x3f));
+    for (i = 0; i < 16; i++) {
+        client->random = client->random << 8 | bytes[i]; /* the same on every machine */
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            *out++ = '-';
+        }
+        *out++ = hex[bytes[i] >> 4];
+        *out++ = hex[bytes[i] & 15];
+    }
+    *out = 0;
+    client->random |= 1;
+    return true;
+}
+
+static bool rlock__within(int64_t value, int64_t least, int64_t most) {
+    return value == 0 || (value >= least && value <= most);
+}
+
+/* What is wrong with a configuration, or NULL. */
+static const char *rlock__config_fault(const rlock_config *config) {
+    if (!config->loop.open || !config->loop.watch || !config->loop.set_timer ||
+        !config->loop.close) {
+        return "config.loop lacks a hook";
+    }
+    if (!rlock__within(config->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        return "config.watchdog_lease_ms is not 10 to 86400000";
+    }
+    if (!rlock__within(config->command_timeout_ms, 1, RLOCK_LEASE_MAX_MS)) {
+        return "config.command_timeout_ms is not 1 to 86400000";
+    }
+    if (!rlock__within(config->poll_ms, 1, RLOCK_LEASE_MAX_MS)) {
+        return "config.poll_ms is not 1 to 86400000";
+    }
+    if (!rlock__within(config->drift_permille, 1, 500)) {
+        return "config.drift_permille is not 1 to 500";
+    }
+    if (config->handovers < -1 || config->handovers > 4096) {
+        return "config.handovers is not -1 to 4096";
+    }
+    if (config->port < 0 || config->port > 65535 || config->database < 0) {
+        return "config.port or config.database is out of range";
+    }
+    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
+        return "config.wire is unknown";
+    }
+    if (config->prefix && strpbrk(config->prefix, "{}")) {
+        return "config.prefix has a brace, which would move keys to other cluster slots";
+    }
+    if (config->username && !config->password) {
+        return "config.username without config.password";
+    }
+#ifdef RLOCK_NO_REDIS
+    if (!config->store) {
+        return "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
+    }
+#endif
+    return NULL;
+}
+
+/* Defaults are resolved here, and nowhere else. */
+static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
+    const char *prefix = config->prefix ? config->prefix : "rlock:";
+    client->store = config->store;
+#ifndef RLOCK_NO_REDIS
+    if (!client->store) {
+        client->store = &rlock__redis_store;
+    }
+#endif
+    client->watchdog_lease_ms = config->watchdog_lease_ms ? config->watchdog_lease_ms : 30000;
+    client->command_timeout_ms = config->command_timeout_ms ? config->command_timeout_ms : 1000;
+    client->poll_ms = config->poll_ms ? config->poll_ms : 250;
+    client->drift_permille = config->drift_permille ? config->drift_permille : 10;
+    client->handovers = config->handovers ? config->handovers : 256;
+    client->handovers = client->handovers < 0 ? 0 : client->handovers;
+    client->prefix = rlock__copy(prefix, strlen(prefix));
+    return client->prefix && rlock__map_init(&client->gates) && rlock__client_identify(client);
+}
+
+static void rlock__shutdown_fire(rlock_timer *timer) {
+    rlock__shutdown_end(RLOCK__OF(timer, rlock_client, shutdown_timer), RLOCK_ERR_TIMEOUT);
+}
+
+static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
+    rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
+    (void)words;
+    rlock_timer_set(client, &client->shutdown_timer, -1);
+    rlock__leave(client);
+    if (client->shutdown_done) {
+        client->shutdown_done(client, client->shutdown_status, client->shutdown_user);
+    }
+}
+
+int rlock_client_new(rlock_client **out, const rlock_config *config) {
+    rlock_client *client;
+    const char *fault;
+    int status = RLOCK_ERR_NOMEM;
+    if (!out || !config) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    fault = rlock__config_fault(config);
+    if (fault) {
+        if (config->log) {
+            config->log(config->user, RLOCK_LOG_ERROR, fault);
+        }
+        return RLOCK_ERR_ARG;
+    }
+    client = (rlock_client *)rlock__alloc(sizeof *client);
+    if (!client) {
+        return RLOCK_ERR_NOMEM;
+    }
+    client->pid = getpid();
+    client->process = rlock__process();
+    client->process_number = client->process ? *client->process : 0;
+    client->loop = config->loop;
+    client->log = config->log;
+    client->user = config->user;
+    client->armed_us = RLOCK__NEVER;
+    rlock__list_init(&client->ready);
+    rlock__list_init(&client->batch);
+    rlock__list_init(&client->claims);
+    rlock__list_init(&client->ops);
+    rlock__list_init(&client->questions);
+    rlock__list_init(&client->shutdown_ready.link);
+    client->shutdown_ready.deliver = rlock__shutdown_deliver;
+    if (rlock__client_configure(client, config) &&
+        rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
+        rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
+        (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
+        rlock__enter(client);
+        status = client->store->open(client->store, client, config, &rlock__events, client,
+                                     &client->store_state);
+        if (status == RLOCK_OK) {
+            rlock__leave(client);
+            *out = client;
+            return RLOCK_OK;
+        }
+        client->depth--;
+        client->loop.close(client->loop_state);
+    }
+    rlock__client_destroy(client);
+    return status;
+}
+
+/* Takes the handle out of a claim, without a word to its owner. */
+static void rlock__claim_abandon(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    claim->lock->claim = NULL;
+    claim->lock = NULL;
+    claim->event = 0;
+    rlock__list_remove(&claim->ready.link);
+    gate->references++;
+    if (claim->phase == RLOCK__TRYING) {
+        rlock__acquire_end(claim, RLOCK_ERR_CLOSED); /* nobody is there to be told */
+    } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__claim_let_go(claim);
+    } else {
+        rlock__claim_end(claim);
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
+    rlock_link *at;
+    (void)with;
+    gate->references++;
+    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        rlock__claim_recall(claim); /* a release that is out may not have been understood */
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
+    }
+    while (!rlock__list_empty(&gate->waiting)) {
+        rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
+    }
+    while (!rlock__list_empty(&gate->holding)) {
+        rlock__claim_abandon(RLOCK__OF(gate->holding.next, rlock__claim, link));
+    }
+    rlock__gate_unref(gate);
+}
+
+/* Frees what is left of the claims on a list: their requests are the store's no more. */
+static void rlock__claims_free(rlock_client *client, rlock_link *list) {
+    while (!rlock__list_empty(list)) {
+        rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        rlock__list_remove(&claim->ready.link);
+        rlock__claim_empty(claim);
+        if (claim->lock) {
+            claim->lock->claim = NULL;
+        }
+        rlock__gate_unref(claim->gate);
+        rlock__claim_dealloc(client, claim);
+    }
+}
+
+/* Frees what is kept for the next operations, down to `keep` of each kind in all. */
+static void rlock__pools_free(rlock_client *client, uint32_t keep) {
+    while (client->claim_count > keep && !rlock__list_empty(&client->claims)) {
+        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        rlock__claim_dealloc(client, claim);
+    }
+    while (client->op_count > keep && !rlock__list_empty(&client->ops)) {
+        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
+        rlock__list_remove(&op->ready.link);
+        rlock__dealloc(op);
+        client->op_count--;
+    }
+}
+
+static void rlock__gate_close(rlock__gate *gate, const void *with) {
+    (void)with;
+    gate->references++;
+    rlock__claims_free(gate->client, &gate->leaving);
+    rlock__gate_unref(gate);
+}
+
+static void rlock__questions_free(rlock_client *client) {
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
+        rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
+    }
+}
+
+void rlock_client_free(rlock_client *client) {
+    if (!client || client->closed || rlock__forked(client)) {
+        return;
+    }
+    rlock__enter(client);
+    client->closing = client->shut = true; /* nothing is owed to anybody any more */
+    rlock__gates_each(client, rlock__gate_abandon, NULL);
+    client->store->close(client->store_state);
+    client->loop.close(client->loop_state);
+    client->closed = true;
+    rlock__gates_each(client, rlock__gate_close, NULL);
+    rlock__questions_free(client);
+    rlock__pools_free(client, 0);
+    rlock__leave(client);
+}
+
+static void rlock__hold_shutdown(rlock__claim *held) {
+    rlock *lock = held->lock;
+    if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
+        rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
+    }
+    if (lock->state == RLOCK__HELD_STATE) {
+        rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
+    } else {
+        rlock__acquire_end(held, RLOCK_ERR_CLOSED);
+    }
+}
+
+static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
+    (void)with;
+    gate->references++;
+    while (!rlock__list_empty(&gate->waiting)) {
+        rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
+    }
+    while (!rlock__list_empty(&gate->holding)) {
+        rlock__hold_shutdown(rlock__holder(gate));
+    }
+    rlock__gate_unref(gate);
+}
+
+int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client_callback *done,
+                          void *user) {
+    if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(client) || client->closing) {
+        return RLOCK_ERR_STATE;
+    }
+    rlock__enter(client);
+    client->closing = true;
+    client->shutdown_done = done;
+    client->shutdown_user = user;
+    rlock_timer_set(client, &client->shutdown_timer,
+                    client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
+    rlock__gates_each(client, rlock__gate_shutdown, NULL);
+    rlock__shutdown_end(client, RLOCK_OK);
+    rlock__leave(client);
+    return RLOCK_OK;
+}
+
+void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
+    if (!out) {
+        return;
+    }
+    memset(out, 0, sizeof *out);
+    if (!client || rlock__forked(client)) {
+        return;
+    }
+    *out = client->stats;
+    out->held = client->phases[RLOCK__HOLDING];
+    out->waiting = client->phases[RLOCK__TRYING];
+    out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
+    out->handles = client->handles;
+    out->up = client->up && !client->closed;
+    out->pushing = client->pushing != 0 && !client->closed;
+}
+
+#endif /* RLOCK_CORE_API_CLIENT_H */

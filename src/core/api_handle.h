@@ -1,0 +1,598 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>api-handle - the public functions of a handle, and the questions
+ */
+
+#ifndef RLOCK_CORE_API_HANDLE_H
+#define RLOCK_CORE_API_HANDLE_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/gate.h"
+#include "core/leaving.h"
+#include "core/trying.h"
+#include "core/holding.h"
+#include "core/granting.h"
+#include "core/deliver.h"
+#include "core/question.h"
+#include "core/api_client.h"
+
+enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
+
+static const int rlock__on_call[6][4] = {
+    /* [rlock__state][call] */
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+    {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
+
+static void rlock__claim_fire(rlock_timer *timer) {
+    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
+    if (claim->phase == RLOCK__TRYING) {
+        rlock__trying_fire(claim);
+    } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__holding_fire(claim);
+    } else {
+        rlock__letting_go_fire(claim);
+    }
+}
+
+static rlock__claim *rlock__claim_new(rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim;
+    if (!rlock__list_empty(&client->claims)) {
+        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
+        rlock__list_remove(&claim->link);
+        memset(claim, 0, sizeof *claim);
+        claim->timer.fire = rlock__claim_fire;
+    } else {
+        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
+        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+            rlock__dealloc(claim);
+            return NULL;
+        }
+        client->claim_count++;
+    }
+    rlock__list_init(&claim->link);
+    rlock__list_init(&claim->ring);
+    rlock__list_init(&claim->ready.link);
+    claim->ready.deliver = rlock__claim_deliver;
+    claim->lock = lock;
+    claim->gate = lock->gate;
+    claim->gate->references++;
+    rlock__request_init(&claim->request, claim->gate,
+                        RLOCK__HAS_KINDS && lock->wish ? &lock->wish->terms : NULL);
+    if (RLOCK__HAS_KINDS && lock->wish) {
+        lock->wish->references++;
+    }
+    claim->request.token = ++client->tokens;
+    claim->phase = RLOCK__TRYING;
+    client->phases[RLOCK__TRYING]++;
+    return claim;
+}
+
+/* --- what is wanted --- */
+
+#define RLOCK__ALL RLOCK_PERMITS_MAX
+
+/* The queued kinds: what all holders together may weigh, and what one weighs; 0: as options say. */
+static const struct {
+    uint32_t permits, weight;
+} rlock__kinds[] = {/* [rlock_kind] */
+                    {0, 0},
+                    {1, 1},
+                    {RLOCK__ALL, 1},
+                    {RLOCK__ALL, RLOCK__ALL},
+                    {0, 0}};
+
+#define RLOCK__KINDS (sizeof rlock__kinds / sizeof *rlock__kinds)
+
+static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
+    size_t len, other_len;
+    uint32_t i, j;
+    for (i = 0; i < count; i++) {
+        const char *key = rlock__want_key(want, i, &len);
+        for (j = 0; j < i; j++) {
+            const char *other = rlock__want_key(want, j, &other_len);
+            if (len == other_len && memcmp(key, other, len) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The keys of the options; false: something is wrong with them. */
+static bool rlock__want_keys(rlock__want *want) {
+    const rlock_options *options = want->options;
+    uint32_t i, count = options->keys ? (uint32_t)options->key_count : 1;
+    size_t len;
+    if (!options->keys == !options->key || (options->keys && options->key_len) ||
+        (!options->keys && (options->key_count || options->key_lens)) ||
+        options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1) || count == 0) {
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (options->keys && !options->keys[i]) {
+            return false;
+        }
+    }
+    want->key = options->keys ? options->keys[0] : options->key;
+    if (options->keys) {
+        want->len = options->key_lens ? options->key_lens[0] : strlen(want->key);
+    } else {
+        want->len = options->key_len ? options->key_len : strlen(want->key);
+    }
+    want->terms.count = count;
+    for (i = 0; i < count; i++) {
+        rlock__want_key(want, i, &len);
+        if (len == 0 || len > RLOCK_KEY_MAX) {
+            return false;
+        }
+    }
+    return !RLOCK__HAS_KINDS || !rlock__keys_alike(want, count);
+}
+
+/* What the options want; false: something is wrong with them. */
+static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
+    rlock_terms *terms = &want->terms;
+    bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
+    memset(want, 0, sizeof *want);
+    want->options = options;
+    if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1) ||
+        !rlock__want_keys(want)) {
+        return false;
+    }
+    terms->kind = options->kind;
+    terms->permits = semaphore ? options->permits : rlock__kinds[options->kind].permits;
+    terms->weight = rlock__kinds[options->kind].weight;
+    if (semaphore) {
+        terms->weight = options->weight ? options->weight : 1;
+    }
+    terms->owner = options->owner;
+    want->plain = terms->kind == RLOCK_KIND_MUTEX && terms->count == 1;
+    if (semaphore ? terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX ||
+                        terms->weight > terms->permits
+                  : options->permits || options->weight) {
+        return false;
+    }
+    return (want->plain || RLOCK__HAS_KINDS) &&
+           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
+           (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
+}
+
+/* Whether the store cannot do it; the log is told why. */
+static bool rlock__refused_by(const rlock_client *client, const rlock__want *want) {
+    const rlock_terms *terms = want->plain ? NULL : &want->terms;
+    const char *why = NULL;
+    size_t len;
+    uint32_t i;
+    for (i = 0; i < rlock__want_count(want) && client->store->refuses && !client->closed && !why;
+         i++) {
+        const char *key = rlock__want_key(want, i, &len);
+        why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
+    }
+    if (why) {
+        rlock__log(client, RLOCK_LOG_ERROR, why, NULL);
+    }
+    return why != NULL;
+}
+
+/* --- the handle --- */
+
+/* What every call on a handle asks first; it reads the clock for the call. */
+static int rlock__call(const rlock *lock, int call) {
+    if (!lock) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(lock->gate->client)) {
+        return RLOCK_ERR_STATE;
+    }
+    lock->gate->client->now_us = rlock__look(lock);
+    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
+}
+
+/* False: no memory. */
+static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        lock->wish = (rlock__wish *)rlock__alloc(sizeof *lock->wish);
+        if (!lock->wish) {
+            return false;
+        }
+        lock->wish->terms = want->terms;
+        lock->wish->terms.lens = lock->gate->things->lens;
+        lock->wish->references = 1;
+    }
+    return true;
+}
+
+int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
+    rlock *lock;
+    rlock__want want;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    if (!client || !options) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(client)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (!rlock__want_init(&want, options) || options->watchdog < RLOCK_WATCHDOG_AUTO ||
+        options->watchdog > RLOCK_WATCHDOG_OFF ||
+        !rlock__within(options->max_hold_ms, 1, INT64_MAX) || rlock__refused_by(client, &want)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    lock = (rlock *)rlock__alloc(sizeof *lock);
+    if (lock) {
+        lock->gate = rlock__gate_of(client, &want);
+    }
+    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want)) {
+        if (lock && lock->gate) {
+            rlock__gate_unref(lock->gate);
+        }
+        rlock__dealloc(lock);
+        return RLOCK_ERR_NOMEM;
+    }
+    lock->on_lost = options->on_lost;
+    lock->user = options->user;
+    lock->max_hold_ms = options->max_hold_ms;
+    lock->watchdog = (uint8_t)options->watchdog;
+    lock->fencing = options->fencing;
+    lock->reentrant = options->reentrant;
+    client->handles++;
+    *out = lock;
+    return RLOCK_OK;
+}
+
+void rlock_free(rlock *lock) {
+    rlock_client *client;
+    if (!lock || rlock__forked(lock->gate->client)) {
+        return;
+    }
+    client = lock->gate->client;
+    if (client->closed) {
+        client->depth++; /* its clock is not asked any more */
+    } else {
+        rlock__enter(client);
+    }
+    while (lock->ops || lock->spare) {
+        rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
+        *from = op->next;
+        rlock__list_remove(&op->ready.link);
+        rlock__dealloc(op->text);
+        rlock__dealloc(op);
+        client->op_count--;
+    }
+    lock->renewal = NULL;
+    if (lock->claim) {
+        rlock__claim_abandon(lock->claim);
+    }
+    rlock__gate_unref(lock->gate);
+    rlock__wish_unref(lock->wish);
+    rlock__dealloc(lock);
+    client->handles--;
+    rlock__pools_free(client, client->handles);
+    client->unsent = true; /* the store gives back at the end of the next entry what it kept */
+    rlock__leave(client);
+}
+
+static int64_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+    return lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms;
+}
+
+/* Whether a hold that is asked for with this lease is renewed until it is released. */
+static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
+    return lock->watchdog == RLOCK_WATCHDOG_ON ||
+           (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
+}
+
+/* A hold that is wanted once more: the count goes up, a longer lease is asked for. */
+static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
+    rlock__claim *claim = lock->claim;
+    bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
+    bool longer = rlock__lease_of(lock, lease_ms) > claim->lease_ms;
+    rlock__op *op;
+    if (longer && lock->renewal) {
+        return RLOCK_ERR_STATE;
+    }
+    op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
+    if (!op) {
+        return RLOCK_ERR_NOMEM;
+    }
+    if (!longer) {
+        if (watchdog && !claim->watchdog) {
+            claim->watchdog = true;
+            rlock__holding_plan(claim);
+        }
+        rlock__op_event(op, RLOCK_OK, NULL);
+        return RLOCK_OK;
+    }
+    op->lease_ms = claim->lease_ms = rlock__lease_of(lock, lease_ms);
+    op->watchdog = watchdog;
+    lock->renewal = op;
+    if (!claim->request.place) {
+        rlock__holding_submit(claim, op->lease_ms, true);
+    }
+    return RLOCK_OK;
+}
+
+static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
+                                rlock_callback *done, void *user) {
+    rlock__gate *gate = lock->gate;
+    rlock_client *client = gate->client;
+    bool first = rlock__list_empty(&gate->waiting);
+    const rlock__claim *held = rlock__holder(gate);
+    rlock__claim *claim = rlock__claim_new(lock);
+    if (!claim) {
+        return RLOCK_ERR_NOMEM;
+    }
+    lock->claim = claim;
+    lock->state = RLOCK__WAITING_STATE;
+    claim->done = done;
+    claim->user = user;
+    claim->once = wait_ms == 0;
+    claim->left_ms = -1;
+    claim->lease_ms = rlock__lease_of(lock, lease_ms);
+    claim->watchdog = rlock__renews(lock, lease_ms);
+    claim->wait_until_us = RLOCK__NEVER;
+    if (wait_ms != RLOCK_FOREVER) {
+        claim->wait_until_us =
+            rlock__add_ms(client->now_us, claim->once ? client->command_timeout_ms : wait_ms);
+        rlock_timer_set(client, &claim->timer, claim->wait_until_us);
+    }
+    gate->taken = (gate->taken && !first) || (held && !rlock__shared(held));
+    rlock__list_append(&gate->waiting, &claim->link);
+    if (rlock__queued(gate)) {
+        rlock__claim_try(claim, false);
+        return RLOCK_OK;
+    }
+    if (claim->once && (held || (!first && client->up))) { /* no need to ask the server */
+        if (held) {
+            int64_t end_us = rlock__add_ms(held->since_us, held->lease_ms);
+            claim->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
+        }
+        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+        return RLOCK_OK;
+    }
+    if (first) { /* else the head is asking, or sleeps for a reason */
+        rlock__gate_try(gate);
+    }
+    return RLOCK_OK;
+}
+
+int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
+                  void *user) {
+    rlock_client *client;
+    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
+    bool nested = status == RLOCK_ERR_STATE && lock->reentrant &&
+                  !rlock__forked(lock->gate->client) &&
+                  rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE;
+    if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
+        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (status != RLOCK_OK && !nested) {
+        return status;
+    }
+    client = lock->gate->client;
+    if (client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    client->depth++;
+    status = nested ? rlock__acquire_nested(lock, lease_ms, done, user)
+                    : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
+    rlock__leave(client);
+    return status;
+}
+
+/* A renewal by hand is under way, or has ended and was not told yet. */
+static bool rlock__renewing(const rlock *lock) {
+    const rlock__op *op = lock->ops;
+    while (op && op->kind != RLOCK_RENEWED) {
+        op = op->next;
+    }
+    return op || lock->renewal;
+}
+
+int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_RENEW);
+    rlock_client *client;
+    rlock__claim *claim;
+    rlock__op *op;
+    if (status == RLOCK_ERR_ARG ||
+        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (status != RLOCK_OK || rlock__renewing(lock)) {
+        return status != RLOCK_OK ? status : RLOCK_ERR_STATE;
+    }
+    op = rlock__op_new(lock, RLOCK_RENEWED, done, user);
+    if (!op) {
+        return RLOCK_ERR_NOMEM;
+    }
+    client = lock->gate->client;
+    claim = lock->claim;
+    client->depth++;
+    op->lease_ms = lease_ms ? lease_ms : claim->lease_ms;
+    claim->lease_ms = op->lease_ms;
+    claim->until_us =
+        rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
+    lock->renewal = op;
+    rlock__holding_arm(claim);
+    if (!claim->request.place) {
+        rlock__holding_submit(claim, op->lease_ms, true);
+    }
+    rlock__leave(client);
+    return RLOCK_OK;
+}
+
+static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
+    rlock__claim *claim = lock->claim;
+    if (lock->state == RLOCK__HELD_STATE && claim->until_us <= lock->gate->client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+    }
+    claim->done = done;
+    claim->user = user;
+    if (lock->state == RLOCK__LOST_STATE) { /* on_lost is not called: this end tells it */
+        lock->state = RLOCK__RELEASING_STATE;
+        claim->event = RLOCK_RELEASED;
+        return;
+    }
+    if (lock->renewal) {
+        rlock__op_event(lock->renewal, RLOCK_ERR_CANCELED, NULL);
+    }
+    lock->state = RLOCK__RELEASING_STATE;
+    if (!rlock__hand_on(claim, done, user)) {
+        claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
+        claim->status = RLOCK_OK;
+        rlock__claim_let_go(claim);
+    }
+}
+
+int rlock_release(rlock *lock, rlock_callback *done, void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    if (status != RLOCK_OK) {
+        return status;
+    }
+    lock->gate->client->depth++;
+    if (lock->hold_count > 1 &&
+        rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
+        lock->hold_count--;
+        rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
+    } else {
+        rlock__release_last(lock, done, user);
+    }
+    rlock__leave(lock->gate->client);
+    return RLOCK_OK;
+}
+
+int rlock_cancel(rlock *lock) {
+    int status = rlock__call(lock, RLOCK__CALL_CANCEL);
+    rlock__claim *claim;
+    if (status != RLOCK_OK) {
+        return status;
+    }
+    claim = lock->claim;
+    lock->gate->client->depth++;
+    if (claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING) {
+        rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
+    } else {
+        claim->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
+        rlock__set_text(&claim->text, NULL);
+    }
+    rlock__leave(lock->gate->client);
+    return RLOCK_OK;
+}
+
+bool rlock_is_held(const rlock *lock) {
+    return lock && !rlock__forked(lock->gate->client) &&
+           rlock__state_at(lock, rlock__look(lock)) == RLOCK__HELD_STATE;
+}
+
+int64_t rlock_remaining_ms(const rlock *lock) {
+    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__look(lock)) : 0;
+}
+
+uint64_t rlock_fence(const rlock *lock) {
+    return rlock_is_held(lock) ? lock->claim->fence : 0;
+}
+
+int rlock_hold_count(const rlock *lock) {
+    return rlock_is_held(lock) ? lock->hold_count : 0;
+}
+
+/* --- questions --- */
+
+static int rlock__question_new(rlock_client *client, const rlock_options *options, rlock_op op,
+                               const uint32_t *permits, rlock_info_callback *done, void *user) {
+    rlock__want want;
+    rlock__gate *gate;
+    int status;
+    if (!client || !options || !RLOCK__HAS_KINDS) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__forked(client)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (!rlock__want_init(&want, options) || want.terms.count > 1 ||
+        rlock__refused_by(client, &want)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    rlock__enter(client);
+    gate = rlock__gate_of(client, &want);
+    status = gate ? rlock__ask(gate, &want.terms, op, permits ? *permits : 0, done, user)
+                  : RLOCK_ERR_NOMEM;
+    if (gate) {
+        rlock__gate_unref(gate);
+    }
+    rlock__leave(client);
+    return status;
+}
+
+int rlock_inspect(rlock_client *client, const rlock_options *options, rlock_info_callback *done,
+                  void *user) {
+    return done ? rlock__question_new(client, options, RLOCK_OP_INSPECT, NULL, done, user)
+                : RLOCK_ERR_ARG;
+}
+
+int rlock_force_release(rlock_client *client, const rlock_options *options,
+                        rlock_info_callback *done, void *user) {
+    return rlock__question_new(client, options, RLOCK_OP_FORCE, NULL, done, user);
+}
+
+int rlock_set_permits(rlock_client *client, const rlock_options *options, uint32_t permits,
+                      rlock_info_callback *done, void *user) {
+    if (permits > RLOCK_PERMITS_MAX || !options || options->kind != RLOCK_KIND_SEMAPHORE) {
+        return RLOCK_ERR_ARG;
+    }
+    return rlock__question_new(client, options, RLOCK_OP_SET_PERMITS, &permits, done, user);
+}
+
+int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user) {
+    rlock_client *client;
+    int status;
+    if (!lock || !done) {
+        return RLOCK_ERR_ARG;
+    }
+    client = lock->gate->client;
+    if (rlock__forked(client) || (!client->closed && lock->state != RLOCK__WAITING_STATE) ||
+        !rlock__queued(lock->gate)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (client->closing) {
+        return RLOCK_ERR_CLOSED;
+    }
+    rlock__enter(client);
+    status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
+                        lock->claim->request.token, done, user);
+    rlock__leave(client);
+    return status;
+}
+
+const char *rlock_key(const rlock *lock, size_t *len) {
+    if (!lock || rlock__forked(lock->gate->client)) {
+        return NULL;
+    }
+    if (len) {
+        *len = lock->gate->node.key_len;
+    }
+    return lock->gate->node.key;
+}
+
+#endif /* RLOCK_CORE_API_HANDLE_H */

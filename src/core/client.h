@@ -1,0 +1,351 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>client - one clock sample an entry, one loop timer, the ready list, deferred frees
+ */
+
+#ifndef RLOCK_CORE_CLIENT_H
+#define RLOCK_CORE_CLIENT_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/loop.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/heap.h"
+
+/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
+ * leaves the client before it calls the user, and touches nothing of it after that. */
+typedef struct rlock__ready {
+    rlock_link link;
+    void (*deliver)(struct rlock__ready *ready, char **words); /* *words: freed after it */
+} rlock__ready;
+
+/* What a claim (see >>lock) does with the server. */
+enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__GONE, RLOCK__PHASES };
+
+struct rlock_client {
+    rlock_loop loop;
+    void *loop_state;
+    rlock__heap timers;
+    int64_t now_us;     /* the clock of this entry */
+    int64_t clock_us;   /* ... and of the last look at it */
+    int64_t stepped_us; /* by how much it has stepped back */
+    int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    rlock_link ready;   /* to be delivered in a later turn */
+    rlock_link batch;   /* being delivered */
+    unsigned depth;     /* calls and entries on the stack that are at work; ... */
+    unsigned frames;    /* ... and those that a callback of the user stands on */
+    bool unsent;        /* something was submitted and not flushed */
+    bool closed;        /* freed: only its memory waits, for the entry's end and the handles */
+    bool up;
+    uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
+    unsigned pushing;  /* RLOCK_PUSH_... */
+    rlock_fault fault; /* why it is not up ... */
+    char *fault_text;  /* ... in the words of the store */
+    pid_t pid;
+    const volatile uint32_t *process; /* NULL: the pid has to be compared */
+    uint32_t process_number;
+    uint64_t random;
+    char id[37];
+    void (*log)(void *user, int level, const char *line);
+    void *user;
+
+    const rlock_store *store;
+    void *store_state;
+    char *prefix;
+    int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    int drift_permille, handovers;
+    rlock__map gates;
+    rlock_link claims, ops; /* not in use, kept for the next one */
+    rlock_link questions;   /* asked and not answered */
+    uint32_t handles, claim_count, op_count;
+    uint32_t phases[RLOCK__PHASES];
+    uint64_t tokens; /* how many were given out */
+    rlock_stats stats;
+
+    rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
+    int64_t ring_tick;
+    rlock_timer ring_timer;
+    uint32_t watched; /* gates whose changes are told */
+
+    bool closing, shut;
+    rlock_timer shutdown_timer;
+    rlock__ready shutdown_ready;
+    rlock_client_callback *shutdown_done;
+    void *shutdown_user;
+    int shutdown_status;
+};
+
+static bool rlock__forked(const rlock_client *client) {
+    return client->process ? *client->process != client->process_number : client->pid != getpid();
+}
+
+/* A fresh clock. One that steps back goes on from what it showed last: so a step costs no more than
+ * the time between the two samples. */
+static int64_t rlock__clock(rlock_client *client) {
+    int64_t now_us = client->loop.now_us ? client->loop.now_us(client->loop.ctx) : RLOCK_NOW_US();
+    if (now_us + client->stepped_us < client->clock_us) {
+        client->stepped_us = client->clock_us - now_us;
+    }
+    client->clock_us = now_us + client->stepped_us;
+    return client->clock_us;
+}
+
+static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter only */
+    client->random ^= client->random << 13;
+    client->random ^= client->random >> 7;
+    client->random ^= client->random << 17;
+    return client->random;
+}
+
+static void rlock__log(const rlock_client *client, int level, const char *what,
+                       const char *detail) {
+    char line[256];
+    const char *between = ": ";
+    size_t n = 0, limit = sizeof line - 1;
+    if (!client->log) {
+        return;
+    }
+    while (*what && n < limit) { /* a store may have written them */
+        line[n++] = *what++;
+    }
+    for (; detail && *between && n < limit; between++) {
+        line[n++] = *between;
+    }
+    while (detail && *detail && n < limit) {
+        line[n++] = *detail++;
+    }
+    line[n] = 0;
+    client->log(client->user, level, line);
+}
+
+static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
+    rlock__list_append(&client->ready, &ready->link);
+}
+
+/* Whether anything is left to be done after a call of what is the user's: it may have freed the
+ * client, or forked, and this is the child. */
+static bool rlock__alive(const rlock_client *client) {
+    return !client->closed && !rlock__forked(client);
+}
+
+static int64_t rlock__due_us(const rlock_client *client) {
+    if (client->unsent || !rlock__list_empty(&client->ready) ||
+        !rlock__list_empty(&client->batch)) {
+        return 0;
+    }
+    return client->timers.count ? client->timers.items[1]->due_us : RLOCK__NEVER;
+}
+
+/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays: it only looks. */
+static void rlock__arm(rlock_client *client) {
+    int64_t due_us, delay_us;
+    if (!client->armed_us) {
+        return; /* as in every call from a callback but the first */
+    }
+    due_us = rlock__due_us(client);
+    if (due_us >= client->armed_us || rlock__forked(client)) {
+        return;
+    }
+    client->armed_us = due_us;
+    delay_us = due_us ? due_us - rlock__clock(client) : 0;
+    client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
+}
+
+static void rlock__enter(rlock_client *client) {
+    client->now_us = rlock__clock(client);
+    client->depth++;
+}
+
+static void rlock__client_destroy(rlock_client *client) {
+    if (client->depth || client->handles) {
+        return;
+    }
+    rlock__dealloc(client->gates.buckets);
+    rlock__dealloc(client->timers.items);
+    rlock__dealloc(client->ring);
+    rlock__dealloc(client->prefix);
+    rlock__dealloc(client->fault_text);
+    client->gates.buckets = NULL;
+    client->timers.items = NULL;
+    client->ring = NULL;
+    client->prefix = client->fault_text = NULL;
+    if (!client->frames) { /* else the last of them frees it */
+        rlock__dealloc(client);
+    }
+}
+
+static void rlock__leave(rlock_client *client) {
+    if (client->depth == 1 && !client->closed) {
+        rlock__arm(client);
+    }
+    client->depth--;
+    if (client->closed) {
+        rlock__client_destroy(client); /* if nothing refers to it any more */
+    }
+}
+
+/* Fires what is due: before replies are read, so that expiry is settled first. What fires and is
+ * due again at once waits for the next turn. */
+static void rlock__settle(rlock_client *client) {
+    uint32_t limit = client->timers.count;
+    while (limit-- && client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
+           rlock__alive(client)) {
+        rlock_timer *timer = client->timers.items[1];
+        rlock__heap_stop(&client->timers, timer);
+        timer->fire(timer);
+    }
+}
+
+/* A frame on the stack that callbacks are called from. It ends also when one of them does not come
+ * back, by an exception: in C++, and in C that is compiled with -fexceptions. */
+typedef struct rlock__frame {
+    rlock_client *client;
+    char *words; /* of the event that is told just now */
+} rlock__frame;
+
+#ifdef __GNUC__
+#define RLOCK__ENDS_BY(end) __attribute__((cleanup(end)))
+#else
+#define RLOCK__ENDS_BY(end)
+#endif
+
+static void rlock__frame_end(rlock__frame *frame) {
+    rlock_client *client = frame->client;
+    if (client) {
+        frame->client = NULL;
+        rlock__dealloc(frame->words);
+        client->frames--;
+        if (client->closed) {
+            rlock__client_destroy(client);
+        }
+    }
+}
+
+/* Delivers the batch, from inside an entry, which it leaves. While a callback runs nothing is half
+ * done, and the timer is armed for what remains: it may run the loop, which then goes on with the
+ * batch, or never come back. False: nothing more may be done, the client may be gone. */
+static bool rlock__deliver(rlock_client *client) {
+    RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
+    bool alive = true;
+    client->depth--;
+    client->frames++;
+    while (alive && !rlock__list_empty(&client->batch)) {
+        rlock__ready *ready = RLOCK__OF(client->batch.next, rlock__ready, link);
+        rlock__list_remove(&ready->link);
+        client->depth++;
+        ready->deliver(ready, &frame.words);
+        rlock__dealloc(frame.words);
+        frame.words = NULL;
+        alive = rlock__alive(client);
+    }
+    rlock__frame_end(&frame);
+    return alive;
+}
+
+/* The end of an entry: delivers what is ready now; what the callbacks add waits for the next turn.
+ * Then one write. */
+static void rlock__finish(rlock_client *client) {
+    if (!rlock__alive(client)) {
+        rlock__leave(client);
+        return;
+    }
+    rlock__list_move(&client->batch, &client->ready);
+    if (!rlock__list_empty(&client->batch)) {
+        if (!rlock__deliver(client)) {
+            return;
+        }
+        client->depth++;
+    }
+    client->unsent = false;
+    client->store->flush(client->store_state);
+    if (!client->armed_us && rlock__due_us(client)) {
+        client->armed_us = RLOCK__NEVER; /* it was for the callbacks, and would cost a turn */
+    }
+    rlock__leave(client);
+}
+
+void rlock_on_io(rlock_io *io, unsigned events) {
+    rlock_client *client = io->client;
+    if (!client || !rlock__alive(client)) {
+        return;
+    }
+    rlock__enter(client);
+    rlock__settle(client);
+    if (rlock__alive(client) && io->watched) {
+        io->ready(io, events);
+        rlock__finish(client);
+    } else {
+        rlock__leave(client);
+    }
+}
+
+void rlock_on_timer(rlock_client *client) {
+    if (!rlock__alive(client)) {
+        return;
+    }
+    rlock__enter(client);
+    client->armed_us = RLOCK__NEVER;
+    rlock__settle(client);
+    rlock__finish(client);
+}
+
+void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+    rlock_client *client = name->client;
+    if (!client || !rlock__alive(client)) {
+        return;
+    }
+    rlock__enter(client);
+    rlock__settle(client);
+    if (rlock__alive(client)) {
+        name->resolved(name, address);
+    }
+    rlock__finish(client);
+}
+
+int64_t rlock_client_now_us(const rlock_client *client) {
+    return client->now_us;
+}
+
+const char *rlock_client_id(const rlock_client *client) {
+    return client->id;
+}
+
+int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
+    timer->index = 0;
+    timer->fire = fire;
+    return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
+}
+
+void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
+    if (due_us < 0) {
+        rlock__heap_stop(&client->timers, timer);
+        return;
+    }
+    rlock__heap_set(&client->timers, timer, due_us);
+    if (!client->depth && !client->closed) {
+        rlock__arm(client); /* set from another client's entry */
+    }
+}
+
+void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
+    rlock__heap_stop(&client->timers, timer);
+    client->timers.reserved--;
+}
+
+int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
+    int result = 0;
+    io->client = client;
+    if (events != io->watched && !rlock__forked(client)) {
+        io->watched = events;
+        result = client->loop.watch(client->loop_state, io, fd, events);
+        if (!events) {
+            io->data = NULL;
+        }
+    }
+    return result;
+}
+
+#endif /* RLOCK_CORE_CLIENT_H */

@@ -1,0 +1,178 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>deliver - events become callbacks
+ */
+
+#ifndef RLOCK_CORE_DELIVER_H
+#define RLOCK_CORE_DELIVER_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/leaving.h"
+#include "core/holding.h"
+
+static void rlock__op_free(rlock_client *client, rlock__op *op) {
+    rlock__list_remove(&op->ready.link);
+    rlock__dealloc(op->text);
+    op->text = NULL;
+    if (client->op_count > client->handles) {
+        rlock__dealloc(op);
+        client->op_count--;
+    } else {
+        rlock__list_append(&client->ops, &op->ready.link);
+    }
+}
+
+/* The state at a time: a deadline that has passed counts although no timer fired yet. */
+static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
+    if (lock->gate->client->closed) {
+        return RLOCK__CLOSED_STATE;
+    }
+    if (lock->state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
+        return RLOCK__LOST_STATE;
+    }
+    return (rlock__state)lock->state;
+}
+
+/* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
+static int64_t rlock__look(const rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    return client->closed ? client->now_us : rlock__clock(client);
+}
+
+static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
+    int64_t left_us = lock->claim->until_us - now_us;
+    return left_us > 0 ? left_us / 1000 : 0;
+}
+
+static void rlock__op_deliver(rlock__ready *ready, char **words) {
+    rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
+    rlock *lock = op->lock;
+    rlock_client *client = lock->gate->client;
+    int64_t now_us = rlock__look(lock);
+    rlock_callback *done = op->done;
+    void *user = op->user;
+    char *text = op->text;
+    rlock_event event;
+    memset(&event, 0, sizeof event);
+    event.kind = (rlock_event_kind)op->kind;
+    event.status = op->status;
+    if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
+        rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
+        event.status = lock->state == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
+    }
+    if (event.status == RLOCK_OK) {
+        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
+        event.fence = lock->claim ? lock->claim->fence : 0;
+    }
+    event.text = text;
+    op->text = NULL;
+    for (at = &lock->ops; *at != op; at = &(*at)->next) {
+    }
+    *at = op->next;
+    if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        lock->hold_count++;
+        op->next = lock->spare;
+        lock->spare = op;
+    } else {
+        rlock__op_free(client, op);
+    }
+    *words = text;
+    rlock__leave(client);
+    if (done) {
+        done(lock, &event, user);
+    }
+}
+
+static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
+                                void *user) {
+    rlock_client *client = lock->gate->client;
+    rlock__op *op = lock->spare;
+    if (kind == RLOCK_RELEASED) {
+        RLOCK_ASSERT(op);
+        lock->spare = op->next;
+    } else if (!rlock__list_empty(&client->ops)) {
+        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
+        rlock__list_remove(&op->ready.link);
+    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
+        client->op_count++;
+    } else {
+        return NULL;
+    }
+    memset(op, 0, sizeof *op);
+    rlock__list_init(&op->ready.link);
+    op->ready.deliver = rlock__op_deliver;
+    op->kind = (uint8_t)kind;
+    op->lock = lock;
+    op->done = done;
+    op->user = user;
+    op->next = lock->ops;
+    lock->ops = op;
+    return op;
+}
+
+/* The handle is idle again: its last claim goes on without it. */
+static void rlock__lock_idle(rlock *lock) {
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim = lock->claim;
+    while (lock->spare) {
+        rlock__op *op = lock->spare;
+        lock->spare = op->next;
+        rlock__op_free(client, op);
+    }
+    lock->state = RLOCK__IDLE_STATE;
+    lock->hold_count = 0;
+    lock->claim = NULL;
+    claim->event = 0;
+    claim->text = NULL;
+    claim->lock = NULL;
+    rlock__claim_end(claim);
+}
+
+static void rlock__claim_deliver(rlock__ready *ready, char **words) {
+    rlock__claim *claim = RLOCK__OF(ready, rlock__claim, ready);
+    rlock_client *client = claim->gate->client;
+    rlock *lock = claim->lock;
+    rlock_callback *done = claim->event == RLOCK_LOST ? lock->on_lost : claim->done;
+    void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
+    char *text = claim->text;
+    rlock_event event;
+    memset(&event, 0, sizeof event);
+    event.kind = (rlock_event_kind)claim->event;
+    event.status = claim->status;
+    event.reason = (rlock_reason)claim->reason;
+    event.text = text;
+    if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
+        if (claim->until_us <= client->now_us) {
+            rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+            rlock__leave(client);
+            return;
+        }
+        claim->event = 0;
+        claim->text = NULL;
+        lock->state = RLOCK__HELD_STATE;
+        lock->hold_count = 1;
+        client->stats.acquired++;
+        claim->counted = true;
+        event.fence = claim->fence;
+        event.remaining_ms = rlock__left_ms(lock, client->now_us);
+    } else {
+        event.fence = event.kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
+            event.remaining_ms = claim->left_ms;
+        }
+        rlock__lock_idle(lock);
+    }
+    *words = text;
+    rlock__leave(client);
+    if (done) {
+        done(lock, &event, user);
+    }
+}
+
+#endif /* RLOCK_CORE_DELIVER_H */

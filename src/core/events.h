@@ -1,0 +1,227 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>events - what a store reports
+ */
+
+#ifndef RLOCK_CORE_EVENTS_H
+#define RLOCK_CORE_EVENTS_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/gate.h"
+#include "core/leaving.h"
+#include "core/trying.h"
+#include "core/holding.h"
+#include "core/granting.h"
+#include "core/question.h"
+
+static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
+    rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
+    (void)owner;
+    if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
+        rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
+    } else if (claim->phase == RLOCK__TRYING) {
+        rlock__trying_answered(claim, answer);
+    } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__holding_answered(claim, answer);
+    } else {
+        rlock__letting_go_answered(claim, answer);
+    }
+}
+
+/* Calls visit for every gate; it may free that one. */
+static void rlock__gates_each(rlock_client *client,
+                              void (*visit)(rlock__gate *gate, const void *with),
+                              const void *with) {
+    rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
+    while (RLOCK__HAS_KINDS && node && node->alias) {
+        node = rlock__map_next(&client->gates, node);
+    }
+    for (; node; node = next) {
+        next = rlock__map_next(&client->gates, node);
+        while (RLOCK__HAS_KINDS && next && next->alias) { /* it may go with this gate */
+            next = rlock__map_next(&client->gates, next);
+        }
+        visit(RLOCK__OF(node, rlock__gate, node), with);
+    }
+}
+
+/* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
+static void rlock__gate_turn_away(rlock__gate *gate) {
+    rlock_link *at = gate->waiting.next->next, *next;
+    bool line = !rlock__list_empty(&gate->waiting);
+    gate->references++;
+    for (; line && at != &gate->waiting; at = next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        next = at->next;
+        if (claim->once) {
+            rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+        }
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__gate_up(rlock__gate *gate, const void *with) {
+    (void)with;
+    rlock_link *at = gate->leaving.next;
+    for (; at != &gate->leaving; at = at->next) {
+        rlock__letting_go_up(RLOCK__OF(at, rlock__claim, link));
+    }
+    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
+        rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
+    }
+    if (rlock__queued(gate)) {
+        rlock__line_try_all(gate, false);
+    } else {
+        rlock__gate_try(gate);
+        rlock__gate_turn_away(gate);
+    }
+}
+
+static void rlock__store_up(void *owner) {
+    rlock_client *client = (rlock_client *)owner;
+    client->up = true;
+    rlock__gates_each(client, rlock__gate_up, NULL);
+}
+
+static void rlock__gate_down(rlock__gate *gate, const void *with) {
+    const rlock_answer *why = (const rlock_answer *)with;
+    rlock_link *at, *next;
+    gate->references++;
+    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
+        rlock__op *renewal = RLOCK__OF(at, rlock__claim, link)->lock->renewal;
+        if (renewal) {
+            rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
+        }
+    }
+    for (at = gate->waiting.next; at != &gate->waiting; at = next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        int verdict = rlock__on_fault[why->fault][claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
+        next = at->next;
+        rlock__claim_note(claim, why->fault, why->text);
+        if (verdict != RLOCK__RETRY) {
+            rlock__acquire_end(claim, verdict);
+        }
+    }
+    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__claim_release_pending(claim)) {
+            rlock__claim_note(claim, why->fault, why->text);
+        }
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
+    rlock_client *client = (rlock_client *)owner;
+    rlock_answer why;
+    memset(&why, 0, sizeof why);
+    why.fault = fault;
+    why.text = text;
+    client->up = false;
+    client->fault = fault;
+    rlock__set_text(&client->fault_text, text);
+    client->stats.faults++;
+    rlock__gates_each(client, rlock__gate_down, &why);
+    rlock__questions_down(client, fault, text);
+}
+
+/* The key changed; of a queued kind that may be for each who comes and goes, and who has to know is
+ * called: only the loss of a hold that nobody shares is seen by it. NULL: any key may have. */
+static void rlock__gate_woken(rlock__gate *gate, const void *key) {
+    rlock_link *at = gate->holding.next;
+    for (; at != &gate->holding; at = at->next) {
+        rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+        if (key && rlock__shared(holds)) {
+            break; /* so do all behind it */
+        }
+        rlock__holding_look(holds);
+    }
+    if (!rlock__queued(gate)) {
+        rlock__gate_wake(gate);
+    } else if (!key) {
+        rlock__line_try_all(gate, true);
+    }
+}
+
+static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
+    rlock_client *client = gate->client;
+    unsigned changed = *(const unsigned *)with;
+    bool queued = rlock__queued(gate);
+    rlock_link *at = gate->holding.next;
+    if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
+        rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
+        for (; at != &gate->holding; at = at->next) {
+            rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+            if (rlock__shared(holds)) {
+                rlock__holding_look(holds);
+            }
+        }
+    }
+    if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
+        return;
+    }
+    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
+        rlock__gate_watch_keys(gate, true);
+        rlock__gate_woken(gate, gate->node.key);
+    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
+               !rlock__list_empty(&gate->waiting)) {
+        rlock__gate_sleep(gate, -1, true);
+    }
+}
+
+static void rlock__store_pushing(void *owner, unsigned what) {
+    rlock_client *client = (rlock_client *)owner;
+    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
+    client->pushing = what;
+    rlock__gates_each(client, rlock__gate_pushing, &changed);
+}
+
+static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
+    rlock_client *client = (rlock_client *)owner;
+    client->stats.woken++;
+    if (key) {
+        rlock__key_each(client, key, key_len, rlock__gate_woken, key);
+    } else {
+        rlock__gates_each(client, rlock__gate_woken, NULL);
+    }
+}
+
+/* The claim with a token on a list, or NULL. Who is called is nearly always the first. */
+static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
+    rlock_link *at = list->next;
+    while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
+        at = at->next;
+    }
+    return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);
+}
+
+static void rlock__gate_called(rlock__gate *gate, const void *with) {
+    const uint64_t *token = (const uint64_t *)with;
+    rlock__claim *waits = rlock__claim_find(&gate->waiting, *token);
+    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
+    if (holds) {
+        rlock__holding_look(holds);
+    } else if (waits && rlock__queued(gate) && !waits->request.place) {
+        rlock__claim_try(waits, true); /* its turn passes */
+    } else if (waits) {
+        waits->again = true;
+    }
+}
+
+static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+    rlock_client *client = (rlock_client *)owner;
+    client->stats.woken++;
+    rlock__key_each(client, key, key_len, rlock__gate_called, &token);
+}
+
+static const rlock_store_events rlock__events = {rlock__store_answered, rlock__store_up,
+                                                 rlock__store_down,     rlock__store_pushing,
+                                                 rlock__store_woken,    rlock__store_called};
+
+#endif /* RLOCK_CORE_EVENTS_H */

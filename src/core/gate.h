@@ -1,0 +1,441 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>gate - one gate a key: the waiters of this process, only their head asks the server
+ */
+
+#ifndef RLOCK_CORE_GATE_H
+#define RLOCK_CORE_GATE_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/client.h"
+#include "core/token.h"
+#include "core/claim.h"
+
+#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter who would be woken */
+#define RLOCK__MANY_KEYS 100    /* from so many watched keys on push is not all */
+#define RLOCK__DOZE_KEY_MS 5    /* each is asked for once in so long for each of them, ... */
+#define RLOCK__DOZE_MIN_MS 1000 /* ... but not more often */
+
+/* How long push alone is relied on. A server remembers only so many keys for it
+ * (tracking-table-max-keys), and of those that a command of ours drives out it tells us nothing. So
+ * whoever watches many asks for each now and then, the more seldom the more they are. */
+static int64_t rlock__doze_ms(const rlock_client *client) {
+    int64_t doze_ms = (int64_t)client->watched * RLOCK__DOZE_KEY_MS;
+    if (client->watched < RLOCK__MANY_KEYS) {
+        return RLOCK__SLEEP_MS;
+    }
+    return doze_ms < RLOCK__DOZE_MIN_MS ? RLOCK__DOZE_MIN_MS : doze_ms;
+}
+
+#define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
+
+/* Whether the store tells this gate when there is something for it. */
+static bool rlock__pushed(const rlock__gate *gate) {
+    return (gate->client->pushing &
+            (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+}
+
+/* Calls visit for every gate of this client that wants the key. */
+static void rlock__key_each(rlock_client *client, const char *key, size_t len,
+                            void (*visit)(rlock__gate *gate, const void *with), const void *with) {
+    rlock__node *node = rlock__map_find(&client->gates, key, len), *next;
+    for (; node; node = next) {
+        next = rlock__map_same(node);
+        visit(rlock__gate_at(node), with);
+    }
+}
+
+/* Its i-th key, where *key is the one before it; false: there is none. */
+static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
+    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
+    return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+}
+
+/* Whether a reader may hold beside this writer: it is the same owner's, who steps down. */
+static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
+    return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
+           reader->request.terms->owner &&
+           reader->request.terms->owner == writer->request.terms->owner;
+}
+
+/* The token of the writer beside which it may hold; 0 = none. */
+static uint64_t rlock__writer(const rlock__claim *reader) {
+    const rlock_link *at = reader->gate->holding.next;
+    for (; at != &reader->gate->holding; at = at->next) {
+        const rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__beside(reader, holds)) {
+            return holds->request.token;
+        }
+        if (!rlock__is_kind(holds, RLOCK_KIND_WRITE)) {
+            break;
+        }
+    }
+    return 0;
+}
+
+static void rlock__claim_try(rlock__claim *claim, bool urgent) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    unsigned flags = 0;
+    flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
+    flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= claim->once ? RLOCK_REQUEST_ONCE : 0u;
+    claim->request.flags = (uint8_t)flags;
+    claim->again = false;
+    if (claim->lock->fencing) { /* one also for each who may follow without the server */
+        const rlock_link *at = claim->link.next;
+        int more = rlock__queued(gate) ? 0 : client->handovers;
+        claim->request.fences = 1;
+        for (; at != &gate->waiting && claim->request.fences <= more; at = at->next) {
+            claim->request.fences++;
+        }
+    }
+    if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
+        claim->lock->wish->terms.beside = rlock__writer(claim);
+    }
+    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
+                        client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
+}
+
+/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. Who
+ * weighs more than there are permits now is passed over: then the first that weighs less is first,
+ * or the first that weighs less than that one ... */
+static void rlock__line_try(rlock__gate *gate) {
+    bool weighed = gate->things->sort == 's';
+    uint32_t least = UINT32_MAX;
+    rlock_link *at = gate->waiting.next;
+    for (; at != &gate->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        uint32_t weight = claim->request.terms->weight;
+        if (!claim->request.place && (claim->again || weight < least)) {
+            rlock__claim_try(claim, false);
+        }
+        least = weighed && weight < least ? weight : weighed ? least : 0;
+    }
+}
+
+/* A writer holds: readers of its owner step down beside it, wherever they stand in the line. */
+static void rlock__line_step_down(const rlock__claim *writer) {
+    rlock_link *at = writer->gate->waiting.next;
+    for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
+        rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__beside(reader, writer)) {
+            reader->again = true;
+            if (!reader->request.place) {
+                rlock__claim_try(reader, true);
+            }
+        }
+    }
+}
+
+/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+static void rlock__line_try_all(rlock__gate *gate, bool old) {
+    rlock_link *at = gate->waiting.next;
+    for (; at != &gate->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        claim->again = claim->again || old || !claim->request.place;
+    }
+    rlock__line_try(gate);
+}
+
+/* Of a mutex: asks for the first in line. */
+static void rlock__gate_try(rlock__gate *gate) {
+    if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
+        return;
+    }
+    gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+    gate->dirty = gate->yields = false;
+    rlock_timer_set(gate->client, &gate->timer, -1);
+    rlock__claim_try(gate->trying, false);
+}
+
+static void rlock__gate_ask(rlock__gate *gate) {
+    if (rlock__queued(gate)) {
+        rlock__line_try(gate);
+    } else {
+        rlock__gate_try(gate);
+    }
+}
+
+static void rlock__gate_fire(rlock_timer *timer) {
+    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
+}
+
+/* Whether others come first: a hold that was here for a turn is being let go, or was just now. A
+ * server without client tracking tells us of our own releases. */
+static bool rlock__gate_yields(const rlock__gate *gate) {
+    const rlock_link *at = gate->leaving.next;
+    for (; at != &gate->leaving; at = at->next) {
+        const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        if (claim->yields && claim->request.place) {
+            return true;
+        }
+    }
+    return gate->yields && gate->timer.index;
+}
+
+/* Something may have changed. A try that is out may have been answered before it did. */
+static void rlock__gate_wake(rlock__gate *gate) {
+    gate->polls = 0;
+    if (gate->trying) {
+        gate->dirty = true;
+    } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
+        rlock__gate_ask(gate);
+    }
+}
+
+static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
+    if (gate != with) {
+        rlock__gate_wake(gate);
+    }
+}
+
+/* The keys of this gate changed: others of this client may want one of them as something else. */
+static void rlock__gate_wake_others(rlock__gate *gate) {
+    const char *key;
+    uint32_t i;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        rlock__key_each(gate->client, key, rlock__gate_key_len(gate, i), rlock__gate_wake_other,
+                        gate);
+    }
+}
+
+/* The next try is put off for a moment. */
+static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
+    gate->polls = 0;
+    if (!gate->trying && !rlock__holder(gate)) {
+        gate->yields = true;
+        rlock_timer_set(gate->client, &gate->timer,
+                        gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
+    }
+}
+
+static bool rlock__key_watched(const rlock_client *client, const char *key, size_t len) {
+    rlock__node *node = rlock__map_find(&client->gates, key, len);
+    while (node && !rlock__gate_at(node)->watched) {
+        node = rlock__map_same(node);
+    }
+    return node != NULL;
+}
+
+/* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
+static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
+    rlock_client *client = gate->client;
+    const char *key;
+    uint32_t i;
+    client->watched += (uint32_t)on - (uint32_t)gate->watched;
+    gate->watched = on;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        uint32_t len = rlock__gate_key_len(gate, i);
+        if (on || !rlock__key_watched(client, key, len)) {
+            client->store->watch(client->store_state, key, len, on);
+        }
+    }
+}
+
+/* From now on somebody wants it. */
+static void rlock__gate_watch(rlock__gate *gate) {
+    if (!gate->watched) {
+        rlock__gate_watch_keys(gate, true);
+    }
+}
+
+/* Sleeps until the holder's lease must be over, or for one interval of polling. */
+static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
+    rlock_client *client = gate->client;
+    int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
+    gate->yields = false;
+    if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
+        delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
+    }
+    if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
+        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
+        delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
+        gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
+    }
+    if (left_ms >= 0) {
+        delay_ms = rlock__min(delay_ms, left_ms);
+    }
+    rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
+}
+
+/* There is another first in line. One of a queued kind has its place already. */
+static void rlock__gate_next(rlock__gate *gate) {
+    if (!rlock__queued(gate)) {
+        rlock__gate_try(gate);
+    } else if (!rlock__list_empty(&gate->waiting) && !gate->timer.index) {
+        rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
+    }
+}
+
+/* One in line was answered without a grant. The first sleeps for the others of its line. */
+static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
+    rlock__gate *gate = claim->gate;
+    if (gate->waiting.next == &claim->link || !gate->timer.index) {
+        rlock__gate_sleep(gate, left_ms, poll);
+    }
+}
+
+/* What a handle or a question wants: the key, and the terms if they are no mutex with one key. */
+typedef struct rlock__want {
+    const rlock_options *options;
+    const char *key;
+    size_t len;
+    rlock_terms terms;
+    bool plain;
+} rlock__want;
+
+static uint32_t rlock__want_count(const rlock__want *want) {
+    return RLOCK__HAS_KINDS ? want->terms.count : 1;
+}
+
+static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *len) {
+    const rlock_options *options = want->options;
+    const char *key = i ? options->keys[i] : want->key;
+    *len = i ? (options->key_lens ? options->key_lens[i] : strlen(key)) : want->len;
+    return key;
+}
+
+static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
+    const rlock__things *has = gate->things;
+    const rlock_terms *wants = &want->terms;
+    const char *key = gate->node.key;
+    uint32_t i;
+    if (!has || want->plain) {
+        return !has && want->plain;
+    }
+    if (has->sort != rlock__sort_of(wants->kind) || has->permits != wants->permits ||
+        has->count != wants->count) {
+        return false;
+    }
+    for (i = 0; i < has->count; i++) {
+        size_t len;
+        const char *wanted = rlock__want_key(want, i, &len);
+        if (len != has->lens[i] || memcmp(key, wanted, len) != 0) {
+            return false;
+        }
+        key += len + 1;
+    }
+    return true;
+}
+
+static rlock__things *rlock__things_new(rlock__gate *gate, const rlock__want *want) {
+    uint32_t count = want->terms.count, *lens, i;
+    rlock__things *things = (rlock__things *)rlock__alloc(
+        sizeof *things + count * (sizeof(rlock__alias) + sizeof *lens));
+    if (things) {
+        things->aliases = (rlock__alias *)(void *)(things + 1);
+        lens = (uint32_t *)(void *)(things->aliases + count);
+        things->sort = rlock__sort_of(want->terms.kind);
+        things->permits = want->terms.permits;
+        things->count = count;
+        things->lens = lens;
+        for (i = 0; i < count; i++) {
+            size_t len;
+            rlock__want_key(want, i, &len);
+            lens[i] = (uint32_t)len;
+            things->aliases[i].gate = gate;
+            things->aliases[i].node.alias = 1;
+        }
+    }
+    return things;
+}
+
+static void rlock__gate_free(rlock__gate *gate) {
+    if (RLOCK__HAS_KINDS) {
+        rlock__dealloc(gate->things);
+    }
+    rlock__dealloc(gate);
+}
+
+static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
+    size_t bytes = 0, len;
+    rlock__gate *gate;
+    uint32_t i;
+    for (i = 0; i < rlock__want_count(want); i++) {
+        rlock__want_key(want, i, &len);
+        bytes += len + 1;
+    }
+    gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
+    if (!gate ||
+        (RLOCK__HAS_KINDS && !want->plain &&
+         (gate->things = rlock__things_new(gate, want)) == NULL) ||
+        rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
+        if (gate) {
+            rlock__gate_free(gate);
+        }
+        return NULL;
+    }
+    gate->client = client;
+    rlock__list_init(&gate->waiting);
+    rlock__list_init(&gate->holding);
+    rlock__list_init(&gate->leaving);
+    return gate;
+}
+
+/* The gate's keys come into the map: each finds it. */
+static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
+    rlock_client *client = gate->client;
+    char *at = (char *)(gate + 1);
+    uint32_t i;
+    for (i = 0; i < rlock__want_count(want); i++) {
+        size_t len;
+        const char *key = rlock__want_key(want, i, &len);
+        rlock__node *node = RLOCK__HAS_KINDS && i ? &gate->things->aliases[i].node : &gate->node;
+        memcpy(at, key, len);
+        client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
+        rlock__map_add(&client->gates, node, at, len);
+        at += len + 1;
+    }
+}
+
+static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
+    rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
+    rlock__gate *gate = NULL;
+    while (RLOCK__HAS_KINDS && node &&
+           (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
+        node = rlock__map_same(node);
+    }
+    if (node) {
+        gate = rlock__gate_at(node);
+    } else if ((gate = rlock__gate_new(client, want)) != NULL) {
+        rlock__gate_add(gate, want);
+    }
+    if (gate) {
+        gate->references++;
+    }
+    return gate;
+}
+
+/* One of its keys leaves the map. */
+static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
+    rlock_client *client = gate->client;
+    rlock__map_remove(&client->gates, node);
+    client->mixed -=
+        RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len) != NULL;
+}
+
+static void rlock__gate_unref(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    uint32_t i;
+    bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
+                rlock__list_empty(&gate->leaving);
+    if (idle && gate->watched && !client->closed) {
+        rlock__gate_watch_keys(gate, false);
+    }
+    if (--gate->references == 0) {
+        rlock_timer_drop(client, &gate->timer);
+        rlock__gate_remove(gate, &gate->node);
+        for (i = 1; RLOCK__HAS_KINDS && gate->things && i < gate->things->count; i++) {
+            rlock__gate_remove(gate, &gate->things->aliases[i].node);
+        }
+        rlock__gate_free(gate);
+    }
+}
+
+#endif /* RLOCK_CORE_GATE_H */

@@ -1,0 +1,149 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>granting - a hold begins: by the server, or handed on inside this process
+ */
+
+#ifndef RLOCK_CORE_GRANTING_H
+#define RLOCK_CORE_GRANTING_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/gate.h"
+#include "core/trying.h"
+#include "core/holding.h"
+
+#define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
+#define RLOCK__TURN_MAX_US 20000 /* how long after its grant a hold may be handed on */
+
+static int64_t rlock__hold_limit(const rlock *lock) {
+    int64_t now_us = lock->gate->client->now_us;
+    return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
+}
+
+static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    claim->since_us = claim->granted_us = claim->request.sent_us;
+    claim->handed = 0;
+    claim->yields = false;
+    claim->max_until_us = rlock__hold_limit(claim->lock);
+    claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
+    if (claim->until_us <= client->now_us) {
+        rlock__acquire_again(claim, true);
+        return;
+    }
+    claim->exists = true;
+    claim->fence = answer->fence;
+    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->registered = false;
+    claim->gate->polls = 0;
+    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
+    claim->ours = answer->ours;
+    rlock__set_text(&claim->text, NULL);
+    rlock__claim_phase(claim, RLOCK__HOLDING);
+    rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__holding_plan(claim);
+    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+        rlock__holding_look(claim);
+    }
+    if (rlock__queued(claim->gate)) {
+        rlock__line_step_down(claim);
+        rlock__gate_next(claim->gate);
+    }
+}
+
+static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_answer nonsense = *answer;
+    claim->gate->trying = NULL;
+    if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        rlock__granted(claim, answer);
+    } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
+        rlock__refused(claim, answer);
+    } else {
+        if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
+            nonsense.fault = RLOCK_FAULT_OTHER;
+        }
+        rlock__trying_failed(claim, &nonsense);
+    }
+}
+
+/* Others want the key too: so it stays here for a while only, however often it is renewed; and for
+ * less if the lease is so short that then too little of it would be left to hand it on. */
+static bool rlock__turn_over(const rlock__claim *held) {
+    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
+    return held->gate->client->now_us - held->granted_us > turn_us;
+}
+
+/* Whether what a hold has is what the next one asked for, a sixteenth more or less: what is left of
+ * it here, and what the server has it for if this process dies. */
+static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
+    const rlock_client *client = held->gate->client;
+    int64_t wanted_us = rlock__lease_end(client, client->now_us, next->lease_ms);
+    return next->lease_ms <= held->lease_ms &&
+           held->longest_ms <= next->lease_ms + next->lease_ms / 16 &&
+           held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
+}
+
+/* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store. */
+static rlock__claim *rlock__successor(const rlock__claim *held) {
+    const rlock__gate *gate = held->gate;
+    rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
+        rlock__turn_over(held)) {
+        return NULL;
+    }
+    if (held->request.place || next->request.place || next->exists) {
+        return NULL;
+    }
+    if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
+        return NULL;
+    }
+    return rlock__lease_fits(held, next) ? next : NULL;
+}
+
+/* A release that tells the server nothing: the hold goes to the next in line, with its token, its
+ * lease and the next fence. The two claims change places, and so each handle is told its end. */
+static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user) {
+    rlock_client *client = held->gate->client;
+    rlock__claim *next = rlock__successor(held);
+    rlock *from = held->lock, *to;
+    if (!next) {
+        return false;
+    }
+    to = next->lock;
+    from->claim = next;
+    to->claim = held;
+    held->lock = to;
+    held->done = next->done;
+    held->user = next->user;
+    held->once = next->once;
+    held->wait_until_us = next->wait_until_us;
+    held->lease_ms = next->lease_ms;
+    held->watchdog = next->watchdog;
+    held->counted = false;
+    held->max_until_us = rlock__hold_limit(to);
+    held->until_us =
+        rlock__min(held->until_us, rlock__deadline(held, client->now_us, held->lease_ms));
+    held->handed++;
+    held->yields = true;
+    next->lock = from;
+    next->done = done;
+    next->user = user;
+    next->fence = held->fence;
+    held->fence += to->fencing;
+    rlock__set_text(&next->text, NULL);
+    rlock_timer_set(client, &next->timer, -1);
+    rlock__claim_phase(next, RLOCK__GONE);
+    rlock__claim_event(next, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__claim_event(held, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__holding_plan(held);
+    client->stats.released++;
+    client->stats.handed_on++;
+    return true;
+}
+
+#endif /* RLOCK_CORE_GRANTING_H */

@@ -1,0 +1,297 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>holding - when a hold is renewed or looked at, and what the answer means for it
+ */
+
+#ifndef RLOCK_CORE_HOLDING_H
+#define RLOCK_CORE_HOLDING_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/gate.h"
+#include "core/leaving.h"
+#include "core/trying.h"
+
+/* Nobody holds any more. The server is told if the token may still be, or come, there. */
+static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
+    rlock__gate *gate = claim->gate;
+    rlock *lock = claim->lock;
+    if (lock->state == RLOCK__WAITING_STATE) {
+        rlock__acquire_again(claim, exists); /* nobody was told of it yet */
+        return;
+    }
+    gate->references++;
+    if (lock->renewal) {
+        rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
+    }
+    gate->client->stats.lost++;
+    claim->counted = false;
+    lock->state = RLOCK__LOST_STATE;
+    rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
+    if (exists) {
+        rlock__claim_let_go(claim);
+    } else {
+        rlock__claim_recall(claim);
+        rlock__claim_gone(claim);
+    }
+    rlock__gate_wake(gate);
+    rlock__gate_unref(gate);
+}
+
+#define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
+
+/* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
+ * to a tick too early: all of a tick together, by one timer. What comes more than one round later
+ * is put off when the ring comes to it. */
+#define RLOCK__RING 512
+#ifndef RLOCK__TICK_US
+#define RLOCK__TICK_US 16384
+#endif
+#ifndef RLOCK__RING_MIN
+#define RLOCK__RING_MIN 128 /* fewer holds have a timer each: a small client does without a ring */
+#endif
+
+static bool rlock__ring_add(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
+    int i;
+    if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
+        return false;
+    }
+    if (!client->ring) {
+        client->ring = (rlock_link *)RLOCK_MALLOC(RLOCK__RING * sizeof *client->ring);
+        for (i = 0; i < RLOCK__RING && client->ring; i++) {
+            rlock__list_init(&client->ring[i]);
+        }
+    }
+    if (!client->ring) {
+        return false;
+    }
+    if (!client->ring_timer.index) {
+        client->ring_tick = now; /* it stood still, and empty */
+    }
+    tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
+    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->ring);
+    if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
+        rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
+    }
+    return true;
+}
+
+static void rlock__holding_arm(rlock__claim *claim) {
+    int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    rlock__list_remove(&claim->ring);
+    if (claim->next_us < due_us && rlock__ring_add(claim)) {
+        due_us = -1;
+    } else {
+        due_us = rlock__min(due_us, claim->next_us);
+    }
+    rlock_timer_set(claim->gate->client, &claim->timer, due_us);
+}
+
+/* Plans what comes next for a hold whose lease begins anew. */
+static void rlock__holding_plan(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    int64_t third_us = claim->lease_ms * 1000 / 3;
+    claim->next_us = RLOCK__NEVER;
+    if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
+        int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
+        claim->next_us = claim->since_us - early_us +
+                         rlock__min(third_us, rlock__deadline(claim, 0, claim->lease_ms) / 2);
+    }
+    rlock__holding_arm(claim);
+}
+
+/* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
+static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
+    rlock__op *renewal = claim->lock->renewal;
+    claim->again = false;
+    if (renewal) {
+        renewal->sent = true;
+        lease_ms = renewal->lease_ms;
+    }
+    rlock__claim_submit(claim, RLOCK_OP_RENEW, lease_ms,
+                        urgent ? claim->gate->client->now_us : claim->until_us);
+}
+
+/* A hint that the key changed: look, at once or behind what is out. */
+static void rlock__holding_look(rlock__claim *claim) {
+    if (claim->request.place) {
+        claim->again = true;
+    } else {
+        rlock__holding_submit(claim, 0, true);
+    }
+}
+
+/* The connection is back: renew before anything else. */
+static void rlock__holding_up(rlock__claim *claim) {
+    if (!claim->request.place) {
+        rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
+    }
+}
+
+/* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
+static bool rlock__heard(const rlock__claim *claim) {
+    return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
+}
+
+/* When a hold that is registered for push is looked at next, if no renewal comes before. */
+static void rlock__holding_doze(rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    claim->look_us =
+        rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
+}
+
+/* The time for a look has come. The first registers the hold; a later one is for what was lost. */
+static void rlock__holding_due(rlock__claim *claim) {
+    const rlock_client *client = claim->gate->client;
+    bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
+    bool look = claim->again || (claim->registered && many);
+    if (!claim->registered) {
+        look = look || (client->pushing && !rlock__heard(claim));
+        claim->registered = true;
+        rlock__gate_watch(claim->gate);
+    }
+    rlock__holding_doze(claim);
+    if (look) {
+        rlock__holding_look(claim);
+    }
+}
+
+static void rlock__holding_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    if (claim->until_us <= client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+        return;
+    }
+    if (claim->look_us <= client->now_us) {
+        rlock__holding_due(claim);
+    }
+    if (claim->next_us <= client->now_us) {
+        claim->next_us = RLOCK__NEVER;
+        if (claim->request.place && !claim->request.lease_ms) {
+            rlock__claim_recall(claim); /* a renewal looks as well */
+        }
+        if (!claim->request.place) {
+            rlock__holding_submit(claim, claim->lease_ms, false);
+        }
+    }
+    rlock__holding_arm(claim);
+}
+
+/* All of the ticks that have begun are renewed, and the timer goes to the next slot in use. */
+static void rlock__ring_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
+    int64_t now = client->now_us / RLOCK__TICK_US;
+    int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
+    rlock_link due;
+    rlock__list_init(&due);
+    while (tick < now) {
+        rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
+    }
+    client->ring_tick = now;
+    while (!rlock__list_empty(&due)) {
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
+        rlock__list_remove(&claim->ring);
+        if (claim->next_us / RLOCK__TICK_US <= now) {
+            claim->next_us = client->now_us;
+            rlock__holding_fire(claim);
+        } else {
+            rlock__holding_arm(claim);
+        }
+    }
+    while (++tick <= now + RLOCK__RING && rlock__list_empty(&client->ring[tick % RLOCK__RING])) {
+    }
+    if (tick <= now + RLOCK__RING) {
+        rlock_timer_set(client, timer, tick * RLOCK__TICK_US);
+    }
+}
+
+static void rlock__renewed(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    rlock__op *renewal = claim->lock->renewal;
+    int64_t until_us;
+    if (!claim->request.lease_ms) {
+        return;
+    }
+    claim->since_us = claim->request.sent_us;
+    until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
+    if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
+        until_us = rlock__min(until_us, claim->until_us);
+    }
+    claim->until_us = until_us;
+    client->stats.renewed++;
+    if (claim->until_us <= client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
+        return;
+    }
+    if (renewal && renewal->sent) {
+        claim->watchdog = claim->watchdog || renewal->watchdog;
+        rlock__op_event(renewal, RLOCK_OK, NULL);
+    }
+    if (claim->registered) {
+        rlock__holding_doze(claim); /* a renewal looks as well */
+    }
+    rlock__holding_plan(claim);
+}
+
+/* Nothing to build on: the old deadline stands, the next try comes the sooner the nearer it is. */
+static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    rlock__op *renewal = claim->lock->renewal;
+    int64_t delay_us = (claim->until_us - client->now_us) / 4;
+    int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
+    if (delay_us > claim->lease_ms * 1000 / 10) {
+        delay_us = claim->lease_ms * 1000 / 10;
+    }
+    if (renewal && renewal->sent) {
+        rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
+    }
+    if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
+        delay_us = RLOCK__HURRY_US;
+    }
+    delay_us += client->now_us;
+    if (lease_ms) {
+        claim->next_us = delay_us;
+    } else {
+        claim->look_us = delay_us;
+        claim->again = true;
+    }
+    rlock__holding_arm(claim);
+}
+
+static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
+    bool others = RLOCK__HAS_KINDS && claim->request.terms &&
+                  claim->request.terms->count > 1; /* keys still ours */
+    if (claim->until_us <= claim->gate->client->now_us) {
+        rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
+                          true); /* settled before what came too late */
+        return;
+    }
+    if (answer->outcome == RLOCK_OUTCOME_GONE) {
+        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure || others);
+        return;
+    }
+    if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
+        (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
+        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
+        return;
+    }
+    if (fault) {
+        rlock__renewal_failed(claim, answer);
+    } else {
+        rlock__renewed(claim);
+    }
+    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
+        (claim->lock->renewal || (claim->again && !fault))) {
+        rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
+    }
+}
+
+#endif /* RLOCK_CORE_HOLDING_H */

@@ -1,0 +1,187 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>leaving - a token is let go until it is surely gone
+ */
+
+#ifndef RLOCK_CORE_LEAVING_H
+#define RLOCK_CORE_LEAVING_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/gate.h"
+
+/* A claim is over when nothing is left at the server and nobody is owed an event. */
+static void rlock__claim_end(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    if (claim->phase != RLOCK__GONE || claim->lock) {
+        return;
+    }
+    rlock__claim_empty(claim);
+    client->phases[RLOCK__GONE]--;
+    if (client->closed || client->claim_count > client->handles) {
+        rlock__claim_dealloc(client, claim);
+    } else {
+        rlock__list_append(&client->claims, &claim->link);
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__claim_gone(rlock__claim *claim) {
+    rlock_timer_set(claim->gate->client, &claim->timer, -1);
+    claim->exists = false;
+    rlock__claim_phase(claim, RLOCK__GONE);
+    rlock__claim_end(claim);
+}
+
+/* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
+ * if it is likely the first at the server too. */
+static rlock__claim *rlock__follower(const rlock__claim *held) {
+    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
+    return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
+                                                                                             : NULL;
+}
+
+#define RLOCK__RETRY_MIN_US 10000 /* between two tries to clean up */
+#define RLOCK__RETRY_MAX_US 500000
+
+/* A release whose caller still waits for its end. */
+static bool rlock__claim_release_pending(const rlock__claim *claim) {
+    return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
+}
+
+static void rlock__letting_go_arm(rlock__claim *claim) {
+    int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
+    int64_t due_us = rlock__min(claim->next_us, until_us);
+    rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
+}
+
+/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
+static void rlock__claim_let_go(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    rlock__claim *follower;
+    bool held = claim->phase == RLOCK__HOLDING;
+    rlock__claim_recall(claim);
+    if (!held && !claim->exists) {
+        rlock__claim_gone(claim);
+        return;
+    }
+    claim->exists = true;
+    claim->wait_until_us = 0;
+    claim->next_us = RLOCK__NEVER;
+    rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__letting_go_arm(claim);
+    follower = held ? rlock__follower(claim) : NULL;
+    claim->request.next = follower ? follower->request.token : 0;
+    rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+    if (follower) {
+        rlock__claim_try(follower, true);
+    }
+}
+
+/* Once more after a while, the longer the lease. The clean-up is over when no attempt of ours can
+ * be there any more: counted from now, if it is not counted yet. */
+static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
+    rlock_client *client = claim->gate->client;
+    int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
+    int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
+    if (!counts) {
+        claim->wait_until_us = 0;
+    } else if (!claim->wait_until_us) {
+        claim->wait_until_us =
+            rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
+    }
+    claim->next_us =
+        client->now_us + (delay_us > RLOCK__RETRY_MIN_US ? delay_us : RLOCK__RETRY_MIN_US);
+    rlock__letting_go_arm(claim);
+}
+
+static bool rlock__letting_go_over(const rlock__claim *claim) {
+    return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
+}
+
+/* The connection is back: clean up before anybody asks for the key. */
+static void rlock__letting_go_up(rlock__claim *claim) {
+    if (!claim->request.place) {
+        claim->next_us = RLOCK__NEVER;
+        rlock__letting_go_arm(claim);
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+    }
+}
+
+static void rlock__letting_go_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
+        if (client->up && claim->request.place) {
+            claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+        } else if (claim->status == RLOCK_OK) {
+            rlock__claim_note(claim, client->fault, client->fault_text);
+        }
+        rlock__claim_event(claim, RLOCK_RELEASED, claim->status, RLOCK_REASON_NONE);
+    }
+    if (claim->next_us <= client->now_us) {
+        claim->next_us = RLOCK__NEVER;
+        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+    }
+    rlock__letting_go_arm(claim);
+}
+
+/* The token is not there now; gone for good only if no old acquire can still be executed. */
+static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
+    rlock__gate *gate = claim->gate;
+    int64_t trip_us = gate->client->now_us - claim->request.sent_us;
+    bool yields = claim->yields;
+    gate->references++;
+    if (sure || rlock__letting_go_over(claim)) {
+        rlock__claim_gone(claim);
+    } else {
+        rlock__letting_go_again(claim, true);
+    }
+    if (yields) { /* others were kept waiting: a push to them, and their try, come first */
+        rlock__gate_give_way(gate, 2 * trip_us);
+    } else {
+        rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+    }
+    if (RLOCK__HAS_KINDS && gate->client->mixed) {
+        rlock__gate_wake_others(gate);
+    }
+    rlock__gate_unref(gate);
+}
+
+static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *answer) {
+    rlock_client *client = claim->gate->client;
+    int verdict = RLOCK_ERR_NOT_HELD;
+    rlock_reason reason =
+        answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    if (answer->outcome == RLOCK_OUTCOME_FAULT) {
+        verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
+    } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        verdict = RLOCK_OK;
+        reason = RLOCK_REASON_NONE;
+    }
+    claim->request.next = 0;
+    if (verdict != RLOCK__RETRY) {
+        client->stats.released += verdict == RLOCK_OK && claim->counted;
+        if (rlock__claim_release_pending(claim)) {
+            rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
+        }
+        rlock__letting_go_done(claim, answer->sure);
+        return;
+    }
+    if (rlock__claim_release_pending(claim)) {
+        rlock__claim_note(claim, answer->fault, answer->text);
+    }
+    if (rlock__letting_go_over(claim) && !rlock__claim_release_pending(claim)) {
+        rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
+    } else {                                 /* a server that was not asked does not count */
+        rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
+                                           answer->fault != RLOCK_FAULT_DOWN);
+    }
+}
+
+#endif /* RLOCK_CORE_LEAVING_H */

@@ -1,0 +1,156 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>question - about a key, of nobody's hold
+ */
+
+#ifndef RLOCK_CORE_QUESTION_H
+#define RLOCK_CORE_QUESTION_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/gate.h"
+#include "core/holding.h"
+
+/* A question about a key. It is no claim: nothing at the server is its. */
+typedef struct rlock__question {
+    rlock_request request;
+    rlock_terms terms;
+    rlock_link link; /* in the client's questions */
+    rlock_timer timer;
+    rlock__ready ready;
+    rlock__gate *gate;
+    rlock_info_callback *done;
+    void *user;
+    rlock_info info;
+    char *words; /* info.token or info.text */
+} rlock__question;
+
+static void rlock__question_free(rlock__question *question) {
+    rlock__list_remove(&question->link);
+    rlock__list_remove(&question->ready.link);
+    rlock_timer_drop(question->gate->client, &question->timer);
+    rlock__gate_unref(question->gate);
+    rlock__dealloc(question->words);
+    rlock__dealloc(question);
+}
+
+static void rlock__question_deliver(rlock__ready *ready, char **words) {
+    rlock__question *question = RLOCK__OF(ready, rlock__question, ready);
+    rlock_client *client = question->gate->client;
+    rlock_info_callback *done = question->done;
+    void *user = question->user;
+    rlock_info info = question->info;
+    *words = question->words;
+    question->words = NULL;
+    rlock__question_free(question);
+    rlock__leave(client);
+    if (done) {
+        done(client, &info, user);
+    }
+}
+
+static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
+                                const char *text) {
+    if (info) {
+        question->info = *info;
+        question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
+        question->info.token = question->words;
+        question->info.text = NULL;
+        if (info->token && !question->words) {
+            question->info.token_len = 0;
+            status = RLOCK_ERR_NOMEM;
+        }
+    } else {
+        rlock__set_text(&question->words, text);
+        question->info.text = question->words;
+    }
+    question->info.status = status;
+    rlock_timer_set(question->gate->client, &question->timer, -1);
+    rlock__ready_add(question->gate->client, &question->ready);
+}
+
+/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+static void rlock__gate_forced(rlock__gate *gate, const void *with) {
+    rlock_link *at = gate->holding.next;
+    (void)with;
+    for (; at != &gate->holding; at = at->next) {
+        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    }
+    rlock__gate_wake(gate);
+}
+
+static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
+    const rlock__gate *gate = question->gate;
+    if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
+        rlock__question_end(question, RLOCK_OK, answer->info, NULL);
+        if (question->request.op == RLOCK_OP_FORCE) {
+            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+                            NULL);
+        }
+    } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
+        rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
+                            answer->text);
+    } else {
+        rlock__question_end(question, RLOCK_ERR_SERVER, NULL, "unexpected reply");
+    }
+}
+
+static void rlock__question_fire(rlock_timer *timer) {
+    rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
+    rlock_client *client = question->gate->client;
+    bool sent = client->store->forget(client->store_state, &question->request);
+    rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
+    rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
+                        sent ? NULL : client->fault_text);
+}
+
+/* No connection: those that wait for one end now. */
+static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
+    rlock_link *at = client->questions.next;
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
+        rlock__question *question = RLOCK__OF(at, rlock__question, link);
+        if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
+            bool sent = client->store->forget(client->store_state, &question->request);
+            rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
+            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
+        }
+    }
+}
+
+static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t token,
+                      rlock_info_callback *done, void *user) {
+    rlock_client *client = gate->client;
+    rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
+    if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
+        rlock__dealloc(question);
+        return RLOCK_ERR_NOMEM;
+    }
+    gate->references++;
+    question->gate = gate;
+    question->done = done;
+    question->user = user;
+    question->info.position = -1;
+    question->ready.deliver = rlock__question_deliver;
+    rlock__list_init(&question->ready.link);
+    rlock__list_init(&question->link);
+    rlock__list_append(&client->questions, &question->link);
+    rlock__request_init(&question->request, gate, gate->things ? &question->terms : NULL);
+    if (gate->things) {
+        question->terms = *terms;
+        question->terms.lens = gate->things->lens;
+    }
+    question->request.op = (uint8_t)op;
+    question->request.token = token;
+    question->request.due_us = client->now_us;
+    rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
+    client->unsent = true;
+    client->store->submit(client->store_state, &question->request);
+    return RLOCK_OK;
+}
+
+#endif /* RLOCK_CORE_QUESTION_H */

@@ -1,0 +1,52 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>token - how a token is written, and the letter of its kind
+ */
+
+#ifndef RLOCK_CORE_TOKEN_H
+#define RLOCK_CORE_TOKEN_H
+
+#include "public/head.h"
+#include "public/store.h"
+#include "base/platform.h"
+#include "core/client.h"
+
+/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
+static size_t rlock__digits(char *out, uint64_t number) {
+    char reversed[20];
+    size_t n = 0, i;
+    do {
+        reversed[n++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    for (i = 0; i < n; i++) {
+        out[i] = reversed[n - 1 - i];
+    }
+    return n;
+}
+
+#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon; ... */
+#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* ... behind it the number */
+
+/* A token as others see it, without a NUL; returns its length. */
+static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
+    memcpy(text, client->id, RLOCK__TOKEN_HEAD - 1);
+    text[RLOCK__TOKEN_HEAD - 1] = ':';
+    return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
+}
+
+/* Whether it is of a queued kind. */
+static bool rlock__in_line(const rlock_request *request) {
+    return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
+/* What belongs together on one key, and stands in one line, has one letter: all else that meets
+ * there is of the wrong type. */
+static char rlock__sort_of(rlock_kind kind) {
+    return "mfwws"[kind]; /* [rlock_kind] */
+}
+
+static char rlock__sort(const rlock_request *request) {
+    return rlock__in_line(request) ? rlock__sort_of(request->terms->kind) : 'm';
+}
+
+#endif /* RLOCK_CORE_TOKEN_H */

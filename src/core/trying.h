@@ -1,0 +1,115 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>trying - an acquire that is refused, fails, asks again or ends
+ */
+
+#ifndef RLOCK_CORE_TRYING_H
+#define RLOCK_CORE_TRYING_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/claim.h"
+#include "core/gate.h"
+#include "core/leaving.h"
+
+/* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
+static void rlock__acquire_end(rlock__claim *claim, int status) {
+    rlock__gate *gate = claim->gate;
+    bool head = gate->waiting.next == &claim->link;
+    gate->references++;
+    if (status != claim->status) { /* the words were of another end */
+        rlock__set_text(&claim->text, NULL);
+    }
+    rlock__claim_event(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
+    rlock__claim_let_go(claim);
+    if (head) {
+        rlock__gate_next(gate);
+    }
+    rlock__gate_unref(gate);
+}
+
+/* A grant came too late, or was lost before anybody was told: ask again while there is time. */
+static void rlock__acquire_again(rlock__claim *claim, bool exists) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    if (claim->phase == RLOCK__HOLDING) {
+        rlock__claim_recall(claim);
+        rlock__claim_phase(claim, RLOCK__TRYING);
+        rlock__list_append(gate->waiting.next, &claim->link); /* first in line, as it was */
+    }
+    claim->event = 0;
+    rlock__list_remove(&claim->ready.link);
+    claim->exists = exists;
+    claim->again = true; /* of a queued kind it is asked for although others stand before it */
+    claim->status = RLOCK_ERR_UNKNOWN;
+    if (claim->once || claim->wait_until_us <= client->now_us) {
+        rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
+        return;
+    }
+    rlock_timer_set(client, &claim->timer,
+                    claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
+    rlock__gate_ask(gate);
+}
+
+static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
+    rlock__gate *gate = claim->gate;
+    bool told = gate->watched || answer->told, queued = rlock__queued(gate);
+    claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
+    claim->left_ms = answer->left_ms;
+    claim->status = RLOCK_ERR_TIMEOUT;
+    gate->taken = true;
+    rlock__set_text(&claim->text, NULL);
+    if (claim->once) {
+        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+        return;
+    }
+    if (!queued) { /* who stands in line is called */
+        rlock__gate_watch(gate);
+    }
+    if (queued && claim->again) {
+        rlock__claim_try(claim, true); /* called meanwhile */
+    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->dirty)) {
+        rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
+    } else {
+        rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
+    }
+}
+
+static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
+    int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
+    int verdict = rlock__on_fault[answer->fault][column];
+    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
+                    (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
+    claim->left_ms = -1;
+    rlock__claim_note(claim, answer->fault, answer->text);
+    if (verdict != RLOCK__RETRY) {
+        rlock__acquire_end(claim, verdict);
+    } else {
+        claim->again = true; /* it may have no place, or a turn that passes */
+        rlock__claim_sleep(claim, -1, true);
+    }
+}
+
+/* The wait is over. */
+static void rlock__trying_fire(rlock__claim *claim) {
+    rlock_client *client = claim->gate->client;
+    bool up = client->up, existed = claim->exists;
+    int status = claim->status;
+    rlock__claim_recall(claim);
+    if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
+        status = RLOCK_ERR_UNKNOWN;
+    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
+        status = claim->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
+    } else if (status == RLOCK_OK) {
+        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault,
+                          up ? NULL : client->fault_text);
+        status = claim->status;
+    }
+    rlock__acquire_end(claim, status);
+}
+
+#endif /* RLOCK_CORE_TRYING_H */

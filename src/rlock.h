@@ -1,0 +1,275 @@
+/* rlock.h - 0.1.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
+ *
+ * It acquires, renews and releases a lock without ever blocking, keeps it alive with a watchdog,
+ * and tells you the moment it is lost. One header; it speaks to the server through hiredis and to
+ * your event loop through an adapter.
+ *
+ * DO THIS
+ *
+ *     #define RLOCK_IMPLEMENTATION          in exactly one C or C++ file, before the include:
+ *     #include "rlock.h"                    that file makes the code, and is linked with -lhiredis
+ *
+ *     #include "rlock.h"                    everywhere else
+ *     #include "rlock_libev.h"              the adapter of your loop, from adapters/
+ *
+ * TL;DR
+ *
+ *     static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
+ *         if (event->status != RLOCK_OK) { puts(rlock_strerror(event->status)); return; }
+ *         ... we hold it; stop when on_lost is called; when the work is done:
+ *         rlock_release(lock, on_released, user);
+ *     }
+ *
+ *     rlock_config config = {0};                          rlock_options options = {0};
+ *     config.loop = rlock_libev_loop(EV_DEFAULT);         options.key = "stock:42";
+ *     rlock_client_new(&client, &config);                 options.on_lost = on_lost;
+ *     rlock_new(&lock, client, &options);
+ *     rlock_acquire(lock, RLOCK_FOREVER, 0, on_acquired, NULL);
+ *
+ * CONTENTS
+ *
+ *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
+ *     Implementation. A section calls what stands above it. This file is joined from parts, one a
+ *     section: they are what is edited (src/ in the repository, CONTRIBUTING.md).
+ *     >>platform       clock, random bytes, allocation
+ *     >>list           doubly linked lists inside the things they link
+ *     >>map            from keys to the things that hold a node
+ *     >>heap           due times in one heap
+ *     >>client         one clock sample an entry, one loop timer, the ready list, deferred frees
+ *     >>token          how a token is written
+ *     >>memory         the store inside the process
+ *     >>redis-state    the store on hiredis: what it consists of
+ *     >>redis-scripts  what a server does in one step
+ *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
+ *     >>redis-link     a connection under hiredis, and its end
+ *     >>redis-push     being told that a key changed
+ *     >>redis-greeting a connection from the first attempt until it can be used
+ *     >>redis-store    requests in their order, and what is answered
+ *     >>quorum         a store made of several servers: the majority counts
+ *     >>claim          one token at the store, its gate and its handle
+ *     >>gate           the waiters of this process for a key, only their head asks the server
+ *     >>leaving        a token is let go until it is surely gone
+ *     >>trying         an acquire that is refused, fails, asks again or ends
+ *     >>holding        when a hold is renewed, and what an answer means for it
+ *     >>granting       a hold begins: by the server, or handed on inside this process
+ *     >>deliver        events become callbacks
+ *     >>question       about a key, of nobody's hold
+ *     >>events         what a store reports
+ *     >>api-client     the public functions of a client
+ *     >>api-handle     ... of a handle, and the questions
+ *
+ * GUARANTEED
+ *
+ *     - "Held" is never reported past a deadline computed from a clock read before the
+ *       request could leave: until = (clock when the request was handed to a connected
+ *       socket) + lease - lease x drift - 2 ms.
+ *     - Each accepted operation ends in exactly one callback, unless its handle or its client
+ *       is freed first: then in none. A call that returns an error gets none. No callback
+ *       runs inside a call, and none after a free.
+ *     - on_lost comes once for a hold: by the local deadline even with the network dead, and
+ *       at once when the server says that the key is gone or another's. Never after RELEASED.
+ *     - Nobody's key is deleted or extended but with the token of its owner, on the server,
+ *       in one step; only rlock_force_release takes a lock from whoever has it. No script
+ *       shortens a time to live. What was sent and not answered is taken as possibly done,
+ *       and cleaned up.
+ *
+ * NOT GUARANTEED
+ *
+ *     - That a paused process or a late packet does no harm: a lock is advice to a process
+ *       that was stopped for longer than its lease. Only a resource that checks rlock_fence()
+ *       is safe from one.
+ *     - Anything across a server that loses data: a restart without persistence, a failover
+ *       before replication, an eviction (set maxmemory-policy noeviction), an administrator's
+ *       DEL. The loss is told, not prevented.
+ *     - docs/guarantees.md says what is assumed, deployment by deployment.
+ *
+ * LIFETIMES AND CALLBACKS
+ *
+ *     Handles are made and freed by the library. A handle is an owner: two flows that must
+ *     exclude each other use two handles, of one client or of two.
+ *     Callback safety: every function here may be called from every callback, the two frees
+ *     included, also that of the handle or client being freed. The hooks `log` and `connect`
+ *     and the hooks of a loop are no callbacks: they may call nothing of this, and must return.
+ *     One client, its handles and its loop belong to one thread. Strings in options are copied.
+ *     `text` of an event and the event itself live until the callback returns.
+ *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
+ *     nothing and touches no descriptor; the frees do nothing there either.
+ *     While a callback runs, nothing of the library is half done, and the loop's timer is set
+ *     for what remains to be delivered or sent. So a callback may also
+ *     - run the loop, where the loop allows it: what is submitted in there can end in there;
+ *     - fork: where the child returns from it, nothing is delivered, sent or armed in the child,
+ *       nor where it returns from the hook `connect` or `log`;
+ *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains comes
+ *       in the next turn. By an exception nothing is leaked if gcc or clang compiled the
+ *       implementation, as C++ or as C with -fexceptions. Else the words of that event stay
+ *       allocated, and of the client the bare struct, when it is freed.
+ *     Writing to a closed socket raises SIGPIPE unless the program ignores it, as every
+ *     network program should: signal(SIGPIPE, SIG_IGN). The library never changes a signal's
+ *     disposition.
+ *
+ * STATE x CALL           what the call returns in each state of the handle (tested cell by cell)
+ *
+ *                        acquire      renew      release    cancel
+ *     IDLE               OK           NOT_HELD   NOT_HELD   STATE
+ *     WAITING            STATE        STATE      STATE      OK
+ *     HELD               STATE  (1)   OK  (2)    OK         STATE
+ *     LOST         (3)   STATE        LOST       OK  (4)    STATE
+ *     RELEASING          STATE        STATE      STATE      STATE
+ *     CLOSED       (5)   CLOSED       CLOSED     CLOSED     CLOSED
+ *
+ *     A handle changes state when a callback is delivered: it is WAITING until its acquire's
+ *     callback is called, a grant that was cancelled in between is given back.
+ *     (1) With .reentrant OK: the hold count goes up, with no round trip unless a longer
+ *         lease than the hold's is asked for (then it counts as a renewal by hand: one at a
+ *         time). Lease 0 is the client's watchdog lease here too, and from then on the
+ *         watchdog renews the hold, unless the option is OFF.
+ *     (2) One renewal by hand at a time; a second one meanwhile is STATE.
+ *     (3) The local deadline has passed, or the server said so, and on_lost has not been
+ *         called yet.
+ *     (4) Ends as RELEASED with status RLOCK_ERR_LOST, and on_lost is not called.
+ *     (5) The client was freed. A client that is being shut down answers CLOSED to acquire
+ *         only.
+ *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
+ *     goes out behind it.
+ *     rlock_free in any state: pending operations end without a callback, a hold is released
+ *     in the background.
+ *
+ * FAULT x OPERATION      what a fault does to each operation (tested cell by cell)
+ *
+ *                        acquire      acquire     renew        watchdog    release
+ *                        wait > 0     wait = 0    by hand      (hold)
+ *     DOWN     (1)       retry        CONN        CONN         retry       retry
+ *     UNKNOWN  (2)       retry        UNKNOWN     UNKNOWN      retry       retry
+ *     BUSY     (3)       retry        SERVER      SERVER       retry       retry
+ *     AUTH     (4)       AUTH         AUTH        AUTH         retry       retry
+ *     TYPE     (5)       WRONG_TYPE   WRONG_TYPE  LOST         LOST        NOT_HELD
+ *     NOMEM    (6)       NOMEM        NOMEM       NOMEM        retry       retry
+ *     OTHER    (7)       SERVER       SERVER      SERVER       retry       retry
+ *
+ *     Retry ends with the operation: an acquire's at the end of its wait, with the status of
+ *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's
+ *     at the local deadline, with LOST; a release's at the hold's deadline, with CONN,
+ *     UNKNOWN, SERVER, AUTH or NOMEM, after which the token is cleaned up behind it. Once a
+ *     try was UNKNOWN, a later one that found no connection does not make it CONN. A release
+ *     whose first try was UNKNOWN may end NOT_HELD because that try had worked.
+ *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. Before the
+ *         first connect as after it.
+ *     (2) Sent, and the connection died before the answer: it may have happened.
+ *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
+ *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
+ *         MASTERDOWN and MOVED the address is asked for anew: the name, or the connect hook.
+ *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so a waiter is told even
+ *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
+ *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
+ *     (6) This process could not get memory for the request.
+ *     (7) Any other error, and an answer that no honest server gives. An acquire is cleaned up
+ *         behind it, unless the error comes before it was executed: docs/protocol.md, "Errors".
+ *
+ * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
+ *
+ *     RLOCK_API           linkage of the public functions (default: extern)
+ *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert)
+ *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
+ *     RLOCK_FREE(p)
+ *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
+ *                         the time since the last look (default: CLOCK_BOOTTIME, else
+ *                         CLOCK_MONOTONIC)
+ *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
+ *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
+ *                         questions: a third of the code
+ *
+ *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
+ */
+
+#ifndef RLOCK_H
+#define RLOCK_H
+
+#include "public/head.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "public/status.h"
+
+#include "public/loop.h"
+
+#include "public/store.h"
+
+#include "public/client.h"
+
+#include "public/lock.h"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RLOCK_H */
+
+#ifdef RLOCK_IMPLEMENTATION
+#ifndef RLOCK_IMPLEMENTED
+#define RLOCK_IMPLEMENTED
+
+#include "base/platform.h"
+
+#include "base/list.h"
+
+#include "base/map.h"
+
+#include "base/heap.h"
+
+#include "core/client.h"
+
+#include "core/token.h"
+
+#include "store/memory.h"
+
+#ifndef RLOCK_NO_REDIS
+
+#include "store/redis/state.h"
+
+#include "store/redis/scripts.h"
+
+#include "store/redis/dialect.h"
+
+#include "store/redis/link.h"
+
+#include "store/redis/push.h"
+
+#include "store/redis/greeting.h"
+
+#include "store/redis/store.h"
+
+#endif /* RLOCK_NO_REDIS */
+
+#if !defined(RLOCK_NO_REDIS) && RLOCK__HAS_KINDS
+
+#include "store/quorum.h"
+
+#endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
+
+#include "core/claim.h"
+
+#include "core/gate.h"
+
+#include "core/leaving.h"
+
+#include "core/trying.h"
+
+#include "core/holding.h"
+
+#include "core/granting.h"
+
+#include "core/deliver.h"
+
+#include "core/question.h"
+
+#include "core/events.h"
+
+#include "core/api_client.h"
+
+#include "core/api_handle.h"
+
+#endif /* RLOCK_IMPLEMENTED */
+#endif /* RLOCK_IMPLEMENTATION */

@@ -1,0 +1,724 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>memory - the store inside the process: what a server does, done at the next turn of the loop
+ */
+
+#ifndef RLOCK_STORE_MEMORY_H
+#define RLOCK_STORE_MEMORY_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/client.h"
+#include "core/token.h"
+
+typedef struct rlock__memory {
+    rlock_store store; /* first: it is what the user sees */
+    rlock__map map;
+    rlock_link entries; /* all of them, the one looked at longest ago first */
+    rlock_link spare;   /* members that are not in use */
+    uint64_t fence;
+    rlock_info info; /* of the question being answered, with its token */
+    char token[RLOCK__TOKEN_MAX];
+} rlock__memory;
+
+typedef struct rlock__entry { /* one key; kept while it is held, waited for or watched */
+    rlock__node node;
+    rlock_link link, watches;
+    rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
+    int64_t permits_us;       /* until when the number of permits is ... */
+    uint32_t permits;         /* ... what was set; 0 = what the terms say */
+    uint32_t watching;        /* how many of the watches are on */
+} rlock__entry;
+
+typedef struct rlock__member { /* a token that holds a key, or stands in its line */
+    rlock_link link, called;
+    rlock__entry *entry;
+    struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
+    uint64_t token;
+    int64_t expires_us; /* of a holder; with a call to come it stays for a while */
+    uint32_t weight;
+    char sort; /* see rlock__sort */
+} rlock__member;
+
+typedef struct rlock__tenant { /* one client of the store */
+    rlock__memory *memory;
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    rlock_timer timer;
+    rlock_link requests, woken, called;
+    bool up;
+} rlock__tenant;
+
+typedef struct rlock__watch { /* one key that one client watches */
+    rlock_link link, woken;
+    rlock__entry *entry;
+    rlock__tenant *tenant;
+    bool on;
+} rlock__watch;
+
+#define RLOCK__DAY_US \
+    86400000000 /* for so long behind its last use a set number of permits lives */
+
+static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
+    rlock__node *node = rlock__map_find(&memory->map, key, len);
+    return node ? RLOCK__OF(node, rlock__entry, node) : NULL;
+}
+
+/* --- members --- */
+
+static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
+    rlock__list_remove(&member->called);
+    rlock__list_remove(&member->link);
+    rlock__list_append(&memory->spare, &member->link);
+}
+
+/* What a request wants comes to the end of a list of the entry; NULL: no memory. */
+static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *entry,
+                                        rlock_link *list, const rlock_request *request) {
+    rlock__member *member = RLOCK__FIRST(&tenant->memory->spare, rlock__member, link);
+    if (member) {
+        rlock__list_remove(&member->link);
+    } else {
+        member = (rlock__member *)RLOCK_MALLOC(sizeof *member);
+    }
+    if (!member) {
+        return NULL;
+    }
+    memset(member, 0, sizeof *member);
+    rlock__list_init(&member->called);
+    rlock__list_append(list, &member->link);
+    member->entry = entry;
+    member->tenant = tenant;
+    member->token = request->token;
+    member->weight = rlock__in_line(request) ? request->terms->weight : 1;
+    member->sort = rlock__sort(request);
+    return member;
+}
+
+static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *tenant,
+                                         uint64_t token) {
+    rlock_link *at = list->next;
+    while (at != list && (RLOCK__OF(at, rlock__member, link)->tenant != tenant ||
+                          RLOCK__OF(at, rlock__member, link)->token != token)) {
+        at = at->next;
+    }
+    return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
+}
+
+/* Its client is told in a turn of its own loop. */
+static void rlock__member_call(rlock__member *member) {
+    if (member->tenant && rlock__list_empty(&member->called)) {
+        rlock__list_append(&member->tenant->called, &member->called);
+        rlock_timer_set(member->tenant->client, &member->tenant->timer, 0);
+    }
+}
+
+/* --- keys --- */
+
+/* What the holders weigh; those whose lease is over go. */
+static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, int64_t now_us) {
+    rlock_link *at = entry->holders.next;
+    uint64_t used = 0;
+    while (at != &entry->holders) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        at = at->next;
+        if (member->expires_us > now_us) {
+            used += member->weight;
+        } else if (rlock__list_empty(&member->called)) {
+            rlock__member_drop(memory, member);
+        }
+    }
+    return used;
+}
+
+static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tenant *tenant,
+                                          uint64_t token, int64_t now_us) {
+    rlock__member *member = rlock__member_find(&entry->holders, tenant, token);
+    return member && member->expires_us > now_us ? member : NULL;
+}
+
+static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_request *request,
+                                     int64_t now_us) {
+    bool queued = rlock__in_line(request);
+    bool set = queued && entry && entry->permits && entry->permits_us > now_us;
+    return set ? entry->permits : queued ? request->terms->permits : 1;
+}
+
+/* Whether it is in use as another sort of thing than the request takes it for. Who holds has found
+ * no other there: so one of them tells it for all, and who is first in line for all in line. Of a
+ * line a mutex knows nothing. */
+static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
+                                 int64_t now_us) {
+    const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
+    char sort = rlock__sort(request);
+    const rlock_link *at;
+    for (at = entry->holders.next; RLOCK__HAS_KINDS && at != &entry->holders; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->expires_us > now_us) {
+            return member->sort != sort;
+        }
+    }
+    return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && sort != 's') ||
+           (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
+}
+
+/* Serves the line while there is room: who is at its head holds for one turn, and is called unless
+ * it is just asking. False: somebody waits still. */
+static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
+                               const rlock__member *asking, int64_t now_us) {
+    uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
+    while (!rlock__list_empty(&entry->line)) {
+        rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
+        if (member->weight > permits) {
+            rlock__member_drop(tenant->memory, member);
+            continue;
+        }
+        if (used + member->weight > permits) {
+            return false;
+        }
+        used += member->weight;
+        member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
+        rlock__list_remove(&member->link);
+        rlock__list_append(&entry->holders, &member->link);
+        if (member != asking) {
+            rlock__member_call(member);
+        }
+    }
+    return true;
+}
+
+static void rlock__watch_free(rlock__watch *watch) {
+    watch->entry->watching -= watch->on;
+    rlock__list_remove(&watch->link);
+    rlock__list_remove(&watch->woken);
+    rlock__dealloc(watch);
+}
+
+static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
+    while (!rlock__list_empty(&entry->watches)) {
+        rlock__watch_free(RLOCK__OF(entry->watches.next, rlock__watch, link));
+    }
+    while (!rlock__list_empty(&entry->holders)) {
+        rlock__member_drop(memory, RLOCK__OF(entry->holders.next, rlock__member, link));
+    }
+    rlock__list_remove(&entry->link);
+    rlock__dealloc(entry);
+}
+
+/* Looks at the entry that was looked at longest ago: unused ones go bit by bit. */
+static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
+    rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
+    bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
+    if (!held && rlock__list_empty(&entry->line) && !entry->watching &&
+        entry->permits_us <= now_us) {
+        rlock__map_remove(&memory->map, &entry->node);
+        rlock__entry_free(memory, entry);
+    } else {
+        rlock__list_remove(&entry->link);
+        rlock__list_append(&memory->entries, &entry->link);
+    }
+}
+
+static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, size_t len,
+                                      int64_t now_us) {
+    rlock__entry *entry;
+    int i;
+    for (i = 0; i < 2 && !rlock__list_empty(&memory->entries); i++) {
+        rlock__entry_sweep(memory, now_us);
+    }
+    entry = (rlock__entry *)rlock__alloc(sizeof *entry + len);
+    if (entry) {
+        memcpy((char *)(entry + 1), key, len);
+        rlock__list_init(&entry->watches);
+        rlock__list_init(&entry->holders);
+        rlock__list_init(&entry->line);
+        rlock__list_append(&memory->entries, &entry->link);
+        rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
+    }
+    return entry;
+}
+
+/* Tells every client that watches the key, each in a turn of its own loop. */
+static void rlock__entry_changed(rlock__entry *entry) {
+    rlock_link *at;
+    for (at = entry->watches.next; at != &entry->watches; at = at->next) {
+        rlock__watch *watch = RLOCK__OF(at, rlock__watch, link);
+        if (watch->on && rlock__list_empty(&watch->woken)) {
+            rlock__list_append(&watch->tenant->woken, &watch->woken);
+            rlock_timer_set(watch->tenant->client, &watch->tenant->timer, 0);
+        }
+    }
+}
+
+/* --- requests --- */
+
+/* The i-th key of a request, where *key is the one before it; false: there is none. */
+static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
+                               size_t *len) {
+    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
+    *key = i ? *key + *len + 1 : request->key;
+    if (i >= (terms ? terms->count : 1)) {
+        return false;
+    }
+    *len = terms ? terms->lens[i] : request->key_len;
+    return true;
+}
+
+static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = fault;
+}
+
+/* Whether a queued kind has room; else the request stands in line, if it may. */
+static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
+                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    uint64_t beside = request->terms->beside;
+    if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
+        if (waits) {
+            rlock__member_drop(tenant->memory, waits);
+        }
+        return true;
+    }
+    if (rlock__entry_offer(tenant, entry, permits, waits, now_us) &&
+        rlock__entry_used(tenant->memory, entry, now_us) + request->terms->weight <= permits) {
+        return true;
+    }
+    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+        return true;
+    }
+    if (!(request->flags & RLOCK_REQUEST_ONCE) &&
+        !rlock__member_find(&entry->line, tenant, request->token) &&
+        !rlock__member_add(tenant, entry, &entry->line, request)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+    }
+    return false;
+}
+
+/* Whether one of the keys is to be had; else the answer says why not. */
+static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *request,
+                              rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    int64_t end_us = RLOCK__NEVER;
+    rlock_link *at;
+    if (rlock__entry_differs(entry, request, now_us)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
+        return false;
+    }
+    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+        return true;
+    }
+    answer->outcome = RLOCK_OUTCOME_HELD;
+    if (rlock__in_line(request) ? rlock__memory_line(tenant, request, entry, answer, now_us)
+                                : !rlock__entry_used(tenant->memory, entry, now_us)) {
+        answer->outcome = RLOCK_OUTCOME_DONE;
+        return true;
+    }
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        int64_t expires_us = RLOCK__OF(at, rlock__member, link)->expires_us;
+        end_us = expires_us > now_us && expires_us < end_us ? expires_us : end_us;
+    }
+    answer->left_ms = end_us == RLOCK__NEVER ? -1 : (end_us - now_us + 999) / 1000;
+    return false;
+}
+
+/* Holds a key that is to be had; false: no memory. */
+static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *request, const char *key,
+                               size_t len, int64_t now_us) {
+    rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    rlock__member *member;
+    if (!entry) {
+        entry = rlock__entry_new(tenant->memory, key, len, now_us);
+    }
+    member = entry ? rlock__member_find(&entry->holders, tenant, request->token) : NULL;
+    if (entry && !member) {
+        member = rlock__member_add(tenant, entry, &entry->holders, request);
+    }
+    if (!member) {
+        return false;
+    }
+    if (member->expires_us < expires_us) {
+        member->expires_us = expires_us;
+    }
+    if (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us) {
+        entry->permits_us = now_us + RLOCK__DAY_US;
+    }
+    return true;
+}
+
+static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock_answer *answer, int64_t now_us) {
+    rlock__memory *memory = tenant->memory;
+    const char *key;
+    uint32_t i, k;
+    size_t len;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(memory, key, len);
+        if (entry && !rlock__memory_may(tenant, request, entry, answer, now_us)) {
+            return;
+        }
+    }
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        if (!rlock__memory_hold(tenant, request, key, len, now_us)) {
+            for (k = 0; RLOCK__HAS_KINDS && k < i; k++) {
+                rlock__entry *entry;
+                (void)rlock__request_key(request, k, &key, &len);
+                entry = rlock__entry_find(memory, key, len);
+                rlock__member_drop(memory,
+                                   rlock__member_find(&entry->holders, tenant, request->token));
+            }
+            rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+            return;
+        }
+    }
+    if (request->fences) {
+        answer->fence = memory->fence + 1 > (uint64_t)now_us ? memory->fence + 1 : (uint64_t)now_us;
+        memory->fence = answer->fence + request->fences - 1;
+    }
+}
+
+/* Takes a key away from its holder, and gives what is free to who waits. */
+static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock__entry *entry, rlock__member *holder, int64_t now_us) {
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    if (RLOCK__HAS_KINDS && waits) {
+        rlock__member_drop(tenant->memory, waits);
+    }
+    if (holder) {
+        rlock__member_drop(tenant->memory, holder);
+    }
+    if (rlock__in_line(request) && !rlock__entry_differs(entry, request, now_us)) {
+        rlock__entry_offer(tenant, entry, permits, NULL, now_us);
+    } else if (holder) {
+        rlock__entry_changed(entry);
+    }
+}
+
+/* A renewal, of all keys or none, or a release. */
+static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
+                                 rlock_answer *answer, int64_t now_us) {
+    uint64_t weight = rlock__in_line(request) ? request->terms->weight : 1;
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    bool release = request->op == RLOCK_OP_RELEASE;
+    const char *key;
+    size_t len;
+    uint32_t i;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+        rlock__member *holder =
+            entry ? rlock__entry_holder(entry, tenant, request->token, now_us) : NULL;
+        if (!holder && answer->outcome == RLOCK_OUTCOME_DONE) {
+            bool full = entry && rlock__entry_used(tenant->memory, entry, now_us) + weight >
+                                     rlock__entry_permits(entry, request, now_us);
+            answer->outcome = full ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
+        }
+        if (entry && release) {
+            rlock__memory_release(tenant, request, entry, holder, now_us);
+        }
+    }
+    if (release || answer->outcome != RLOCK_OUTCOME_DONE) {
+        return;
+    }
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+        rlock__member *holder = rlock__entry_holder(entry, tenant, request->token, now_us);
+        if (holder->expires_us < expires_us) {
+            holder->expires_us = expires_us;
+        }
+    }
+}
+
+/* --- questions --- */
+
+static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *request,
+                                  rlock__entry *entry, int64_t now_us) {
+    rlock__memory *memory = tenant->memory;
+    rlock_info *info = &memory->info;
+    uint64_t used = entry ? rlock__entry_used(memory, entry, now_us) : 0;
+    uint32_t permits = rlock__entry_permits(entry, request, now_us);
+    rlock_link *at;
+    info->waiters = rlock__in_line(request) ? 0 : -1;
+    info->permits = used < permits ? (int64_t)(permits - used) : 0;
+    for (at = entry ? entry->holders.next : NULL; entry && at != &entry->holders; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        int64_t left_ms = (member->expires_us - now_us + 999) / 1000;
+        if (member->expires_us <= now_us) {
+            continue;
+        }
+        info->holders++;
+        info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
+        if (!info->token && member->tenant) {
+            info->token_len = rlock__token(member->tenant->client, memory->token, member->token);
+            info->token = memory->token;
+        }
+    }
+    for (at = entry ? entry->line.next : NULL; entry && at != &entry->line; at = at->next) {
+        const rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->tenant == tenant && member->token == request->token) {
+            info->position = info->waiters;
+        }
+        info->waiters++;
+    }
+}
+
+static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry,
+                                const rlock_request *request, int64_t now_us) {
+    rlock_link *at;
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->expires_us > now_us) {
+            memory->info.holders++;
+            member->expires_us = 0;
+            rlock__member_call(member);
+        }
+    }
+    if (!rlock__in_line(request)) {
+        rlock__entry_changed(entry);
+    }
+}
+
+static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *request,
+                                   rlock_answer *answer, int64_t now_us) {
+    rlock__memory *memory = tenant->memory;
+    rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
+    memset(&memory->info, 0, sizeof memory->info);
+    memory->info.position = -1;
+    answer->info = &memory->info;
+    if (!entry && request->op == RLOCK_OP_SET_PERMITS &&
+        (entry = rlock__entry_new(memory, request->key, request->key_len, now_us)) == NULL) {
+        rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
+    } else if (entry && rlock__entry_differs(entry, request, now_us)) {
+        rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
+    } else if (request->op == RLOCK_OP_INSPECT) {
+        rlock__memory_inspect(tenant, request, entry, now_us);
+    } else if (entry) {
+        if (request->op == RLOCK_OP_FORCE) {
+            rlock__memory_force(memory, entry, request, now_us);
+        } else {
+            entry->permits = (uint32_t)request->token;
+            entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
+        }
+        if (rlock__in_line(request)) {
+            rlock__entry_offer(tenant, entry, rlock__entry_permits(entry, request, now_us), NULL,
+                               now_us);
+        }
+    }
+}
+
+static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
+                                  rlock_answer *answer, int64_t now_us) {
+    if (request->op == RLOCK_OP_ACQUIRE) {
+        rlock__memory_acquire(tenant, request, answer, now_us);
+    } else if (request->op < RLOCK_OP_INSPECT) {
+        rlock__memory_change(tenant, request, answer, now_us);
+    } else if (RLOCK__HAS_KINDS) {
+        rlock__memory_question(tenant, request, answer, now_us);
+    }
+}
+
+/* The store's own time: what the clock under its clients shows. Each of them counts the steps back
+ * by itself, so their own times come apart: no lease may end by another's. */
+static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
+    return tenant->client->clock_us - tenant->client->stepped_us;
+}
+
+static void rlock__memory_fire(rlock_timer *timer) {
+    rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
+    int64_t now_us = rlock__memory_now_us(tenant);
+    rlock_link woken, called, requests;
+    rlock__list_init(&woken);
+    rlock__list_init(&called);
+    rlock__list_init(&requests);
+    rlock__list_move(&woken, &tenant->woken);
+    rlock__list_move(&called, &tenant->called);
+    rlock__list_move(&requests, &tenant->requests);
+    if (!tenant->up) {
+        tenant->up = true;
+        tenant->events->up(tenant->owner);
+        tenant->events->pushing(tenant->owner, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+    }
+    while (!rlock__list_empty(&requests)) {
+        rlock_request *request = RLOCK__OF(requests.next, rlock_request, link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        rlock__list_remove(&request->link);
+        request->place = 0;
+        rlock__memory_execute(tenant, request, &answer, now_us);
+        tenant->events->answered(tenant->owner, request, &answer);
+    }
+    while (!rlock__list_empty(&woken)) {
+        rlock__watch *watch = RLOCK__OF(woken.next, rlock__watch, woken);
+        rlock__list_remove(&watch->woken);
+        tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
+    }
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&called)) {
+        rlock__member *member = RLOCK__OF(called.next, rlock__member, called);
+        const rlock__node *node = &member->entry->node;
+        rlock__list_remove(&member->called);
+        tenant->events->called(tenant->owner, node->key, node->key_len, member->token);
+    }
+}
+
+static int rlock__memory_open(const rlock_store *store, rlock_client *client,
+                              const rlock_config *config, const rlock_store_events *events,
+                              void *owner, void **state) {
+    rlock__tenant *tenant = (rlock__tenant *)rlock__alloc(sizeof *tenant);
+    (void)config;
+    if (!tenant || rlock_timer_add(client, &tenant->timer, rlock__memory_fire) != RLOCK_OK) {
+        rlock__dealloc(tenant);
+        return RLOCK_ERR_NOMEM;
+    }
+    tenant->memory = (rlock__memory *)store->ctx;
+    tenant->client = client;
+    tenant->events = events;
+    tenant->owner = owner;
+    rlock__list_init(&tenant->requests);
+    rlock__list_init(&tenant->woken);
+    rlock__list_init(&tenant->called);
+    *state = tenant;
+    return RLOCK_OK;
+}
+
+static void rlock__memory_submit(void *state, rlock_request *request) {
+    rlock__tenant *tenant = (rlock__tenant *)state;
+    request->sent_us = rlock_client_now_us(tenant->client);
+    request->place = 1;
+    rlock__list_append(&tenant->requests, &request->link);
+    rlock_timer_set(tenant->client, &tenant->timer, request->sent_us);
+}
+
+static bool rlock__memory_forget(void *state, rlock_request *request) {
+    (void)state;
+    rlock__list_remove(&request->link);
+    request->place = 0;
+    return false;
+}
+
+static void rlock__memory_watch(void *state, const char *key, size_t len, bool on) {
+    rlock__tenant *tenant = (rlock__tenant *)state;
+    int64_t now_us = rlock__memory_now_us(tenant);
+    rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+    rlock__watch *watch = NULL;
+    rlock_link *at;
+    if (!entry && on) {
+        entry = rlock__entry_new(tenant->memory, key, len, now_us);
+    }
+    if (!entry) {
+        return; /* no memory: a waiter's back-stop timer does without */
+    }
+    for (at = entry->watches.next; at != &entry->watches; at = at->next) {
+        watch = RLOCK__OF(at, rlock__watch, link);
+        if (watch->tenant == tenant) {
+            break;
+        }
+        watch = NULL;
+    }
+    if (!watch && on && (watch = (rlock__watch *)rlock__alloc(sizeof *watch)) != NULL) {
+        watch->entry = entry;
+        watch->tenant = tenant;
+        rlock__list_init(&watch->woken);
+        rlock__list_append(&entry->watches, &watch->link);
+    }
+    if (watch && watch->on != on) {
+        watch->on = on;
+        entry->watching = on ? entry->watching + 1 : entry->watching - 1;
+    }
+}
+
+static void rlock__memory_flush(void *state) {
+    (void)state;
+}
+
+/* A client goes: it watches nothing, stands in no line, and what it holds runs out. */
+static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant) {
+    rlock_link *at, *next;
+    for (at = entry->watches.next; at != &entry->watches; at = next) {
+        next = at->next;
+        if (RLOCK__OF(at, rlock__watch, link)->tenant == tenant) {
+            rlock__watch_free(RLOCK__OF(at, rlock__watch, link));
+        }
+    }
+    for (at = entry->line.next; RLOCK__HAS_KINDS && at != &entry->line; at = next) {
+        next = at->next;
+        if (RLOCK__OF(at, rlock__member, link)->tenant == tenant) {
+            rlock__member_drop(tenant->memory, RLOCK__OF(at, rlock__member, link));
+        }
+    }
+    for (at = entry->holders.next; at != &entry->holders; at = at->next) {
+        rlock__member *member = RLOCK__OF(at, rlock__member, link);
+        if (member->tenant == tenant) {
+            member->tenant = NULL;
+            rlock__list_remove(&member->called);
+        }
+    }
+}
+
+static void rlock__memory_close(void *state) {
+    rlock__tenant *tenant = (rlock__tenant *)state;
+    int64_t now_us = rlock__memory_now_us(tenant);
+    rlock_link *at;
+    while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
+        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        rlock__list_remove(&request->link);
+        request->place = 0;
+        rlock__memory_execute(tenant, request, &answer, now_us);
+    }
+    for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
+        rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), tenant);
+    }
+    rlock_timer_drop(tenant->client, &tenant->timer);
+    rlock__dealloc(tenant);
+}
+
+int rlock_memory_new(rlock_store **out) {
+    rlock__memory *memory;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    memory = (rlock__memory *)rlock__alloc(sizeof *memory);
+    if (!memory || !rlock__map_init(&memory->map)) {
+        rlock__dealloc(memory);
+        return RLOCK_ERR_NOMEM;
+    }
+    rlock__list_init(&memory->entries);
+    rlock__list_init(&memory->spare);
+    memory->store.ctx = memory;
+    memory->store.open = rlock__memory_open;
+    memory->store.close = rlock__memory_close;
+    memory->store.submit = rlock__memory_submit;
+    memory->store.forget = rlock__memory_forget;
+    memory->store.watch = rlock__memory_watch;
+    memory->store.flush = rlock__memory_flush;
+    *out = &memory->store;
+    return RLOCK_OK;
+}
+
+void rlock_memory_free(rlock_store *store) {
+    rlock__memory *memory = store ? (rlock__memory *)store->ctx : NULL;
+    if (!memory) {
+        return;
+    }
+    while (!rlock__list_empty(&memory->entries)) {
+        rlock__entry_free(memory, RLOCK__OF(memory->entries.next, rlock__entry, link));
+    }
+    while (!rlock__list_empty(&memory->spare)) {
+        rlock_link *spare = memory->spare.next;
+        rlock__list_remove(spare);
+        rlock__dealloc(RLOCK__OF(spare, rlock__member, link));
+    }
+    rlock__dealloc(memory->map.buckets);
+    rlock__dealloc(memory);
+}
+
+#endif /* RLOCK_STORE_MEMORY_H */

@@ -1,0 +1,1040 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>quorum - a store made of several servers that know nothing of each other: the majority counts
+ *
+ * Each token is a ballot with a vote of each server. An operation is a round: all servers are asked
+ * in one turn, it ends as soon as enough of them have spoken, and what comes later is noted. Four
+ * rules keep it safe:
+ * - A vote stands if its server has confirmed it, and that lease still runs. In a renewal only
+ *   votes that stood when it began may say yes. So from one renewal to the next there is a majority
+ *   that had the token all the time, and nobody else had one.
+ * - A vote that is missing is asked for again only while a majority stands.
+ * - What is wanted no more is given back until each server surely does not have it.
+ * - A release that was sent may be executed late. So a vote that was given back is asked for with a
+ *   new token, and not before the old one is surely gone there.
+ */
+
+#ifndef RLOCK_STORE_QUORUM_H
+#define RLOCK_STORE_QUORUM_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "public/lock.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/client.h"
+#include "store/redis/store.h"
+
+#define RLOCK__SERVERS 15         /* at most */
+#define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
+#define RLOCK__WIN_BACK_US 100000 /* not sooner: who takes all votes by force takes one by one */
+#define RLOCK__STRAY_MAX_US 10000 /* the longest pause for a single vote that is given back */
+
+typedef struct rlock__quorum {
+    rlock_store store; /* first: it is what the user sees */
+    rlock_config *servers;
+    int count;
+} rlock__quorum;
+
+enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
+
+typedef struct rlock__server { /* one of them, as one client sees it */
+    struct rlock__council *council;
+    const rlock_store *store;
+    void *state;
+    uint8_t where;
+    bool pushing;
+    rlock_fault fault; /* why it is down */
+    char text[128];    /* its last words */
+} rlock__server;
+
+typedef struct rlock__council { /* one client of the quorum */
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    rlock__server *servers;
+    int count, need, spare; /* of them; a majority; how many may fail */
+    rlock__map map;         /* ballots by their tokens */
+    rlock_link ballots, unused;
+    uint32_t unused_count; /* kept for the next ones: no more than there are handles */
+    rlock_link refused;    /* requests for which there is no ballot */
+    rlock_timer timer;     /* answers those */
+    uint64_t tokens;       /* given out: two addresses of one server are not two votes */
+    rlock_info info;       /* of the question being answered */
+    bool up, pushing;
+    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
+} rlock__council;
+
+struct rlock__council;
+
+enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has */
+enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
+
+typedef struct rlock__vote { /* what one server knows of a token */
+    rlock_request request;
+    struct rlock__ballot *ballot;
+    rlock__server *server;
+    int64_t sent_us, lease_ms; /* as it was confirmed last */
+    int64_t left_ms;           /* of another's lease */
+    int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
+    uint8_t has;               /* whether the token is there */
+    uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
+    uint8_t fault;
+    int64_t not_before_us; /* when it may be won back */
+    bool refused;          /* it may not say yes in this round */
+    bool spent;  /* a release of this token was sent, and may come late: it is not used again */
+    bool stolen; /* another's token is there */
+    bool told;   /* ... and what becomes of it is told */
+} rlock__vote;
+
+typedef struct rlock__ballot { /* one token, until no server has it */
+    rlock__node node;
+    rlock_link link;
+    rlock_timer timer;
+    rlock__council *council;
+    rlock_request *request; /* the round's, NULL = none */
+    rlock__vote *votes;
+    uint64_t token;
+    int64_t since_us, lease_ms; /* of the majority's lease */
+    int64_t longest_ms;         /* of all leases asked for */
+    int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
+    uint32_t room;              /* for the key, behind the votes */
+    uint8_t goal;               /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
+    uint8_t outcome, fault;
+    bool paused;   /* the round is over, its answer waits */
+    bool cleaning; /* counted as such */
+} rlock__ballot;
+
+/* --- votes --- */
+
+static bool rlock__vote_stands(const rlock__vote *vote) {
+    return vote->has == RLOCK__THERE && rlock_client_now_us(vote->server->council->client) <
+                                            vote->sent_us + vote->lease_ms * 1000;
+}
+
+static int rlock__ballot_standing(const rlock__ballot *ballot) {
+    int i, standing = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        standing += rlock__vote_stands(&ballot->votes[i]);
+    }
+    return standing;
+}
+
+/* What is left of the lease that the majority gave. */
+static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
+    int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
+    int64_t left_ms = ballot->lease_ms - age_us / 1000;
+    return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
+}
+
+/* Takes back what is out; what may have been sent may have happened. */
+static void rlock__vote_recall(rlock__vote *vote) {
+    const rlock__server *server = vote->server;
+    if (vote->request.place && server->store->forget(server->state, &vote->request) &&
+        vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
+        vote->has = RLOCK__MAYBE_THERE;
+    }
+}
+
+static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
+    rlock__ballot *ballot = vote->ballot;
+    rlock_request *ask = &vote->request;
+    const rlock_request *round = ballot->request;
+    unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
+    flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
+    ask->op = op;
+    ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
+    ask->lease_ms = lease_ms;
+    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
+    if (lease_ms > ballot->longest_ms) {
+        ballot->longest_ms = lease_ms;
+    }
+    if (op == RLOCK_OP_ACQUIRE && vote->spent) {
+        vote->spent = false;
+        ask->epoch = 0;
+        ask->token = ++vote->server->council->tokens;
+    } else if (op == RLOCK_OP_RELEASE) {
+        vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
+        vote->spent = true;
+    }
+    vote->server->store->submit(vote->server->state, ask);
+}
+
+/* Asks for what the ballot wants of an open vote, once its server has answered what was before. */
+static void rlock__vote_next(rlock__vote *vote) {
+    rlock__ballot *ballot = vote->ballot;
+    const rlock_request *round = ballot->request;
+    uint8_t op = ballot->goal;
+    int64_t lease_ms = 0;
+    if (vote->request.place || vote->word != RLOCK__OPEN) {
+        return;
+    }
+    if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
+        vote->word = RLOCK__NO;
+        return;
+    }
+    if (vote->server->where == RLOCK__SERVER_DOWN) {
+        vote->word = RLOCK__FAILED;
+        vote->fault = (uint8_t)vote->server->fault;
+        return;
+    }
+    if (vote->spent && vote->has != RLOCK__NOT_THERE) {
+        op = RLOCK_OP_RELEASE; /* first this one has to go */
+    } else if (op != RLOCK_OP_RELEASE) {
+        lease_ms = round ? round->lease_ms : rlock__ballot_left_ms(ballot);
+    }
+    if (op == RLOCK_OP_RENEW && vote->has != RLOCK__THERE) { /* win it, or win it back */
+        op = RLOCK_OP_ACQUIRE;
+        lease_ms = lease_ms ? lease_ms : rlock__ballot_left_ms(ballot);
+        if (!lease_ms || vote->not_before_us > rlock_client_now_us(ballot->council->client) ||
+            rlock__ballot_standing(ballot) < ballot->council->need) {
+            vote->word = RLOCK__NO;
+            return;
+        }
+    }
+    rlock__vote_ask(vote, op, lease_ms);
+}
+
+/* --- ballots --- */
+
+static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
+    rlock__node *node = rlock__map_find(&council->map, (const char *)&token, sizeof token);
+    return node ? RLOCK__OF(node, rlock__ballot, node) : NULL;
+}
+
+static void rlock__ballot_free(rlock__ballot *ballot) {
+    rlock__list_remove(&ballot->link);
+    rlock_timer_drop(ballot->council->client, &ballot->timer);
+    rlock__dealloc(ballot);
+}
+
+/* Takes one out of those that are unused. */
+static rlock__ballot *rlock__ballot_spare(rlock__council *council) {
+    rlock__ballot *ballot = RLOCK__OF(council->unused.next, rlock__ballot, link);
+    rlock__list_remove(&ballot->link);
+    council->unused_count--;
+    return ballot;
+}
+
+/* Frees unused ballots until at most `keep` are left. */
+static void rlock__council_trim(rlock__council *council, uint32_t keep) {
+    while (council->unused_count > keep) {
+        rlock__ballot_free(rlock__ballot_spare(council));
+    }
+}
+
+/* After each change: a ballot that nobody wants any more goes when no server has it; until then it
+ * is seen to that each is asked again. */
+static void rlock__ballot_tend(rlock__ballot *ballot) {
+    rlock__council *council = ballot->council;
+    rlock_client *client = council->client;
+    bool wanted = ballot->request || ballot->goal != RLOCK_OP_RELEASE;
+    bool left = false, idle = false;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        left = left || vote->has != RLOCK__NOT_THERE || vote->request.place;
+        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.place &&
+                        vote->server->where != RLOCK__SERVER_DOWN);
+    }
+    client->stats.cleaning -= ballot->cleaning;
+    ballot->cleaning = !wanted && left;
+    client->stats.cleaning += ballot->cleaning;
+    if (wanted) {
+        return;
+    }
+    if (!left) {
+        rlock_timer_set(client, &ballot->timer, -1);
+        rlock__map_remove(&council->map, &ballot->node);
+        rlock__list_remove(&ballot->link);
+        rlock__list_append(&council->unused, &ballot->link);
+        council->unused_count++;
+    } else if (idle && !ballot->timer.index) {
+        int64_t delay_ms = ballot->longest_ms / 20;
+        delay_ms = delay_ms < 10 ? 10 : delay_ms > 500 ? 500 : delay_ms;
+        rlock_timer_set(client, &ballot->timer, rlock_client_now_us(client) + delay_ms * 1000);
+    }
+}
+
+static void rlock__ballot_give_back(rlock__ballot *ballot) {
+    int i;
+    ballot->goal = RLOCK_OP_RELEASE;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.op != RLOCK_OP_RELEASE && vote->request.op != RLOCK_OP_FORCE) {
+            rlock__vote_recall(vote); /* of those every server is to hear */
+        }
+        if (vote->has != RLOCK__NOT_THERE) {
+            vote->word = RLOCK__OPEN;
+            rlock__vote_next(vote);
+        }
+    }
+}
+
+/* --- rounds --- */
+
+/* The k-th largest, from 1; the values are put into order. */
+static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
+    int i, j;
+    for (i = 1; i < count; i++) {
+        int64_t value = values[i];
+        for (j = i; j > 0 && values[j - 1] < value; j--) {
+            values[j] = values[j - 1];
+        }
+        values[j] = value;
+    }
+    return values[k - 1];
+}
+
+/* When the lease of a majority began: the earliest of the best of those that said yes. */
+static int64_t rlock__ballot_since(const rlock__ballot *ballot) {
+    int64_t since_us[RLOCK__SERVERS];
+    int i, count = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        if (ballot->votes[i].word == RLOCK__YES) {
+            since_us[count++] = ballot->votes[i].sent_us;
+        }
+    }
+    RLOCK_ASSERT(count >= ballot->council->need);
+    return rlock__kth_largest(since_us, count, ballot->council->need);
+}
+
+/* When a majority can be free; -1 = nobody knows. */
+static int64_t rlock__ballot_free_ms(const rlock__ballot *ballot) {
+    int64_t free_ms[RLOCK__SERVERS], left_ms;
+    int i, count = ballot->council->count;
+    for (i = 0; i < count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        bool known = vote->word == RLOCK__NO && vote->left_ms >= 0;
+        free_ms[i] = known ? -vote->left_ms : -RLOCK__NEVER;
+    }
+    left_ms = -rlock__kth_largest(free_ms, count, ballot->council->need);
+    return left_ms == RLOCK__NEVER ? -1 : left_ms;
+}
+
+/* Of many faults the one to tell: one that time mends, unless too many want an operator. */
+static rlock_fault rlock__council_fault(const rlock__council *council, const int *faults) {
+    static const rlock_fault order[] = {RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_BUSY, RLOCK_FAULT_DOWN,
+                                        RLOCK_FAULT_TYPE,    RLOCK_FAULT_AUTH, RLOCK_FAULT_OTHER,
+                                        RLOCK_FAULT_NOMEM};
+    int lasting = faults[RLOCK_FAULT_TYPE] + faults[RLOCK_FAULT_AUTH] + faults[RLOCK_FAULT_OTHER] +
+                  faults[RLOCK_FAULT_NOMEM];
+    int i = lasting > council->spare ? 3 : 0;
+    while (i < 6 && !faults[order[i]]) {
+        i++;
+    }
+    return order[i];
+}
+
+static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
+                                rlock_answer *answer) {
+    int i;
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = rlock__council_fault(ballot->council, faults);
+    for (i = 0; i < ballot->council->count && !answer->text; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->word == RLOCK__FAILED && vote->fault == answer->fault && vote->server->text[0]) {
+            answer->text = vote->server->text;
+        }
+    }
+}
+
+/* The answer to a question: held, if a majority of servers is held, and as long as one is. */
+static void rlock__round_info(const rlock__ballot *ballot, bool held) {
+    rlock_info *info = &ballot->council->info;
+    int64_t left_ms[RLOCK__SERVERS];
+    int i, count = 0;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        if (vote->word == RLOCK__YES) {
+            left_ms[count++] = vote->left_ms < 0 ? RLOCK__NEVER : vote->left_ms;
+        }
+    }
+    memset(info, 0, sizeof *info);
+    info->waiters = info->position = -1;
+    info->holders = held;
+    info->permits = !held;
+    if (held) {
+        info->left_ms = rlock__kth_largest(left_ms, count, ballot->council->need);
+        info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
+    }
+}
+
+/* Whether enough has been said, and what it means. */
+static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
+    const rlock_request *round = ballot->request;
+    int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, told = 0, i;
+    int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
+    int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
+    int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
+    bool renew = round->op == RLOCK_OP_RENEW, refused, done, possible;
+    for (i = 0; i < ballot->council->count; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
+        int word = vote->refused ? (int)RLOCK__NO : vote->word;
+        words[word]++;
+        stolen += word == RLOCK__NO && vote->stolen;
+        told += word == RLOCK__NO && vote->told;
+        faults[vote->fault] += word == RLOCK__FAILED;
+    }
+    if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
+        refused = *no > spare;
+        possible = *open > 0;
+        done = *yes >= need || (!possible && *yes + *no > spare);
+    } else { /* of an acquire, faults that leave a majority do not hide that others are there */
+        refused = renew ? *no > spare : *no + *failed > spare && *failed <= spare;
+        possible = *yes + *open >= need;
+        done = *yes >= need;
+    }
+    memset(answer, 0, sizeof *answer);
+    answer->sure = true; /* what may come yet is cleaned up here */
+    if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
+        rlock__round_info(ballot, done);
+        answer->info = &ballot->council->info;
+    } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
+        bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
+        answer->outcome = RLOCK_OUTCOME_HELD;
+        answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
+        answer->told = !contested && told >= need;
+    } else if (refused) {
+        answer->outcome = stolen * 2 > *no ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
+    } else if (!done && possible) {
+        return false;
+    } else if (!done) {
+        rlock__round_failed(ballot, faults, answer);
+    }
+    return true;
+}
+
+/* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
+static bool rlock__ballot_strays(const rlock__ballot *ballot) {
+    int i = 0;
+    while (i < ballot->council->count && !ballot->votes[i].request.place) {
+        i++;
+    }
+    return i < ballot->council->count;
+}
+
+/* Whether nobody got a majority, or votes are given back, now or soon: news of that wakes all who
+ * wait, this one too, and each would ask again at once, without end. */
+static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer *answer) {
+    bool held = answer->outcome == RLOCK_OUTCOME_HELD, mended = false;
+    bool watched = (ballot->request->flags & RLOCK_REQUEST_WATCH) != 0;
+    if (answer->outcome == RLOCK_OUTCOME_FAULT) { /* the others are told at once: they end it */
+        mended = answer->fault == RLOCK_FAULT_DOWN || answer->fault == RLOCK_FAULT_BUSY ||
+                 answer->fault == RLOCK_FAULT_UNKNOWN;
+    }
+    if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
+        return false;
+    }
+    return ((mended || ballot->council->hears_itself) && rlock__ballot_strays(ballot)) ||
+           (held && answer->left_ms == 0);
+}
+
+/* The vote was split. Whoever is told so asks again at once; so it is told after a while, at random
+ * and the longer the more often, in which what is given back can become somebody's majority. News
+ * of that to the waiter only marks its try, which is still out. */
+static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer) {
+    rlock_client *client = ballot->council->client;
+    rlock_request *request = ballot->request;
+    int64_t now_us = rlock_client_now_us(client);
+    int64_t limit_us = now_us - request->sent_us + 1000, most_us = client->poll_ms * 1000;
+    if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
+        most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
+    }
+    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
+    limit_us = rlock__min(limit_us << request->epoch, most_us);
+    ballot->paused = true;
+    ballot->outcome = (uint8_t)answer->outcome;
+    ballot->fault = (uint8_t)answer->fault;
+    ballot->left_ms = answer->left_ms;
+    rlock_timer_set(client, &ballot->timer,
+                    now_us + (int64_t)(rlock__random(client) % (uint64_t)limit_us));
+}
+
+static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
+    const rlock__council *council = ballot->council;
+    rlock_request *request = ballot->request;
+    ballot->request = NULL;
+    ballot->paused = false;
+    request->place = 0;
+    rlock__ballot_tend(ballot);
+    council->events->answered(council->owner, request, answer);
+}
+
+/* Ends the round if it can be. The ballot may be gone behind this. */
+static void rlock__round_settle(rlock__ballot *ballot) {
+    rlock_request *request = ballot->request;
+    rlock_answer answer;
+    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer)) {
+        rlock__ballot_tend(ballot);
+        return;
+    }
+    if (answer.outcome == RLOCK_OUTCOME_DONE && request->op < RLOCK_OP_RELEASE) {
+        ballot->goal = RLOCK_OP_RENEW;
+        if (request->lease_ms) {
+            request->sent_us = rlock__ballot_since(ballot);
+            ballot->since_us = request->sent_us;
+            ballot->lease_ms = request->lease_ms;
+        }
+    } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
+               request->op >= RLOCK_OP_INSPECT) {
+        rlock__ballot_give_back(ballot);
+    }
+    if (rlock__round_pauses(ballot, &answer)) {
+        rlock__round_pause(ballot, &answer);
+        return;
+    }
+    if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
+        answer.left_ms = -1;
+    } else {
+        request->epoch = 0; /* somebody has it: the next split is another one */
+    }
+    rlock__round_answer(ballot, &answer);
+}
+
+static void rlock__round_begin(rlock__ballot *ballot) {
+    uint8_t op = ballot->request->op;
+    int i;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        if (vote->request.op != RLOCK_OP_RELEASE) { /* what is given back goes first */
+            rlock__vote_recall(vote);
+        }
+        vote->refused = op == RLOCK_OP_RENEW && !rlock__vote_stands(vote);
+        vote->stolen = false;
+        if (op != RLOCK_OP_RELEASE || vote->has != RLOCK__NOT_THERE) {
+            vote->word = RLOCK__OPEN;
+        } else if (ballot->goal != RLOCK_OP_RELEASE || vote->word != RLOCK__YES) {
+            vote->word = RLOCK__NO; /* else the release before this one has done it */
+        }
+    }
+    ballot->goal = op;
+    for (i = 0; i < ballot->council->count; i++) {
+        rlock__vote_next(&ballot->votes[i]);
+    }
+}
+
+/* The round can be over with no server asked; or it is time to ask once more who still has it. */
+static void rlock__ballot_fire(rlock_timer *timer) {
+    rlock__ballot *ballot = RLOCK__OF(timer, rlock__ballot, timer);
+    int i;
+    if (ballot->paused) {
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = (rlock_outcome)ballot->outcome;
+        answer.fault = (rlock_fault)ballot->fault;
+        answer.left_ms = ballot->left_ms;
+        answer.sure = true;
+        rlock__round_answer(ballot, &answer);
+        return;
+    }
+    for (i = 0; i < ballot->council->count && !ballot->request; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
+        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.place) {
+            vote->word = RLOCK__OPEN;
+            rlock__vote_next(vote);
+        }
+    }
+    if (ballot->request && ballot->goal == RLOCK_OP_RENEW) {
+        rlock_timer_set(ballot->council->client, timer,
+                        rlock_client_now_us(ballot->council->client) + RLOCK__WIN_BACK_US);
+    }
+    rlock__round_settle(ballot);
+}
+
+/* An unused one, or a new one. All that its release will need is there. */
+static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
+    size_t votes = (size_t)council->count * sizeof(rlock__vote);
+    rlock__ballot *ballot;
+    if (council->unused_count) {
+        ballot = rlock__ballot_spare(council);
+        if (ballot->room >= key_len) {
+            return ballot;
+        }
+        rlock__ballot_free(ballot);
+    }
+    key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
+    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
+    if (!ballot ||
+        rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
+        rlock__dealloc(ballot);
+        return NULL;
+    }
+    ballot->council = council;
+    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
+    ballot->room = key_len;
+    return ballot;
+}
+
+static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
+    rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
+    bool question = request->op >= RLOCK_OP_INSPECT;
+    char *key;
+    int i;
+    if (!ballot) {
+        return NULL;
+    }
+    key = (char *)(ballot->votes + council->count);
+    memcpy(key, request->key, request->key_len);
+    memset(ballot->votes, 0, (size_t)council->count * sizeof *ballot->votes);
+    for (i = 0; i < council->count; i++) {
+        rlock__vote *vote = &ballot->votes[i];
+        vote->ballot = ballot;
+        vote->server = &council->servers[i];
+        vote->request = *request;
+        vote->request.key = key;
+        vote->request.place = 0;
+        vote->request.epoch = 0;
+        vote->request.token = ++council->tokens;
+    }
+    ballot->request = NULL;
+    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
+    ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
+    ballot->goal = RLOCK_OP_ACQUIRE;
+    ballot->paused = ballot->cleaning = false;
+    rlock__list_append(&council->ballots, &ballot->link);
+    rlock__map_add(&council->map, &ballot->node, (const char *)&ballot->token,
+                   sizeof ballot->token);
+    return ballot;
+}
+
+/* --- what one server reports --- */
+
+static void rlock__server_says(rlock__server *server, const char *text) {
+    size_t n = 0;
+    while (text && text[n] && n < sizeof server->text - 1) {
+        server->text[n] = text[n];
+        n++;
+    }
+    server->text[n] = 0;
+}
+
+/* Of a release: the token is gone for good if no old acquire can come any more, as in >>leaving. */
+static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, bool fault) {
+    rlock_client *client = vote->server->council->client;
+    int64_t now_us = rlock_client_now_us(client);
+    bool asked =
+        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
+    if ((!fault && answer->sure) || (asked && vote->over_us && vote->over_us <= now_us)) {
+        vote->has = RLOCK__NOT_THERE;
+        vote->over_us = 0;
+    } else if (!asked) {
+        vote->over_us = 0;
+    } else if (!vote->over_us) {
+        vote->over_us = now_us + (vote->ballot->longest_ms + client->command_timeout_ms) * 1000;
+    }
+}
+
+/* Notes what a server says of a token. */
+static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock_request *asked = &vote->request;
+    bool acquire = asked->op == RLOCK_OP_ACQUIRE, release = asked->op == RLOCK_OP_RELEASE;
+    bool hold = release || asked->op == RLOCK_OP_RENEW;
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
+                 !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
+    vote->left_ms = answer->left_ms;
+    vote->told = answer->told;
+    if (release) {
+        rlock__vote_released(vote, answer, fault);
+    }
+    if (fault) {
+        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN ||
+                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone);
+        vote->word = RLOCK__FAILED;
+        vote->fault = (uint8_t)answer->fault;
+        vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        rlock__server_says(vote->server, answer->text);
+    } else if (RLOCK__HAS_KINDS && answer->info) {
+        vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
+        vote->left_ms = answer->info->left_ms;
+    } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        vote->word = RLOCK__YES;
+        if (!release) {
+            vote->has = RLOCK__THERE;
+        }
+        if (!release && asked->lease_ms) {
+            vote->sent_us = asked->sent_us;
+            vote->lease_ms = asked->lease_ms;
+        }
+    } else {
+        bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
+        vote->word = RLOCK__NO;
+        vote->stolen = answer->outcome != RLOCK_OUTCOME_GONE;
+        if (!release) {
+            vote->has = gone ? RLOCK__NOT_THERE : RLOCK__MAYBE_THERE;
+        }
+    }
+}
+
+static void rlock__server_answered(void *owner, rlock_request *request,
+                                   const rlock_answer *answer) {
+    const rlock__council *council = ((rlock__server *)owner)->council;
+    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    rlock__ballot *ballot = vote->ballot;
+    rlock__vote_note(vote, answer);
+    if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
+        bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
+        vote->fault = vote->word == RLOCK__FAILED ? vote->fault : (uint8_t)RLOCK_FAULT_UNKNOWN;
+        vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
+    } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
+        vote->refused = true;
+        vote->not_before_us = rlock_client_now_us(council->client) + RLOCK__WIN_BACK_US;
+        rlock_timer_set(council->client, &ballot->timer, vote->not_before_us);
+        if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
+            council->events->woken(council->owner, request->key, request->key_len);
+        }
+    }
+    rlock__vote_next(vote);
+    rlock__round_settle(ballot);
+}
+
+/* Calls visit for the vote of one server in every ballot; it may free that one, and make others. */
+static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote *vote)) {
+    rlock__council *council = server->council;
+    rlock_link all;
+    rlock__list_init(&all);
+    rlock__list_move(&all, &council->ballots);
+    while (!rlock__list_empty(&all)) {
+        rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
+        rlock__list_remove(&ballot->link);
+        rlock__list_append(&council->ballots, &ballot->link);
+        visit(&ballot->votes[server - council->servers]);
+    }
+}
+
+static void rlock__vote_up(rlock__vote *vote) {
+    if (!vote->ballot->request || vote->word == RLOCK__FAILED) {
+        vote->word = RLOCK__OPEN;
+        rlock__vote_next(vote);
+        rlock__round_settle(vote->ballot);
+    }
+}
+
+/* A yes from before the connection was lost makes no majority: the server may have forgotten it,
+ * and given its vote to others. It is asked once more. */
+static void rlock__vote_down(rlock__vote *vote) {
+    const rlock_request *round = vote->ballot->request;
+    rlock__vote_recall(vote);
+    if (round && round->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES) {
+        vote->word = RLOCK__OPEN;
+    }
+    rlock__vote_next(vote); /* which finds the server down */
+    rlock__round_settle(vote->ballot);
+}
+
+static int rlock__council_where(const rlock__council *council, int where) {
+    int i, count = 0;
+    for (i = 0; i < council->count; i++) {
+        count += council->servers[i].where == where;
+    }
+    return count;
+}
+
+static void rlock__server_up(void *owner) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    server->where = RLOCK__SERVER_UP;
+    if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
+        council->up = true;
+        council->events->up(council->owner);
+    }
+    rlock__server_each(server, rlock__vote_up);
+}
+
+static void rlock__server_down(void *owner, rlock_fault fault, const char *text) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
+    server->where = RLOCK__SERVER_DOWN;
+    server->fault = fault;
+    rlock__server_says(server, text);
+    rlock__server_each(server, rlock__vote_down);
+    if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
+        council->client->stats.faults++;
+        return;
+    }
+    for (i = 0; i < council->count; i++) {
+        faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
+    }
+    council->up = false;
+    council->events->down(council->owner, rlock__council_fault(council, faults), server->text);
+}
+
+/* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
+ * Said again for each server that joins them: what changed there in between was not told. */
+static void rlock__server_pushing(void *owner, unsigned what) {
+    rlock__server *server = (rlock__server *)owner;
+    rlock__council *council = server->council;
+    bool enough, on = (what & RLOCK_PUSH_CHANGES) != 0;
+    int i, count = 0;
+    server->pushing = on;
+    for (i = 0; i < council->count; i++) {
+        count += council->servers[i].pushing;
+    }
+    enough = count >= council->need;
+    if (enough ? on : council->pushing) {
+        council->pushing = enough;
+        council->events->pushing(council->owner, enough ? RLOCK_PUSH_CHANGES : 0u);
+    }
+}
+
+static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
+    const rlock__council *council = ((rlock__server *)owner)->council;
+    council->events->woken(council->owner, key, key_len);
+}
+
+/* There is no line. */
+static void rlock__server_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+    (void)owner;
+    (void)key;
+    (void)key_len;
+    (void)token;
+}
+
+static const rlock_store_events rlock__server_events = {
+    rlock__server_answered, rlock__server_up,    rlock__server_down,
+    rlock__server_pushing,  rlock__server_woken, rlock__server_called};
+
+/* --- the store --- */
+
+/* Answers what there is no ballot for: nobody has that token, or none could be made. */
+static void rlock__council_fire(rlock_timer *timer) {
+    rlock__council *council = RLOCK__OF(timer, rlock__council, timer);
+    rlock_link refused;
+    rlock__list_init(&refused);
+    rlock__list_move(&refused, &council->refused);
+    while (!rlock__list_empty(&refused)) {
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        answer.outcome = RLOCK_OUTCOME_GONE;
+        if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
+            answer.outcome = RLOCK_OUTCOME_FAULT;
+            answer.fault = RLOCK_FAULT_NOMEM;
+        }
+        rlock__list_remove(&request->link);
+        request->place = 0;
+        council->events->answered(council->owner, request, &answer);
+    }
+}
+
+static void rlock__quorum_submit(void *state, rlock_request *request) {
+    rlock__council *council = (rlock__council *)state;
+    bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
+    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
+    rlock_answer answer;
+    request->sent_us = rlock_client_now_us(council->client);
+    request->place = 1;
+    if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
+        ballot = rlock__ballot_new(council, request);
+    }
+    request->store = ballot;
+    if (!ballot) {
+        rlock__list_append(&council->refused, &request->link);
+        rlock_timer_set(council->client, &council->timer, request->sent_us);
+        return;
+    }
+    ballot->request = request;
+    rlock__round_begin(ballot);
+    rlock__ballot_tend(ballot);
+    if (rlock__round_decided(ballot, &answer)) { /* but nothing is answered in here */
+        rlock_timer_set(council->client, &ballot->timer, request->sent_us);
+    }
+}
+
+static bool rlock__quorum_forget(void *state, rlock_request *request) {
+    rlock__council *council = (rlock__council *)state;
+    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    bool maybe = request->op >= RLOCK_OP_INSPECT;
+    int i;
+    request->place = 0;
+    if (!ballot) {
+        rlock__list_remove(&request->link);
+        return false;
+    }
+    ballot->request = NULL;
+    ballot->paused = false;
+    if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
+        rlock__ballot_give_back(ballot);
+    }
+    for (i = 0; i < council->count; i++) {
+        maybe = maybe || ballot->votes[i].has != RLOCK__NOT_THERE;
+    }
+    rlock__ballot_tend(ballot);
+    return maybe;
+}
+
+static void rlock__quorum_watch(void *state, const char *key, size_t len, bool on) {
+    const rlock__council *council = (const rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        council->servers[i].store->watch(council->servers[i].state, key, len, on);
+    }
+}
+
+static void rlock__quorum_flush(void *state) {
+    rlock__council *council = (rlock__council *)state;
+    int i;
+    rlock__council_trim(council, council->client->handles);
+    for (i = 0; i < council->count; i++) {
+        council->servers[i].store->flush(council->servers[i].state);
+    }
+}
+
+/* What a majority can say of a server's counters and lines has not been proved. */
+static const char *rlock__quorum_refuses(void *state, const char *key, size_t len,
+                                         const rlock_terms *terms, bool fencing) {
+    (void)state;
+    (void)key;
+    (void)len;
+    return terms     ? "a quorum has only the mutex with one key"
+           : fencing ? "a quorum gives no fencing numbers"
+                     : NULL;
+}
+
+static void rlock__council_free(rlock__council *council) {
+    while (!rlock__list_empty(&council->ballots)) {
+        rlock__ballot_free(RLOCK__OF(council->ballots.next, rlock__ballot, link));
+    }
+    rlock__council_trim(council, 0);
+    rlock_timer_drop(council->client, &council->timer);
+    rlock__dealloc(council->map.buckets);
+    rlock__dealloc(council);
+}
+
+/* Each server is sent the release of all that it may have. */
+static void rlock__vote_last(rlock__vote *vote) {
+    rlock__vote_recall(vote);
+    if (vote->has != RLOCK__NOT_THERE) {
+        rlock__vote_ask(vote, RLOCK_OP_RELEASE, 0);
+    }
+}
+
+static void rlock__quorum_close(void *state) {
+    rlock__council *council = (rlock__council *)state;
+    int i;
+    for (i = 0; i < council->count; i++) {
+        rlock__server *server = &council->servers[i];
+        rlock__server_each(server, rlock__vote_last);
+        server->store->close(server->state);
+    }
+    rlock__council_free(council);
+}
+
+static int rlock__council_open(rlock__council *council, const rlock__quorum *quorum,
+                               const rlock_config *config) {
+    int status = RLOCK_OK, i;
+    for (i = 0; i < council->count && status == RLOCK_OK; i++) {
+        rlock__server *server = &council->servers[i];
+        rlock_config one = quorum->servers[i];
+        one.wire = config->wire;
+        one.client_name = config->client_name;
+        server->council = council;
+        server->store = one.store ? one.store : &rlock__redis_store;
+        status = server->store->open(server->store, council->client, &one, &rlock__server_events,
+                                     server, &server->state);
+    }
+    for (i -= 2; status != RLOCK_OK && i >= 0; i--) { /* all before the one that failed */
+        council->servers[i].store->close(council->servers[i].state);
+    }
+    return status;
+}
+
+static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
+                              const rlock_config *config, const rlock_store_events *events,
+                              void *owner, void **state) {
+    const rlock__quorum *quorum = (const rlock__quorum *)store->ctx;
+    size_t servers = (size_t)quorum->count * sizeof(rlock__server);
+    rlock__council *council = (rlock__council *)rlock__alloc(sizeof *council + servers);
+    int status;
+    if (!council || !rlock__map_init(&council->map) ||
+        rlock_timer_add(client, &council->timer, rlock__council_fire) != RLOCK_OK) {
+        rlock__dealloc(council ? council->map.buckets : NULL);
+        rlock__dealloc(council);
+        return RLOCK_ERR_NOMEM;
+    }
+    council->client = client;
+    council->events = events;
+    council->owner = owner;
+    council->servers = (rlock__server *)(void *)(council + 1);
+    council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
+    council->count = quorum->count;
+    council->need = quorum->count / 2 + 1;
+    council->spare = quorum->count - council->need;
+    rlock__list_init(&council->ballots);
+    rlock__list_init(&council->unused);
+    rlock__list_init(&council->refused);
+    status = rlock__council_open(council, quorum, config);
+    if (status != RLOCK_OK) {
+        rlock__council_free(council);
+        return status;
+    }
+    *state = council;
+    return RLOCK_OK;
+}
+
+void rlock_quorum_free(rlock_store *store) {
+    rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
+    int i;
+    for (i = 0; quorum && i < quorum->count; i++) {
+        rlock__dealloc((char *)quorum->servers[i].host);
+        rlock__dealloc((char *)quorum->servers[i].unix_path);
+        rlock__dealloc((char *)quorum->servers[i].username);
+        rlock__dealloc((char *)quorum->servers[i].password);
+    }
+    rlock__dealloc(quorum);
+}
+
+int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
+    rlock__quorum *quorum;
+    bool failed = false;
+    int i;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    if (!servers || count < 1 || count > RLOCK__SERVERS) {
+        return RLOCK_ERR_ARG;
+    }
+    for (i = 0; i < count; i++) {
+        if (servers[i].port < 0 || servers[i].port > 65535 || servers[i].database < 0 ||
+            rlock__length(servers[i].unix_path) > RLOCK__UNIX_PATH_MAX ||
+            (servers[i].username && !servers[i].password)) {
+            return RLOCK_ERR_ARG;
+        }
+    }
+    quorum = (rlock__quorum *)rlock__alloc(sizeof *quorum + (size_t)count * sizeof *servers);
+    if (!quorum) {
+        return RLOCK_ERR_NOMEM;
+    }
+    quorum->servers = (rlock_config *)(void *)(quorum + 1);
+    quorum->count = count;
+    for (i = 0; i < count; i++) {
+        rlock_config *copy = &quorum->servers[i];
+        *copy = servers[i];
+        copy->host = rlock__config_text(servers[i].host, &failed);
+        copy->unix_path = rlock__config_text(servers[i].unix_path, &failed);
+        copy->username = rlock__config_text(servers[i].username, &failed);
+        copy->password = rlock__config_text(servers[i].password, &failed);
+    }
+    quorum->store.ctx = quorum;
+    quorum->store.open = rlock__quorum_open;
+    quorum->store.close = rlock__quorum_close;
+    quorum->store.submit = rlock__quorum_submit;
+    quorum->store.forget = rlock__quorum_forget;
+    quorum->store.watch = rlock__quorum_watch;
+    quorum->store.flush = rlock__quorum_flush;
+    quorum->store.refuses = rlock__quorum_refuses;
+    if (failed) {
+        rlock_quorum_free(&quorum->store);
+        return RLOCK_ERR_NOMEM;
+    }
+    *out = &quorum->store;
+    return RLOCK_OK;
+}
+
+#endif /* RLOCK_STORE_QUORUM_H */

@@ -1,0 +1,502 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-dialect - requests as RESP, replies as answers, errors as faults
+ */
+
+#ifndef RLOCK_STORE_REDIS_DIALECT_H
+#define RLOCK_STORE_REDIS_DIALECT_H
+
+#include "public/head.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "core/token.h"
+#include "store/redis/state.h"
+#include "store/redis/scripts.h"
+
+/* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
+ * Each is said before anything is executed; of what is not in here nobody knows. */
+typedef struct rlock__error {
+    const char *words;
+    rlock_fault fault;
+} rlock__error;
+
+static const rlock__error rlock__errors[] = {
+    {"LOADING", RLOCK_FAULT_BUSY},
+    {"BUSY", RLOCK_FAULT_BUSY},
+    {"READONLY", RLOCK_FAULT_BUSY},
+    {"OOM", RLOCK_FAULT_BUSY},
+    {"MISCONF", RLOCK_FAULT_BUSY},
+    {"NOREPLICAS", RLOCK_FAULT_BUSY},
+    {"MASTERDOWN", RLOCK_FAULT_BUSY},
+    {"CLUSTERDOWN", RLOCK_FAULT_BUSY},
+    {"MOVED", RLOCK_FAULT_BUSY},
+    {"ASK", RLOCK_FAULT_BUSY},
+    {"TRYAGAIN", RLOCK_FAULT_BUSY},
+    {"max number of clients", RLOCK_FAULT_BUSY},
+    {"NOAUTH", RLOCK_FAULT_AUTH},
+    {"WRONGPASS", RLOCK_FAULT_AUTH},
+    {"NOPERM", RLOCK_FAULT_AUTH},
+    {"DENIED", RLOCK_FAULT_AUTH},
+    {"invalid password", RLOCK_FAULT_AUTH},
+    {"AUTH", RLOCK_FAULT_AUTH},
+    {"Client sent AUTH", RLOCK_FAULT_AUTH},
+    {"The user executing the script", RLOCK_FAULT_AUTH}, /* an ACL inside one, to Redis 7 */
+    {"ACL failure in script", RLOCK_FAULT_AUTH},         /* ... Redis 8, Valkey */
+    {"WRONGTYPE", RLOCK_FAULT_TYPE},
+    {"CROSSSLOT", RLOCK_FAULT_OTHER},
+    {"NOSCRIPT", RLOCK_FAULT_OTHER},
+    {"unknown command", RLOCK_FAULT_OTHER},
+    {"wrong number of arguments", RLOCK_FAULT_OTHER},
+    {"syntax error", RLOCK_FAULT_OTHER},
+    {"Error compiling script", RLOCK_FAULT_OTHER},
+    {"", RLOCK_FAULT_OTHER}}; /* anything else */
+
+#define RLOCK__SCRIPT_FAILED "ERR Error running script"
+
+/* Before Redis 7 the words stand behind others of the script's failure, and behind the place in it:
+ * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
+static const char *rlock__error_words(const char *text) {
+    const char *at = text;
+    if (strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0) {
+        at = strstr(text, "): ") ? strstr(text, "): ") + 3 : text;
+        while (strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
+            at = strstr(at + 13, ": ") + 2;
+        }
+        at += *at == '-';
+    }
+    return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
+}
+
+static bool rlock__begins(const char *text, const char *words) {
+    size_t len = strlen(words);
+    char next = strncmp(text, words, len) == 0 ? text[len] : '_';
+    return !len || !(next == '_' || (next >= '0' && next <= '9') || (next >= 'A' && next <= 'Z') ||
+                     (next >= 'a' && next <= 'z'));
+}
+
+/* No name of a user or a key is looked at: they stand further on. */
+static const rlock__error *rlock__error_of(const char *text) {
+    const rlock__error *error = rlock__errors;
+    const char *words = rlock__error_words(text);
+    while (!rlock__begins(words, error->words)) {
+        error++;
+    }
+    return error;
+}
+
+static rlock_fault rlock__classify(const char *text) {
+    return rlock__error_of(text)->fault;
+}
+
+static bool rlock__reserve(rlock__redis *redis, size_t room) {
+    char *buffer = room > redis->room ? (char *)RLOCK_MALLOC(room) : NULL;
+    if (buffer) {
+        memcpy(buffer, redis->buffer, redis->length);
+        rlock__dealloc(redis->buffer);
+        redis->buffer = buffer;
+        redis->room = room;
+    }
+    return room <= redis->room;
+}
+
+static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
+    if (redis->length + len >= redis->room && !redis->overflow) {
+        redis->overflow = !rlock__reserve(redis, (redis->length + len) * 2);
+    }
+    if (!redis->overflow) {
+        memcpy(redis->buffer + redis->length, bytes, len);
+        redis->length += len;
+        redis->buffer[redis->length] = 0; /* hiredis looks for '$' with strchr */
+    }
+}
+
+static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
+    char line[24];
+    size_t n = 1 + rlock__digits(line + 1, count);
+    line[0] = kind;
+    line[n++] = '\r';
+    line[n++] = '\n';
+    rlock__put(redis, line, n);
+}
+
+static void rlock__put_command(rlock__redis *redis, size_t arguments) {
+    redis->length = 0;
+    redis->overflow = false;
+    rlock__put_count(redis, '*', arguments);
+}
+
+static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len) {
+    rlock__put_count(redis, '$', len);
+    rlock__put(redis, bytes, len);
+    rlock__put(redis, "\r\n", 2);
+}
+
+static void rlock__put_text(rlock__redis *redis, const char *text) {
+    rlock__put_bytes(redis, text, strlen(text));
+}
+
+/* A command that begins with these words; so many arguments follow. */
+static void rlock__put_words(rlock__redis *redis, const char *words, size_t more) {
+    const char *at;
+    size_t len;
+    for (at = words; *at; at++) {
+        more += *at == ' ';
+    }
+    rlock__put_command(redis, 1 + more);
+    for (at = words; *at; at += len + (at[len] == ' ')) {
+        len = strcspn(at, " ");
+        rlock__put_bytes(redis, at, len);
+    }
+}
+
+static void rlock__put_number(rlock__redis *redis, uint64_t number) {
+    char digits[20];
+    rlock__put_bytes(redis, digits, rlock__digits(digits, number));
+}
+
+/* An argument made of a head, the key and a tail. */
+static void rlock__put_around(rlock__redis *redis, const char *head, const char *key, size_t len,
+                              const char *tail) {
+    rlock__put_count(redis, '$', strlen(head) + len + strlen(tail));
+    rlock__put(redis, head, strlen(head));
+    rlock__put(redis, key, len);
+    rlock__put(redis, tail, strlen(tail));
+    rlock__put(redis, "\r\n", 2);
+}
+
+#define RLOCK__CHANNEL_HEAD "redisson_lock__channel:"
+#define RLOCK__INVALIDATE "__redis__:invalidate"
+
+/* The channel of a key: Redisson puts the name into braces unless there is one in it. */
+static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len) {
+    if (memchr(key, '{', len)) {
+        rlock__put_around(redis, RLOCK__CHANNEL_HEAD, key, len, "");
+    } else {
+        rlock__put_around(redis, RLOCK__CHANNEL_HEAD "{", key, len, "}");
+    }
+}
+
+/* Whether a key can have others beside it in its cluster slot, and where its hash tag is.
+ * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags */
+static bool rlock__has_tag(const char *key, size_t len) {
+    const char *open = (const char *)memchr(key, '{', len);
+    const char *shut = open ? (const char *)memchr(open, '}', len - (size_t)(open - key)) : NULL;
+    return shut && shut > open + 1;
+}
+
+/* A key beside the user's, in the same cluster slot: key:suffix, or prefix{key}:suffix. */
+static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
+                              const char *suffix) {
+    bool tagged = rlock__has_tag(key, len);
+    size_t around = tagged ? 1 : strlen(redis->prefix) + 3; /* the braces and the colon */
+    rlock__put_count(redis, '$', around + len + strlen(suffix));
+    if (!tagged) {
+        rlock__put(redis, redis->prefix, strlen(redis->prefix));
+        rlock__put(redis, "{", 1);
+    }
+    rlock__put(redis, key, len);
+    rlock__put(redis, &"}:"[tagged], 2u - tagged);
+    rlock__put(redis, suffix, strlen(suffix));
+    rlock__put(redis, "\r\n", 2);
+}
+
+static void rlock__put_token(rlock__redis *redis, uint64_t token) {
+    char text[RLOCK__TOKEN_MAX];
+    rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
+}
+
+/* Of a queued kind: the token, what it weighs and what it is. */
+static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char sort) {
+    char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
+    size_t n = rlock__token(redis->client, text, token);
+    text[n++] = ':';
+    n += rlock__digits(text + n, weight);
+    text[n++] = sort;
+    rlock__put_bytes(redis, text, n);
+}
+
+static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight,
+                                      char sort) {
+    if (token) {
+        rlock__put_member(redis, token, weight, sort);
+    } else {
+        rlock__put_text(redis, "");
+    }
+}
+
+static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
+    unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
+    bool terms = RLOCK__HAS_KINDS && request->terms;
+    bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;
+    bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
+                 (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
+    return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
+}
+
+static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) {
+    bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    rlock__put_command(redis, acquire ? 6 : 3);
+    rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
+    rlock__put_bytes(redis, request->key, request->key_len);
+    rlock__put_token(redis, request->token);
+    if (acquire) {
+        rlock__put_text(redis, "NX");
+        rlock__put_text(redis, "PX");
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    }
+}
+
+static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
+    if (!RLOCK__HAS_KINDS || !request->terms) {
+        return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
+    }
+    return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
+}
+
+RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis *redis,
+                                                             const rlock_request *request) {
+    return &rlock__scripts[rlock__row(redis, request)][request->op];
+}
+
+/* The command, its script, and how many keys follow. */
+static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
+                            uint32_t arguments) {
+    const rlock__script *script = rlock__script_of(redis, request);
+    bool eval = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
+    rlock__put_command(redis, 3u + keys + arguments);
+    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
+    rlock__put_text(redis, eval ? script->lua : script->sha);
+    rlock__put_number(redis, keys);
+}
+
+/* On the rows STRING and REDISSON. */
+static void rlock__put_single(rlock__redis *redis, const rlock_request *request) {
+    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
+    bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
+    bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
+    bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
+    rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
+    rlock__put_bytes(redis, request->key, request->key_len);
+    if (fence) {
+        rlock__put_beside(redis, request->key, request->key_len, "fence");
+    }
+    if (!question) {
+        rlock__put_token(redis, request->token);
+    }
+    if (lease) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    } else if (channel) {
+        rlock__put_channel(redis, request->key, request->key_len);
+    }
+    if (fence) {
+        rlock__put_number(redis, request->fences);
+    }
+}
+
+static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
+    const rlock_terms *terms = request->terms;
+    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
+    bool lease = request->op != RLOCK_OP_RELEASE;
+    const char *key;
+    uint32_t i;
+    rlock__put_head(redis, request, fence ? 2 * terms->count : terms->count, 1u + lease + fence);
+    for (i = 0, key = request->key; i < terms->count; key += terms->lens[i++] + 1) {
+        rlock__put_bytes(redis, key, terms->lens[i]);
+    }
+    for (i = 0, key = request->key; i < terms->count && fence; key += terms->lens[i++] + 1) {
+        rlock__put_beside(redis, key, terms->lens[i], "fence");
+    }
+    rlock__put_token(redis, request->token);
+    if (lease) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    }
+    if (fence) {
+        rlock__put_number(redis, request->fences);
+    }
+}
+
+static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
+    static const uint8_t arguments[] = {9, 6, 6, 5, 5, 6}; /* [rlock_op] */
+    const rlock_terms *terms = request->terms;
+    bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
+    bool whose = request->op < RLOCK_OP_FORCE;
+    char sort = rlock__sort(request);
+    rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
+    rlock__put_bytes(redis, request->key, request->key_len);
+    rlock__put_beside(redis, request->key, request->key_len, "queue");
+    if (fence) {
+        rlock__put_beside(redis, request->key, request->key_len, "fence");
+    }
+    rlock__put_number(redis, request->op);
+    rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
+    rlock__put_number(redis, terms->permits);
+    rlock__put_number(redis, (uint64_t)redis->timeout_ms);
+    rlock__put_text(redis, redis->prefix);
+    if (request->op == RLOCK_OP_SET_PERMITS) {
+        rlock__put_number(redis, request->token);
+    } else if (request->op == RLOCK_OP_RELEASE) {
+        rlock__put_member_or_none(redis, request->next, terms->weight, sort);
+    } else if (acquire || request->op == RLOCK_OP_RENEW) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    }
+    if (acquire) {
+        const char *heard = redis->calling ? "1" : "1.5";
+        rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
+        rlock__put_member_or_none(redis, terms->beside, terms->permits, sort);
+        rlock__put_number(redis, request->fences);
+    }
+}
+
+static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
+    int row = rlock__row(redis, request);
+    if (row == RLOCK__ROW_LINE) {
+        rlock__put_line(redis, request);
+    } else if (row == RLOCK__ROW_KEYS) {
+        rlock__put_keys(redis, request);
+    } else {
+        rlock__put_single(redis, request);
+    }
+}
+
+static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
+    if (request->how == RLOCK__HOW_BEST) {
+        request->how = rlock__how(redis, request);
+    }
+    if (request->how == RLOCK__HOW_PLAIN) {
+        rlock__put_plain(redis, request);
+    } else {
+        rlock__put_script(redis, request);
+    }
+}
+
+static void rlock__put_batch(rlock__redis *redis, const rlock__command *command) {
+    const rlock__script *script = &rlock__renew_many;
+    bool eval = command->how == RLOCK__HOW_EVAL;
+    char head[RLOCK__TOKEN_MAX];
+    uint32_t i;
+    rlock__put_command(redis, 5u + 2u * command->count);
+    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
+    rlock__put_text(redis, eval ? script->lua : script->sha);
+    rlock__put_number(redis, command->count);
+    for (i = 0; i < command->count; i++) {
+        rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
+    }
+    rlock__token(redis->client, head, 0);
+    rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
+    rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
+    for (i = 0; i < command->count; i++) {
+        rlock__put_number(redis, command->requests[i]->token);
+    }
+}
+
+static bool rlock__parse_fence(const char *text, size_t len, uint64_t *fence) {
+    size_t i;
+    *fence = 0;
+    for (i = 0; i < len; i++) {
+        unsigned digit = (unsigned)(unsigned char)text[i] - '0';
+        if (digit > 9 || i > 18) {
+            return false;
+        }
+        *fence = *fence * 10 + digit;
+    }
+    return len > 0;
+}
+
+/* Five numbers, a token: see RLOCK__LUA_STRING_INSPECT. */
+static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
+    int64_t *numbers[5];
+    const char *at = reply->str;
+    int i;
+    numbers[0] = &info->holders;
+    numbers[1] = &info->left_ms;
+    numbers[2] = &info->waiters;
+    numbers[3] = &info->permits;
+    numbers[4] = &info->position;
+    for (i = 0; i < 5; i++) {
+        char *end;
+        *numbers[i] = strtoll(at, &end, 10);
+        if (end == at || *end != ' ' || *numbers[i] < -1) {
+            return false;
+        }
+        at = end + 1;
+    }
+    info->token_len = (size_t)reply->len - (size_t)(at - reply->str);
+    info->token = info->token_len ? at : NULL;
+    return true;
+}
+
+/* Whether these words end as `..., on @user_script:1.`; before the end may stand any name. */
+static bool rlock__ends_in_script(const char *text) {
+    static const char place[] = ", on @user_script:";
+    size_t len = sizeof place - 1, n = strlen(text);
+    n -= n && text[n - 1] == '.';
+    while (n && text[n - 1] >= '0' && text[n - 1] <= '9') {
+        n--;
+    }
+    return n >= len && memcmp(text + n - len, place, len) == 0;
+}
+
+/* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
+ * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
+static bool rlock__undone(const rlock_request *request, const char *text) {
+    bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
+                  strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
+    return inside ? !rlock__in_line(request) : *rlock__error_of(text)->words != 0;
+}
+
+static void rlock__parse_question(const rlock_request *request, const redisReply *reply,
+                                  rlock_answer *answer, rlock_info *info) {
+    bool inspect = request->op == RLOCK_OP_INSPECT;
+    memset(info, 0, sizeof *info);
+    info->position = -1;
+    if (reply->type == REDIS_REPLY_STRING && inspect && rlock__parse_info(reply, info)) {
+        answer->outcome = RLOCK_OUTCOME_DONE;
+    } else if (reply->type == REDIS_REPLY_INTEGER && !inspect && reply->integer >= 0) {
+        info->holders = reply->integer;
+        answer->outcome = RLOCK_OUTCOME_DONE;
+    }
+    answer->info = info;
+}
+
+/* Everything but the exact expected reply is a fault. What went out in a batch expects none here:
+ * its way stays open, and a number is the answer to something else. */
+static void rlock__parse(const rlock_request *request, const redisReply *reply,
+                         rlock_answer *answer, rlock_info *info) {
+    bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    bool fenced = request->fences != 0;
+    answer->outcome = RLOCK_OUTCOME_FAULT;
+    answer->fault = RLOCK_FAULT_OTHER;
+    answer->text = "unexpected reply";
+    if (reply->type == REDIS_REPLY_ERROR) {
+        answer->fault = rlock__classify(reply->str);
+        answer->undone = rlock__undone(request, reply->str);
+        answer->text = reply->str;
+    } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
+        rlock__parse_question(request, reply, answer, info);
+    } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
+        if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
+            answer->outcome = RLOCK_OUTCOME_DONE;
+        }
+    } else if (acquire && reply->type == REDIS_REPLY_STRING) {
+        answer->ours = rlock__in_line(request) && reply->len && reply->str[reply->len - 1] == '+';
+        if (rlock__parse_fence(reply->str, (size_t)reply->len - answer->ours, &answer->fence) &&
+            fenced == (answer->fence != 0)) {
+            answer->outcome = RLOCK_OUTCOME_DONE;
+        }
+    } else if (reply->type == REDIS_REPLY_INTEGER && acquire) {
+        if (reply->integer >= -1 && reply->integer <= INT64_MAX / 2000) {
+            answer->outcome = RLOCK_OUTCOME_HELD;
+            answer->left_ms = reply->integer;
+        }
+    } else if (reply->type == REDIS_REPLY_INTEGER && request->how != RLOCK__HOW_BEST &&
+               reply->integer >= -1 && reply->integer <= 1) {
+        answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
+                          : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
+                                                : RLOCK_OUTCOME_GONE;
+    }
+    if (answer->outcome != RLOCK_OUTCOME_FAULT) {
+        answer->text = NULL;
+    }
+}
+
+#endif /* RLOCK_STORE_REDIS_DIALECT_H */

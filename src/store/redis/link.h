@@ -1,0 +1,433 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-link - a connection under hiredis: what it says, reads and leads to, and its end
+ */
+
+#ifndef RLOCK_STORE_REDIS_LINK_H
+#define RLOCK_STORE_REDIS_LINK_H
+
+#include "public/head.h"
+#include "public/loop.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "core/client.h"
+#include "core/token.h"
+#include "store/redis/state.h"
+#include "store/redis/dialect.h"
+
+/* hiredis' hooks, on top of one watched descriptor. */
+static void rlock__want_read(void *conn) {
+    ((rlock__conn *)conn)->want |= RLOCK_IO_READ;
+}
+static void rlock__want_no_read(void *conn) {
+    ((rlock__conn *)conn)->want &= ~RLOCK_IO_READ;
+}
+static void rlock__want_write(void *conn) {
+    ((rlock__conn *)conn)->want |= RLOCK_IO_WRITE;
+}
+static void rlock__want_no_write(void *conn) {
+    ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
+}
+
+static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
+    size_t n = 0;
+    if (conn->text[0]) {
+        return; /* the first reason is the one that counts */
+    }
+    conn->fault = fault;
+    while (text[n] && n < sizeof conn->text - 1) {
+        conn->text[n] = text[n];
+        n++;
+    }
+    conn->text[n] = 0;
+}
+
+/* Ends a connection at the next safe place: never inside hiredis' callbacks. */
+static void rlock__conn_doom(rlock__conn *conn, rlock_fault fault, const char *text) {
+    rlock__conn_blame(conn, fault, text);
+    conn->doomed = true;
+}
+
+/* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
+static rlock_fault rlock__why_down(const char *text) {
+    rlock_fault fault = rlock__classify(text);
+    return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
+}
+
+/* hiredis is about to close the descriptor and free the context. */
+static void rlock__want_nothing(void *data) {
+    rlock__conn *conn = (rlock__conn *)data;
+    struct linger now; /* what the kernel still holds must not be sent later */
+    now.l_onoff = 1;
+    now.l_linger = 0;
+    if (!conn->redis->closing && !rlock__forked(conn->redis->client)) {
+        char words[64] = ""; /* a write that failed must not hide why the server closed */
+        ssize_t n = conn->ac->err == REDIS_ERR_IO
+                        ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
+                        : 0;
+        bool last = n > 1 && words[0] == '-';
+        words[last ? strcspn(words, "\r\n") : 0] = 0;
+        rlock__conn_doom(conn, rlock__why_down(last ? words + 1 : conn->ac->errstr),
+                         last ? words + 1 : conn->ac->errstr);
+        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    }
+    conn->want = 0;
+    conn->ac = NULL;
+    rlock_io_watch(conn->redis->client, &conn->io, conn->fd, 0);
+}
+
+/* Sends what was formatted last. */
+static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->ac);
+    if (redis->overflow ||
+        redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
+        return false;
+    }
+    if (!conn->outstanding++) {
+        conn->alive_us = rlock__clock(redis->client); /* callbacks may have taken long */
+    }
+    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
+        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
+    }
+    redis->client->stats.commands++;
+    return true;
+}
+
+/* ... or ends the connection. */
+static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
+    if (!rlock__conn_send(conn, fn, NULL)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+}
+
+static void rlock__conn_answered(rlock__conn *conn) {
+    if (conn->outstanding) {
+        conn->outstanding--;
+    }
+    conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
+}
+
+/* Whether nothing that was sent on an earlier connection can be executed any more. */
+static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
+    return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
+}
+
+/* Whether another process at this address is the one before, started anew: it began when that one
+ * was last heard of, or later. Else the address has moved to another server, and may come back. The
+ * server counts in whole seconds of its own clock. */
+static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_storage *peer,
+                             const char *info) {
+    const char *found = strstr(info, "uptime_in_seconds:");
+    long long uptime_s = found ? strtoll(found + 18, NULL, 10) : -1;
+    int64_t heard_us = rlock_client_now_us(redis->client) - redis->heard_us;
+    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && peer->ss_family != AF_UNSPEC &&
+           memcmp(peer, &redis->peer, sizeof *peer) == 0;
+}
+
+/* A CLIENT ID means something in one process of the server only. Where it is not known which one
+ * this is, nobody is killed. What was sent to one that died is not executed any more. */
+static void rlock__redis_identify(rlock__redis *redis, const char *former, const char *info) {
+    const char *run_id = redis->commands.run_id;
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof peer;
+    memset(&peer, 0, sizeof peer);
+    if (getpeername(redis->commands.fd, (struct sockaddr *)&peer, &len) != 0) {
+        memset(&peer, 0, sizeof peer);
+    }
+    if (!*run_id || strcmp(run_id, former) != 0) {
+        redis->lost_id = 0;
+        if (*run_id && *former && rlock__restarted(redis, &peer, info)) {
+            redis->gone_epoch = redis->epoch - 1;
+            redis->open_epoch =
+                redis->open_epoch > redis->moved_epoch ? redis->moved_epoch : redis->open_epoch;
+        } else {
+            redis->moved_epoch = redis->epoch - 1;
+            redis->open_epoch =
+                redis->lost_epoch > redis->gone_epoch ? redis->lost_epoch : redis->open_epoch;
+        }
+    }
+    memcpy(&redis->peer, &peer, sizeof peer);
+}
+
+/* What INFO says of the server's process; the words may be empty. */
+static void rlock__conn_identify(rlock__conn *conn, const char *info) {
+    const char *found = strstr(info, "run_id:");
+    char former[sizeof conn->run_id];
+    memcpy(former, conn->run_id, sizeof former);
+    memset(conn->run_id, 0, sizeof conn->run_id);
+    if (found && strlen(found) >= 7 + sizeof conn->run_id - 1) {
+        memcpy(conn->run_id, found + 7, sizeof conn->run_id - 1);
+    }
+    if (conn == &conn->redis->commands) {
+        rlock__redis_identify(conn->redis, former, info);
+    }
+}
+
+static bool rlock__by_channel(const rlock__redis *redis) {
+    return redis->tracking_refused && redis->wire == RLOCK_WIRE_REDISSON;
+}
+
+static void rlock__redis_pushing(rlock__redis *redis) {
+    bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
+    unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->calling ? RLOCK_PUSH_CALLS : 0u);
+    if (redis->pushing != what) {
+        redis->pushing = what;
+        redis->events->pushing(redis->owner, what);
+    }
+}
+
+static int64_t rlock__backoff_us(rlock__conn *conn) {
+    bool soon = conn->fault == RLOCK_FAULT_DOWN || (conn->strayed && !conn->backoff_ms);
+    uint32_t limit = soon ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
+    int64_t jittered = (int64_t)(rlock__random(conn->redis->client) % (limit * 500u + 1u));
+    conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
+    if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
+        conn->backoff_ms = RLOCK__BACKOFF_MAX_MS;
+    }
+    return limit * 500u + jittered; /* half of it fixed, half at random; the first one at once */
+}
+
+/* What the watching connection is wanted for, and not refused. */
+static bool rlock__tracks(const rlock__redis *redis) {
+    return redis->push_wanted && !redis->push_refused;
+}
+static bool rlock__lines(const rlock__redis *redis) {
+    return RLOCK__HAS_KINDS && redis->line_wanted && !redis->calls_refused;
+}
+
+/* Buries a doomed connection: answers what was on it, and plans the next attempt. */
+static void rlock__conn_bury(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
+    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+    if (conn->ac) {
+        redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
+    }
+    if (main && was_ready) {
+        redis->heard_us = conn->heard_us;
+    }
+    if (main && was_ready && redis->lost_epoch == redis->epoch) {
+        redis->lost_id = conn->id;
+    } else if (main &&
+               (redis->lost_epoch <= redis->gone_epoch || redis->lost_epoch <= redis->open_epoch)) {
+        redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
+    }
+    if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
+        conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */
+    }
+    conn->state = RLOCK__CONN_DOWN;
+    conn->ac = NULL;
+    conn->doomed = conn->blocked = false;
+    conn->outstanding = 0;
+    conn->id = 0;
+    if (main) {
+        redis->tracked = redis->native = redis->served = false;
+        if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
+        }
+    } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
+        rlock_fault why = rlock__classify(conn->text);
+        bool unknown = strncmp(conn->text, "ERR unknown command", 19) == 0;
+        bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
+        bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->calls_wanted && !redis->calling;
+        redis->calls_refused = redis->calls_refused || refused;
+        redis->push_refused = redis->push_refused || (refused && !last);
+        redis->subscribed = redis->calling = redis->tracked = false;
+    }
+    rlock__redis_pushing(redis);
+    if (!main && !rlock__tracks(redis) && !rlock__lines(redis)) {
+        conn->wanted = false; /* until the command connection is a new one */
+        rlock_timer_set(redis->client, &conn->timer, -1);
+        return;
+    }
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    conn->strayed = false;
+    rlock__log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
+               conn->text);
+    if (main) {
+        redis->events->down(redis->owner, conn->fault, conn->text);
+    } else {
+        redis->client->stats.faults++;
+    }
+}
+
+/* hiredis asserts on replies that nobody asked for, and on messages of another shape than two words
+ * and, but for what was published, a number; and it allocates what the head of an array promises.
+ * A reply that is not as expected is not made, and hiredis ends the connection. */
+static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, size_t elements) {
+    rlock__conn *conn = (rlock__conn *)task->privdata;
+    bool subscribed = (conn->ac->c.flags & REDIS_SUBSCRIBED) != 0;
+    bool expected;
+    if (conn->doomed || elements > RLOCK__ELEMENTS_MAX) {
+        expected = false; /* what comes behind a wrong reply is the answer to something else */
+    } else if (task->parent && subscribed && !task->parent->parent) {
+        const redisReply *message = (const redisReply *)task->parent->obj;
+        expected = task->idx < 2 ? type == REDIS_REPLY_STRING
+                                 : type == REDIS_REPLY_INTEGER ||
+                                       strcmp(message->element[0]->str, "message") == 0;
+    } else if (task->parent) {
+        expected = true;
+    } else if (type == REDIS_REPLY_ERROR) {
+        expected = true; /* hiredis ends the connection with it */
+    } else {
+        expected = subscribed ? type == REDIS_REPLY_ARRAY && elements == 3
+                              : conn->ac->replies.head != NULL;
+    }
+    if (!expected) {
+        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+    }
+    return expected ? conn : NULL;
+}
+
+static bool rlock__is(const char *text, size_t len, const char *word) {
+    return len == strlen(word) && memcmp(text, word, len) == 0;
+}
+
+/* Where this client is called: prefix and id. */
+static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
+    size_t head = strlen(redis->prefix);
+    return RLOCK__HAS_KINDS && redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
+           memcmp(text, redis->prefix, head) == 0 &&
+           memcmp(text + head, rlock_client_id(redis->client), len - head) == 0;
+}
+
+/* The first two words of a message. hiredis 1.2 asserts on the answer to a subscription that it
+ * does not know of: only those to our own count, and only where keys are channels one may end. */
+static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *task,
+                                 const char *text, size_t len) {
+    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
+    const redisReply *message;
+    const char *first;
+    if (!(conn->ac->c.flags & REDIS_SUBSCRIBED) || !task->parent || task->parent->parent ||
+        task->idx > 1) {
+        return true;
+    }
+    if (task->idx == 0) {
+        return rlock__is(text, len, "message") || rlock__is(text, len, "subscribe") ||
+               rlock__is(text, len, "unsubscribe");
+    }
+    message = (const redisReply *)task->parent->obj;
+    first = message->element[0]->str;
+    if (strcmp(first, "message") == 0) {
+        return true;
+    }
+    if (rlock__by_channel(conn->redis)) {
+        return len > head && memcmp(text, RLOCK__CHANNEL_HEAD, head) == 0;
+    }
+    return first[0] == 's' && (rlock__is(text, len, RLOCK__INVALIDATE) ||
+                               rlock__is_own_channel(conn->redis, text, len));
+}
+
+/* A reply that is no array is made in place: hiredis has one at a time, and frees it soon. */
+#define RLOCK__IN_PLACE SIZE_MAX /* as its number of elements */
+
+static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
+    memset(&conn->reply, 0, sizeof conn->reply);
+    conn->reply.type = type;
+    conn->reply.elements = RLOCK__IN_PLACE;
+    return &conn->reply;
+}
+
+static void rlock__free_reply(void *reply) {
+    if (((const redisReply *)reply)->elements != RLOCK__IN_PLACE) {
+        freeReplyObject(reply);
+    }
+}
+
+static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
+    rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
+    redisReply *reply;
+    if (conn && !rlock__word_expected(conn, task, text, len)) {
+        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+        return NULL;
+    }
+    if (!conn || task->parent || len >= sizeof conn->words) {
+        return conn ? conn->make->createString(task, text, len) : NULL;
+    }
+    reply = rlock__make_in_place(conn, task->type);
+    memcpy(conn->words, text, len);
+    conn->words[len] = 0;
+    reply->str = conn->words;
+    reply->len = len;
+    return reply;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *rlock__make_array(const redisReadTask *task, size_t elements) {
+#else
+static void *rlock__make_array(const redisReadTask *task, int elements) {
+#endif
+    rlock__conn *conn = rlock__reply_expected(task, task->type, (size_t)elements);
+    return conn ? conn->make->createArray(task, elements) : NULL;
+}
+
+static void *rlock__make_integer(const redisReadTask *task, long long value) {
+    rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
+    redisReply *reply;
+    if (!conn || task->parent) {
+        return conn ? conn->make->createInteger(task, value) : NULL;
+    }
+    reply = rlock__make_in_place(conn, REDIS_REPLY_INTEGER);
+    reply->integer = value;
+    return reply;
+}
+
+static void *rlock__make_nil(const redisReadTask *task) {
+    rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_NIL, 0);
+    if (!conn || task->parent) {
+        return conn ? conn->make->createNil(task) : NULL;
+    }
+    return rlock__make_in_place(conn, REDIS_REPLY_NIL);
+}
+
+#if HIREDIS_MAJOR >= 1
+/* RESP3, which we never ask for; where a function is missing hiredis makes a wild pointer. */
+static void *rlock__make_double(const redisReadTask *task, double value, char *text, size_t len) {
+    (void)value;
+    (void)text;
+    (void)len;
+    rlock__conn_blame((rlock__conn *)task->privdata, RLOCK_FAULT_DOWN,
+                      "a reply that nobody asked for");
+    return NULL;
+}
+
+static void *rlock__make_bool(const redisReadTask *task, int value) {
+    return rlock__make_double(task, value, NULL, 0);
+}
+#endif
+
+static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
+    conn->make = ac->c.reader->fn;
+    conn->guard = *conn->make;
+    conn->guard.createString = rlock__make_string;
+    conn->guard.createArray = rlock__make_array;
+    conn->guard.createInteger = rlock__make_integer;
+    conn->guard.createNil = rlock__make_nil;
+    conn->guard.freeObject = rlock__free_reply;
+#if HIREDIS_MAJOR >= 1
+    conn->guard.createDouble = rlock__make_double;
+    conn->guard.createBool = rlock__make_bool;
+#endif
+    ac->c.reader->fn = &conn->guard;
+    ac->c.reader->privdata = conn;
+}
+
+static void rlock__conn_wanted(rlock__conn *conn) {
+    conn->wanted = true;
+    if (conn->state == RLOCK__CONN_DOWN && !conn->timer.index) {
+        rlock_timer_set(conn->redis->client, &conn->timer, 0);
+    }
+}
+
+static void rlock__conn_close(rlock__conn *conn) {
+    redisAsyncContext *ac = conn->ac;
+    conn->resolving = false;
+    if (ac) {
+        ac->data = NULL;
+        redisAsyncFree(ac);
+    }
+}
+
+#endif /* RLOCK_STORE_REDIS_LINK_H */

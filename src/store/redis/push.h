@@ -1,0 +1,179 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-push - being told that a key changed, or that a token is called
+ */
+
+#ifndef RLOCK_STORE_REDIS_PUSH_H
+#define RLOCK_STORE_REDIS_PUSH_H
+
+#include "public/head.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "core/client.h"
+#include "core/token.h"
+#include "store/redis/state.h"
+#include "store/redis/dialect.h"
+#include "store/redis/link.h"
+
+/* Of the channel {a} both a and {a} may be the key. */
+static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
+    redis->events->woken(redis->owner, name, len);
+    if (len > 2 && name[0] == '{' && name[len - 1] == '}') {
+        redis->events->woken(redis->owner, name + 1, len - 2);
+    }
+}
+
+/* A call: the token's number, a colon, the key. */
+static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
+    char *end;
+    uint64_t token = strtoull(text, &end, 10);
+    if (end != text && *end == ':') {
+        size_t head = (size_t)(end + 1 - text);
+        redis->events->called(redis->owner, end + 1, len - head, token);
+    }
+}
+
+static void rlock__calls_subscribe(rlock__redis *redis);
+
+static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
+    if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
+        redis->calling = true;
+    } else if (!redis->subscribed) {
+        redis->subscribed = true;
+        rlock__calls_subscribe(redis);
+    }
+    rlock__redis_pushing(redis);
+}
+
+/* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
+static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw, *channel, *payload;
+    rlock__redis *redis;
+    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1, i;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
+    redis = conn->redis;
+    channel = reply->element[1];
+    payload = reply->element[2];
+    if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
+        rlock__conn_answered(conn);
+        if (strcmp(reply->element[0]->str, "subscribe") == 0) {
+            rlock__on_subscribed(redis, channel);
+        }
+    } else {
+        conn->alive_us = rlock_client_now_us(redis->client);
+    }
+    if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
+        rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
+    } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
+        rlock__called_by(redis, payload->str, (size_t)payload->len);
+    } else if (payload->type == REDIS_REPLY_ARRAY) {
+        for (i = 0; i < payload->elements; i++) {
+            if (payload->element[i]->type == REDIS_REPLY_STRING) {
+                redis->events->woken(redis->owner, payload->element[i]->str,
+                                     (size_t)payload->element[i]->len);
+            }
+        }
+    } else if (payload->type == REDIS_REPLY_NIL) {
+        redis->events->woken(redis->owner, NULL, 0);
+    }
+}
+
+/* The channel that is always listened to, and whose repetition is the heartbeat. */
+static void rlock__watcher_subscribe(rlock__redis *redis) {
+    rlock__put_words(redis, "SUBSCRIBE", 1);
+    if (rlock__by_channel(redis)) {
+        rlock__put_channel(redis, rlock_client_id(redis->client), 36);
+    } else {
+        rlock__put_text(redis, RLOCK__INVALIDATE);
+    }
+    rlock__conn_say(&redis->watcher, rlock__on_message);
+}
+
+/* ... and the one on which this client is called, if any key of it is of a queued kind. */
+static void rlock__calls_subscribe(rlock__redis *redis) {
+    if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
+        return;
+    }
+    rlock__put_words(redis, "SUBSCRIBE", 1);
+    rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
+                      "");
+    rlock__conn_say(&redis->watcher, rlock__on_message);
+}
+
+static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    redisReply *reply = (redisReply *)raw;
+    rlock__redis *redis;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    redis = conn->redis;
+    rlock__conn_answered(conn);
+    redis->tracked = reply->type == REDIS_REPLY_STATUS;
+    if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR &&
+        (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, reply->str); /* and once more */
+        return;
+    }
+    if (!redis->tracked) {
+        redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
+        redis->push_refused = !rlock__by_channel(redis);
+        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
+    }
+    if (redis->watcher.state != RLOCK__CONN_READY) {
+        redis->tracked = false; /* it went meanwhile */
+    } else if (!rlock__tracks(redis) && !rlock__lines(redis)) {
+        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "not needed");
+    } else {
+        rlock__watcher_subscribe(redis);
+    }
+    rlock__redis_pushing(redis);
+}
+
+/* Sends the invalidations of what the command connection reads to the watching connection, if some
+ * key is to be watched: who only waits to be called needs none of them.
+ * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
+static void rlock__track(rlock__redis *redis) {
+    rlock__conn *watcher = &redis->watcher;
+    if (redis->commands.state != RLOCK__CONN_READY ||
+        (!rlock__tracks(redis) && !rlock__lines(redis))) {
+        return;
+    }
+    if (watcher->state != RLOCK__CONN_READY) {
+        rlock__conn_wanted(watcher);
+        return;
+    }
+    if (*watcher->run_id && *redis->commands.run_id &&
+        strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
+        return;
+    }
+    if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
+        redis->tracking_refused = true;
+        redis->push_refused = !rlock__by_channel(redis);
+    }
+    if (!rlock__tracks(redis) && !rlock__lines(redis)) {
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "not needed");
+        return;
+    }
+    if (!rlock__tracks(redis) || rlock__by_channel(redis)) {
+        rlock__watcher_subscribe(redis);
+        return;
+    }
+    rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
+    rlock__put_number(redis, (uint64_t)watcher->id);
+    rlock__put_text(redis, "NOLOOP");
+    rlock__conn_say(&redis->commands, rlock__on_tracking);
+}
+
+#endif /* RLOCK_STORE_REDIS_PUSH_H */

@@ -1,0 +1,553 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-store - requests in their order, many in one command, and what is answered
+ */
+
+#ifndef RLOCK_STORE_REDIS_STORE_H
+#define RLOCK_STORE_REDIS_STORE_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/loop.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "core/client.h"
+#include "core/token.h"
+#include "store/redis/state.h"
+#include "store/redis/scripts.h"
+#include "store/redis/dialect.h"
+#include "store/redis/link.h"
+#include "store/redis/push.h"
+#include "store/redis/greeting.h"
+
+static void rlock__redis_submit(void *state, rlock_request *request) {
+    rlock__redis *redis = (rlock__redis *)state;
+    bool urgent =
+        request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
+    request->how = RLOCK__HOW_BEST;
+    request->place = RLOCK__QUEUED;
+    if (rlock__in_line(request) && !redis->calls_wanted) {
+        redis->calls_wanted = true; /* with the watching connection, once that is wanted */
+        rlock__calls_subscribe(redis);
+    }
+    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
+    rlock__conn_wanted(&redis->commands);
+}
+
+static bool rlock__redis_forget(void *state, rlock_request *request) {
+    bool maybe = request->place == RLOCK__FLYING;
+    (void)state;
+    if (maybe) {
+        rlock__command *command = (rlock__command *)request->store;
+        uint32_t i = 0;
+        while (command->requests[i] != request) {
+            i++;
+        }
+        command->requests[i] = NULL;
+    } else {
+        rlock__list_remove(&request->link);
+    }
+    request->place = RLOCK__IDLE;
+    return maybe;
+}
+
+/* Lets it go out once more, in another way. */
+static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+    request->how = how;
+    request->next = 0; /* it may have asked already */
+    request->place = RLOCK__QUEUED;
+    rlock__list_append(&redis->queues[0], &request->link);
+}
+
+/* Whether the reply only says that it has to be asked in another way. */
+static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
+    bool error = reply->type == REDIS_REPLY_ERROR, again = false;
+    bool behind = request->how == RLOCK__HOW_BEHIND;
+    if (request->how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+        again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
+    } else if (request->how == RLOCK__HOW_PLAIN) {
+        again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
+        redis->native =
+            redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
+    }
+    if (again) {
+        rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
+    } else if (error && (request->how == RLOCK__HOW_SCRIPT || behind) &&
+               strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+        rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
+        again = true;
+    }
+    return again;
+}
+
+static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    answer->sure = !request->epoch || request->epoch == redis->epoch ||
+                   rlock__epoch_gone(redis, request->epoch);
+    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
+        request->epoch = 0;
+    }
+    request->place = RLOCK__IDLE;
+    redis->events->answered(redis->owner, request, answer);
+}
+
+static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
+                                const char *text) {
+    rlock_answer answer;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    answer.fault = fault;
+    answer.text = text;
+    request->place = RLOCK__IDLE;
+    redis->events->answered(redis->owner, request, &answer);
+}
+
+static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
+                              const redisReply *reply) {
+    rlock_answer answer;
+    rlock_info info;
+    if (rlock__other_way(redis, request, reply)) {
+        return;
+    }
+    memset(&answer, 0, sizeof answer);
+    rlock__parse(request, reply, &answer, &info);
+    if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
+    }
+    if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__in_line(request) &&
+        !(request->flags & RLOCK_REQUEST_ONCE) && !redis->line_wanted) {
+        redis->line_wanted = true;
+        rlock__track(redis);
+    }
+    answer.told =
+        answer.outcome == RLOCK_OUTCOME_HELD && ((const rlock__command *)request->store)->heard;
+    rlock__answer(redis, request, &answer);
+}
+
+/* Of a batch: a word for each, or one for all. Where the script cannot run each is asked alone. */
+static void rlock__answer_batch(rlock__redis *redis, const rlock__command *command,
+                                const redisReply *reply) {
+    bool each = reply->type == REDIS_REPLY_STRING && reply->len == command->count;
+    bool refused = reply->type == REDIS_REPLY_ERROR && /* it speaks of the script */
+                   rlock__classify(reply->str) != RLOCK_FAULT_BUSY;
+    uint8_t how = RLOCK__HOW_SCRIPT;
+    uint32_t i;
+    if (refused && command->how == RLOCK__HOW_SCRIPT && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+        redis->batch_unknown = true;
+        how = RLOCK__HOW_BEST;
+    } else if (refused) {
+        redis->batches = false;
+    }
+    for (i = 0; i < command->count; i++) {
+        rlock_request *request = command->requests[i];
+        rlock_answer answer;
+        if (!request) {
+            continue;
+        }
+        memset(&answer, 0, sizeof answer); /* done, if nothing else is said */
+        if (each && reply->str[i] == '1') {
+            rlock__answer(redis, request, &answer);
+        } else if (each || refused) {
+            rlock__request_again(redis, request, how);
+        } else {
+            rlock__answer_one(redis, request, reply);
+        }
+    }
+}
+
+/* A replica, or a node of a cluster that has not this key: the address may lead elsewhere by now,
+ * and is asked for anew. A node that serves other keys is given up for a MOVED now and then. */
+static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
+    bool error = reply->type == REDIS_REPLY_ERROR;
+    const char *words = error ? rlock__error_words(reply->str) : "";
+    bool moved = rlock__begins(words, "MOVED");
+    int64_t now_us = rlock_client_now_us(redis->client);
+    redis->served = redis->served || !error;
+    if (!error ||
+        !(moved || rlock__begins(words, "READONLY") || rlock__begins(words, "MASTERDOWN"))) {
+        return;
+    }
+    if (moved && redis->served && redis->moved_us &&
+        now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
+        return;
+    }
+    redis->moved_us = moved ? now_us : redis->moved_us;
+    redis->commands.strayed = true;
+    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
+}
+
+static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__command *command = (rlock__command *)data;
+    rlock__redis *redis = command->redis;
+    const redisReply *reply = (const redisReply *)raw;
+    uint32_t i;
+    (void)ac;
+    redis->bytes -= command->bytes;
+    redis->told = command->tells ? NULL : redis->told;
+    if (reply) {
+        rlock__conn_answered(&redis->commands);
+    } else if (command->op == RLOCK_OP_ACQUIRE ||
+               (RLOCK__HAS_KINDS && command->op > RLOCK_OP_INSPECT)) {
+        redis->lost_epoch = redis->epoch; /* no other does harm when it is executed late */
+    }
+    if (reply && !redis->closing) {
+        rlock__redis_astray(redis, reply);
+    }
+    if (reply && command->count > 1 && !redis->closing) {
+        rlock__answer_batch(redis, command, reply);
+    }
+    for (i = 0; i < command->count && !redis->closing && !(reply && command->count > 1); i++) {
+        rlock_request *request = command->requests[i];
+        if (request && reply) {
+            rlock__answer_one(redis, request, reply);
+        } else if (request) {
+            rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN,
+                                redis->commands.text[0] ? redis->commands.text : NULL);
+        }
+    }
+    rlock__list_append(&redis->spare, &command->link);
+}
+
+static rlock__command *rlock__command_new(rlock__redis *redis) {
+    rlock__command *command;
+    if (!rlock__list_empty(&redis->spare)) {
+        command = RLOCK__OF(redis->spare.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+    } else {
+        command = (rlock__command *)rlock__alloc(sizeof *command);
+    }
+    return command;
+}
+
+/* Whether it may go in a batch of renewals for so long. */
+static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
+    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
+           request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
+}
+
+/* Takes the next request out of a queue, and the renewals behind it that can go with it. */
+static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    size_t bytes = 0;
+    command->redis = redis;
+    command->requests = &command->one;
+    command->count = 0;
+    command->op = first->op;
+    command->how = RLOCK__HOW_SCRIPT;
+    if (redis->batches && rlock__batched(first, first->lease_ms) && first->link.next != queue) {
+        if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
+            command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
+        }
+        command->requests = command->batch ? command->batch : &command->one;
+    }
+    do {
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
+        bool like = rlock__batched(request, first->lease_ms);
+        bytes += request->key_len;
+        if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
+            break;
+        }
+        rlock__list_remove(&request->link);
+        command->requests[command->count++] = request;
+        if (!like || command->requests == &command->one) {
+            break;
+        }
+    } while (!rlock__list_empty(queue) && command->count < RLOCK__BATCH);
+}
+
+static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
+    command->tells = false;
+    command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
+    if (command->count == 1) {
+        rlock_request *request = command->requests[0];
+        if (request->how == RLOCK__HOW_EVAL &&
+            redis->told == rlock__script_of(redis, request)->lua) {
+            request->how = RLOCK__HOW_BEHIND;
+        }
+        command->tells = request->how == RLOCK__HOW_EVAL;
+        rlock__put_request(redis, request);
+        return;
+    }
+    if (redis->batch_unknown) {
+        redis->batch_unknown = false;
+        command->how = RLOCK__HOW_EVAL;
+    }
+    rlock__put_batch(redis, command);
+}
+
+/* Of a release with its script, which may not fail for want of memory. */
+static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
+    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
+    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
+    uint32_t i;
+    if (rlock__in_line(request)) {
+        bytes += sizeof RLOCK__LUA_LINE + 2 * strlen(redis->prefix);
+    }
+    for (i = 1; terms && i < terms->count; i++) {
+        bytes += terms->lens[i] + 16u;
+    }
+    return bytes;
+}
+
+/* Sends what comes first in a queue. */
+static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock__command *command = rlock__command_new(redis);
+    uint32_t i;
+    bool sent;
+    if (!command) {
+        rlock__list_remove(&first->link);
+        rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
+        return;
+    }
+    sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
+           rlock__reserve(redis, rlock__release_room(redis, first));
+    rlock__command_fill(redis, command, queue);
+    rlock__command_put(redis, command);
+    sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
+    if (sent && command->tells) {
+        redis->told = rlock__script_of(redis, command->requests[0])->lua;
+    }
+    command->bytes = (uint32_t)redis->length;
+    redis->bytes += sent ? command->bytes : 0;
+    for (i = 0; i < command->count; i++) {
+        rlock_request *request = command->requests[i];
+        request->sent_us = sent_us;
+        request->store = command;
+        request->place = RLOCK__FLYING;
+        if (sent && request->op == RLOCK_OP_ACQUIRE &&
+            (!request->epoch || rlock__epoch_gone(redis, request->epoch))) {
+            request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
+        }
+    }
+    for (i = 0; i < command->count && !sent; i++) {
+        if (command->requests[i]) {
+            rlock__answer_fault(redis, command->requests[i], RLOCK_FAULT_NOMEM, NULL);
+        }
+    }
+    if (!sent) {
+        rlock__list_append(&redis->spare, &command->link);
+    }
+}
+
+/* Urgent ones first, then of the heads of the queues the one that is due first. NULL: all empty. */
+static rlock_link *rlock__redis_next(rlock__redis *redis) {
+    rlock_link *next = NULL;
+    int64_t due_us = 0;
+    int i;
+    if (!rlock__list_empty(&redis->queues[0])) {
+        return &redis->queues[0];
+    }
+    for (i = 1; i < 4; i++) {
+        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, link);
+        if (head && (!next || head->due_us < due_us)) {
+            next = &redis->queues[i];
+            due_us = head->due_us;
+        }
+    }
+    return next;
+}
+
+/* Writes now; a socket that took no more is waited for. */
+static void rlock__conn_flush(rlock__conn *conn) {
+    if (conn->ac && conn->state >= RLOCK__CONN_GREETING && !conn->blocked) {
+        rlock__conn_visit(conn, RLOCK_IO_WRITE);
+    } else {
+        rlock__conn_tend(conn);
+    }
+}
+
+/* One write for all that was submitted. */
+static void rlock__redis_flush(void *state) {
+    rlock__redis *redis = (rlock__redis *)state;
+    rlock__conn *conn = &redis->commands;
+    rlock_link *queue = rlock__redis_next(redis);
+    int64_t now_us = queue ? rlock__clock(redis->client) : 0; /* callbacks may have taken long */
+    while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
+           redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
+        rlock__queue_send(redis, queue, now_us);
+    }
+    rlock__conn_flush(&redis->commands);
+    rlock__conn_flush(&redis->watcher);
+}
+
+static void rlock__redis_watch(void *state, const char *key, size_t len, bool on) {
+    rlock__redis *redis = (rlock__redis *)state;
+    if (on && !redis->push_wanted) {
+        redis->push_wanted = true;
+        rlock__track(redis);
+    }
+    if (rlock__by_channel(redis) && redis->subscribed) {
+        rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
+        rlock__put_channel(redis, key, len);
+        rlock__conn_say(&redis->watcher, rlock__on_message);
+    }
+}
+
+static void rlock__redis_free(rlock__redis *redis) {
+    while (!rlock__list_empty(&redis->spare)) {
+        rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+        rlock__dealloc(command->batch);
+        rlock__dealloc(command);
+    }
+    rlock__dealloc(redis->host);
+    rlock__dealloc(redis->unix_path);
+    rlock__dealloc(redis->username);
+    rlock__dealloc(redis->password);
+    rlock__dealloc(redis->name);
+    rlock__dealloc(redis->prefix);
+    rlock__dealloc(redis->buffer);
+    rlock__dealloc(redis);
+}
+
+static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
+    (void)ac;
+    (void)raw;
+    (void)data;
+}
+
+/* The last write: all releases, of each script the first in full: a server may not know it yet.
+ * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
+static void rlock__redis_goodbye(rlock__redis *redis) {
+    rlock__conn *conn = &redis->commands;
+    bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+    unsigned known = 0; /* the rows of scripts that were sent in full */
+    rlock_link *queue = rlock__redis_next(redis);
+    if (usable && queue) {
+        rlock__put_words(redis, "CLIENT REPLY OFF", 0);
+        rlock__conn_send(conn, rlock__on_nothing, NULL);
+    }
+    for (; queue; queue = rlock__redis_next(redis)) {
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
+        rlock__list_remove(&request->link);
+        request->place = RLOCK__IDLE;
+        if (usable && request->op == RLOCK_OP_RELEASE) {
+            unsigned row = 1u << rlock__row(redis, request);
+            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
+            rlock__conn_send(conn, rlock__on_nothing, NULL);
+            known |= row;
+        }
+    }
+    if (usable) {
+        redisAsyncHandleWrite(conn->ac);
+    }
+}
+
+static void rlock__redis_close(void *state) {
+    rlock__redis *redis = (rlock__redis *)state;
+    redis->closing = true;
+    rlock__redis_goodbye(redis);
+    rlock__conn_close(&redis->commands);
+    rlock__conn_close(&redis->watcher);
+    rlock_timer_drop(redis->client, &redis->commands.timer);
+    rlock_timer_drop(redis->client, &redis->watcher.timer);
+    rlock__redis_free(redis);
+}
+
+static char *rlock__config_text(const char *text, bool *failed) {
+    char *copy = rlock__copy(text, rlock__length(text));
+    *failed = *failed || (text && !copy);
+    return copy;
+}
+
+#define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
+
+static int rlock__redis_open(const rlock_store *store, rlock_client *client,
+                             const rlock_config *config, const rlock_store_events *events,
+                             void *owner, void **state) {
+    rlock__redis *redis;
+    const char *host = config->host ? config->host : "127.0.0.1";
+    bool failed = false;
+    int i;
+    (void)store;
+    if (!config->connect && !config->unix_path && !rlock__numeric(host) && !client->loop.resolve) {
+        rlock__log(client, RLOCK_LOG_ERROR,
+                   "a host name needs loop.resolve or config.connect; use an address", host);
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
+        rlock__log(client, RLOCK_LOG_ERROR, "config.unix_path is longer than a socket's may be",
+                   config->unix_path);
+        return RLOCK_ERR_ARG;
+    }
+    redis = (rlock__redis *)rlock__alloc(sizeof *redis);
+    if (!redis) {
+        return RLOCK_ERR_NOMEM;
+    }
+    redis->client = client;
+    redis->events = events;
+    redis->owner = owner;
+    redis->connect = config->connect;
+    redis->user = config->user;
+    redis->host = rlock__config_text(host, &failed);
+    redis->unix_path = rlock__config_text(config->unix_path, &failed);
+    redis->username = rlock__config_text(config->username, &failed);
+    redis->password = rlock__config_text(config->password, &failed);
+    redis->name = rlock__config_text(config->client_name, &failed);
+    redis->prefix = rlock__config_text(client->prefix, &failed);
+    redis->port = config->port ? config->port : 6379;
+    redis->database = config->database;
+    redis->wire = config->wire;
+    redis->timeout_ms = client->command_timeout_ms;
+    redis->room = 256; /* enough to greet */
+    redis->buffer = (char *)RLOCK_MALLOC(redis->room);
+    rlock__list_init(&redis->spare);
+    for (i = 0; i < 4; i++) {
+        rlock__list_init(&redis->queues[i]);
+    }
+    if (failed || !redis->buffer || rlock__conn_init(&redis->commands, redis) != RLOCK_OK) {
+        rlock__redis_free(redis);
+        return RLOCK_ERR_NOMEM;
+    }
+    if (rlock__conn_init(&redis->watcher, redis) != RLOCK_OK) {
+        rlock_timer_drop(client, &redis->commands.timer);
+        rlock__redis_free(redis);
+        return RLOCK_ERR_NOMEM;
+    }
+    *state = redis;
+    return RLOCK_OK;
+}
+
+static bool rlock__ends_with(const char *key, size_t len, const char *end) {
+    size_t n = strlen(end);
+    return len >= n && memcmp(key + len - n, end, n) == 0;
+}
+
+/* Whether a key is called as rlock__put_beside calls one beside another, or has that other's line:
+ * prefix{other}. */
+static bool rlock__is_beside(const rlock__redis *redis, const char *key, size_t len) {
+    size_t head = strlen(redis->prefix);
+    bool named = len > head + 2 && memcmp(key, redis->prefix, head) == 0 && key[head] == '{' &&
+                 memchr(key, '}', len) == key + len - 1;
+    return rlock__has_tag(key, len) &&
+           (named || rlock__ends_with(key, len, ":queue") || rlock__ends_with(key, len, ":fence"));
+}
+
+static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
+                                        const rlock_terms *terms, bool fencing) {
+    const rlock__redis *redis = (const rlock__redis *)state;
+    bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
+    if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
+        return "on the wire of Redisson there is only the mutex with one key";
+    }
+    if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
+        return "a key with a } needs a valid hash tag where keys beside it are needed";
+    }
+    if (queued && rlock__is_beside(redis, key, len)) {
+        return "a key of this name may stand beside that of another lock";
+    }
+    return NULL;
+}
+
+static const rlock_store rlock__redis_store = {NULL,
+                                               rlock__redis_open,
+                                               rlock__redis_close,
+                                               rlock__redis_submit,
+                                               rlock__redis_forget,
+                                               rlock__redis_watch,
+                                               rlock__redis_flush,
+                                               rlock__redis_refuses};
+
+#endif /* RLOCK_STORE_REDIS_STORE_H */
