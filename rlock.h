@@ -2430,270 +2430,175 @@ struct rlock__redis;
 
 /* ------------------------------------------------------------------------------------------------
  * >>redis-scripts - what a server does in one step, and cannot do by one command
+ *
+ * Here they are as they are sent. docs/protocol.md shows them as they are written, with comments.
  */
 
-#define RLOCK__FENCE_TTL_MS "86400000" /* how long a fence counter outlives the last lease */
+#define RLOCK__LUA_STRING_ACQUIRE                                                                  \
+    "local c=redis.call('GET',KEYS[1])if c and c~=ARGV[1]then return redis.call('PTTL',KEYS[1])"   \
+    "end local a='0'if KEYS[2]then local b=redis.pcall('GET',KEYS[2])or'0'if type(b)=='table'then" \
+    " return b end if not b:match('^%d+$')or b+ARGV[3]>=2^53 then return{err="                     \
+    "'ERR the fence counter is no number below 2^53'}end local d=redis.call('TIME')a=d[1]*1000000" \
+    "+d[2]if b+1>a then a=b+1 end redis.call('SET',KEYS[2],string.format('%.0f',a+ARGV[3]-1),'PX'" \
+    ",ARGV[2]+86400000)a=string.format('%.0f',a)end if c then local e=redis.call('PTTL',KEYS[1])"  \
+    "if e>=0 and e<tonumber(ARGV[2])then redis.call('PEXPIRE',KEYS[1],ARGV[2])end else redis.call" \
+    "('SET',KEYS[1],ARGV[1],'PX',ARGV[2])end return a"
+#define RLOCK__SHA_STRING_ACQUIRE "99b498f6d9b426861889a061e9798e0e50f35d2f"
+#define RLOCK__LUA_STRING_RENEW                                                                    \
+    "local a=redis.call('GET',KEYS[1])if a~=ARGV[1]then return a and 0 or-1 end local b=redis."    \
+    "call('PTTL',KEYS[1])if b>=0 and b<tonumber(ARGV[2])then redis.call('PEXPIRE',KEYS[1],ARGV[2]" \
+    ")end redis.call('PTTL',KEYS[1])return 1"
+#define RLOCK__SHA_STRING_RENEW "0f25e7aba1393bd1fb18053f5ec55ed5fef1d76b"
+#define RLOCK__LUA_STRING_RELEASE                                                                  \
+    "local a=redis.call('GET',KEYS[1])if a~=ARGV[1]then return a and 0 or-1 end return redis.call" \
+    "('DEL',KEYS[1])"
+#define RLOCK__SHA_STRING_RELEASE "3348394de7861552f9f92fe65046585a82d11573"
+#define RLOCK__LUA_STRING_INSPECT                                                               \
+    "local a=redis.call('GET',KEYS[1])if not a then return'0 0 -1 1 -1 'end return'1 '..redis." \
+    "call('PTTL',KEYS[1])..' -1 0 -1 '..a"
+#define RLOCK__SHA_STRING_INSPECT "1716ad0b5e25c6df1ef50be2a4c93070bdc98b7a"
+#define RLOCK__LUA_STRING_FORCE "return redis.call('GET',KEYS[1])and redis.call('DEL',KEYS[1])or 0"
+#define RLOCK__SHA_STRING_FORCE "707d4771e9ce50ab7d845f9ec38e4a5fcdfb5be2"
 
-/* The scripts. KEYS[1] is the lock, KEYS[2] its fence counter where one is wanted; ARGV[1] is the
- * token, ARGV[2] the lease in ms (of a release on the Redisson wire: the channel), ARGV[3] how many
- * fences in a row are wanted.
- * Acquire answers the fence as a string ("0" without one), or the time left of another's hold as
- * an integer. Renew and release answer 1, 0 (another's) or -1 (gone). No script shortens a time to
- * live. The PTTL behind a read makes the server remember the key for client tracking; one before a
- * PEXPIRE would be forgotten again (Redis 7.0). PEXPIRE works on a server that is out of memory.
- * What a user may not do ends a script with what it did before: so the fence comes first and the
- * lock last, and a hash that may not be given a time to live goes again. */
-#define RLOCK__PIECE_EXTEND                 \
-    "local p=redis.call('PTTL',KEYS[1]) "   \
-    "if p>=0 and p<tonumber(ARGV[2]) then " \
-    "redis.call('PEXPIRE',KEYS[1],ARGV[2]) end "
-#define RLOCK__PIECE_NO_COUNTER "return {err='ERR the fence counter is no number below 2^53'} end "
-#define RLOCK__PIECE_FENCE(call, pcall, key, lease, count)                                       \
-    "local f='0' if " key " then local n=" pcall "('GET'," key ") or '0' "                       \
-    "if type(n)=='table' then return n end "                                                     \
-    "if not n:match('^%d+$') or n+" count ">=2^53 then " RLOCK__PIECE_NO_COUNTER "local t=" call \
-    "('TIME') f=t[1]*1000000+t[2] if n+1>f then f=n+1 end " call "('SET'," key                   \
-    ",string.format('%.0f',f+" count "-1),'PX'," lease "+" RLOCK__FENCE_TTL_MS                   \
-    ") f=string.format('%.0f',f) end "
+#define RLOCK__LUA_STRING_RENEW_MANY                                                              \
+    "local b,c,d,e=redis.call,{},ARGV[1],ARGV[2]local f=b('MGET',unpack(KEYS))for a,g in ipairs(" \
+    "KEYS)do c[a]='0'if f[a]==d..ARGV[a+2]then b('PEXPIRE',g,e,'GT')c[a]='1'end end b('EXISTS',"  \
+    "unpack(KEYS))return table.concat(c)"
+#define RLOCK__SHA_STRING_RENEW_MANY "439a2d2f0f6a4a1aefbeca2ca530f8ce0ab1e1af"
 
-#define RLOCK__LUA_STRING_ACQUIRE                                                         \
-    "local v=redis.call('GET',KEYS[1]) "                                                  \
-    "if v and v~=ARGV[1] then return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE( \
-        "redis.call", "redis.pcall", "KEYS[2]", "ARGV[2]",                                \
-        "ARGV[3]") "if v then " RLOCK__PIECE_EXTEND                                       \
-                   "else redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2]) end return f"
-#define RLOCK__SHA_STRING_ACQUIRE "442ff2b90b53f4374c5a1a25711b15e3b48e0243"
+#define RLOCK__LUA_REDISSON_ACQUIRE                                                                \
+    "local c=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 if not c and redis.call('EXISTS',KEYS[1])==" \
+    "1 then return redis.call('PTTL',KEYS[1])end local a='0'if KEYS[2]then local b=redis.pcall("   \
+    "'GET',KEYS[2])or'0'if type(b)=='table'then return b end if not b:match('^%d+$')or b+ARGV[3]"  \
+    ">=2^53 then return{err='ERR the fence counter is no number below 2^53'}end local d=redis."    \
+    "call('TIME')a=d[1]*1000000+d[2]if b+1>a then a=b+1 end redis.call('SET',KEYS[2],string."      \
+    "format('%.0f',a+ARGV[3]-1),'PX',ARGV[2]+86400000)a=string.format('%.0f',a)end if c then "     \
+    "local e=redis.call('PTTL',KEYS[1])if e>=0 and e<tonumber(ARGV[2])then redis.call('PEXPIRE',"  \
+    "KEYS[1],ARGV[2])end else redis.call('HSET',KEYS[1],ARGV[1],1)local f=redis.pcall('PEXPIRE',"  \
+    "KEYS[1],ARGV[2])if type(f)=='table'then redis.call('DEL',KEYS[1])return f end end return a"
+#define RLOCK__SHA_REDISSON_ACQUIRE "3546bc917237adf276b74bcb33585b594c91007b"
+#define RLOCK__LUA_REDISSON_RENEW                                                                 \
+    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then return redis.call('EXISTS',KEYS[1])-1 end " \
+    "local a=redis.call('PTTL',KEYS[1])if a>=0 and a<tonumber(ARGV[2])then redis.call('PEXPIRE'," \
+    "KEYS[1],ARGV[2])end redis.call('PTTL',KEYS[1])return 1"
+#define RLOCK__SHA_REDISSON_RENEW "29d7bd9b005232cc58f9acea2b66e8fc75d9f6e0"
+#define RLOCK__LUA_REDISSON_RELEASE                                                               \
+    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then return redis.call('EXISTS',KEYS[1])-1 end " \
+    "redis.call('DEL',KEYS[1])redis.pcall('PUBLISH',ARGV[2],'0')return 1"
+#define RLOCK__SHA_REDISSON_RELEASE "77934ad33c35082e5899a544a6def2c3594b4563"
+#define RLOCK__LUA_REDISSON_INSPECT                                                            \
+    "local a=redis.call('HKEYS',KEYS[1])[1]if not a then return'0 0 -1 1 -1 'end return'1 '.." \
+    "redis.call('PTTL',KEYS[1])..' -1 0 -1 '..a"
+#define RLOCK__SHA_REDISSON_INSPECT "ca10a85778c58771ef75267a7e2da6b919d38bd3"
+#define RLOCK__LUA_REDISSON_FORCE                                                              \
+    "if redis.call('HLEN',KEYS[1])==0 then return 0 end redis.call('DEL',KEYS[1])redis.pcall(" \
+    "'PUBLISH',ARGV[1],'0')return 1"
+#define RLOCK__SHA_REDISSON_FORCE "4ff8373d1539bbe5b4f567a5632a30af9d2f3d17"
 
-#define RLOCK__LUA_STRING_RENEW                                        \
-    "local v=redis.call('GET',KEYS[1]) "                               \
-    "if v~=ARGV[1] then return v and 0 or -1 end " RLOCK__PIECE_EXTEND \
-    "redis.call('PTTL',KEYS[1]) return 1"
-#define RLOCK__SHA_STRING_RENEW "a10cfaff02625977ab8714eeb58bbd699650e0bc"
+#define RLOCK__LUA_KEYS_ACQUIRE                                                                    \
+    "local b,d,e,c=redis.call,#KEYS,{},'0'if ARGV[3]then d=d/2 end for a=1,d do e[a]=b('GET',KEYS" \
+    "[a])if e[a]and e[a]~=ARGV[1]then return b('PTTL',KEYS[a])end end if ARGV[3]then local g=b("   \
+    "'TIME')c=g[1]*1000000+g[2]for a=d+1,#KEYS do local f=b('GET',KEYS[a])or'0'if not f:match("    \
+    "'^%d+$')or f+ARGV[3]>=2^53 then return{err='ERR the fence counter is no number below 2^53'}"  \
+    "end if f+1>c then c=f+1 end end local i=string.format('%.0f',c+ARGV[3]-1)c=string.format("    \
+    "'%.0f',c)for a=d+1,#KEYS do b('SET',KEYS[a],i,'PX',ARGV[2]+86400000)end end for a=1,d do if " \
+    "not e[a]then b('SET',KEYS[a],ARGV[1],'PX',ARGV[2])else local h=b('PTTL',KEYS[a])if h>=0 and " \
+    "h<tonumber(ARGV[2])then b('PEXPIRE',KEYS[a],ARGV[2])end end end return c"
+#define RLOCK__SHA_KEYS_ACQUIRE "cf335f73fc5cdc7a44810c8a66a81013d01f32dd"
+#define RLOCK__LUA_KEYS_RENEW                                                                      \
+    "local a=redis.call for e,b in ipairs(KEYS)do local c=a('GET',b)if c~=ARGV[1]then return c "   \
+    "and 0 or-1 end end for e,b in ipairs(KEYS)do local d=a('PTTL',b)if d>=0 and d<tonumber(ARGV[" \
+    "2])then a('PEXPIRE',b,ARGV[2])end end a('EXISTS',unpack(KEYS))return 1"
+#define RLOCK__SHA_KEYS_RENEW "c49ecbff63718b63a28daa26fb23e4c2d90bdf80"
+#define RLOCK__LUA_KEYS_RELEASE                                                                    \
+    "local a=1 for d,c in ipairs(KEYS)do local b=redis.pcall('GET',c)if b==ARGV[1]then redis.call" \
+    "('DEL',c)elseif type(b)=='table'then a=b elseif a==1 then a=b and 0 or-1 end end return a"
+#define RLOCK__SHA_KEYS_RELEASE "e268a269579571e2514fb98d485e779f1294a0c4"
 
-#define RLOCK__LUA_STRING_RELEASE                  \
-    "local v=redis.call('GET',KEYS[1]) "           \
-    "if v~=ARGV[1] then return v and 0 or -1 end " \
-    "return redis.call('DEL',KEYS[1])"
-#define RLOCK__SHA_STRING_RELEASE "eb40cd7485ca4a152d5e69319b7f3c58f7717750"
-
-#define RLOCK__LUA_REDISSON_ACQUIRE                                  \
-    "local mine=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 "           \
-    "if not mine and redis.call('EXISTS',KEYS[1])==1 then "          \
-    "return redis.call('PTTL',KEYS[1]) end " RLOCK__PIECE_FENCE(     \
-        "redis.call", "redis.pcall", "KEYS[2]", "ARGV[2]",           \
-        "ARGV[3]") "if mine then " RLOCK__PIECE_EXTEND               \
-                   "else redis.call('HSET',KEYS[1],ARGV[1],1) "      \
-                   "local r=redis.pcall('PEXPIRE',KEYS[1],ARGV[2]) " \
-                   "if type(r)=='table' then redis.call('DEL',KEYS[1]) return r end end return f"
-#define RLOCK__SHA_REDISSON_ACQUIRE "3fe79bc0ae9a8c2b6ddd512d20650f9b5cdc3201"
-
-#define RLOCK__LUA_REDISSON_RENEW                                    \
-    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then "              \
-    "return redis.call('EXISTS',KEYS[1])-1 end " RLOCK__PIECE_EXTEND \
-    "redis.call('PTTL',KEYS[1]) return 1"
-#define RLOCK__SHA_REDISSON_RENEW "2a8e0a25d16f8cea28f13737e83e214e0aab4ce4"
-
-/* A user who may not publish still releases: the message is a courtesy (pcall). */
-#define RLOCK__LUA_REDISSON_RELEASE                     \
-    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then " \
-    "return redis.call('EXISTS',KEYS[1])-1 end "        \
-    "redis.call('DEL',KEYS[1]) redis.pcall('PUBLISH',ARGV[2],'0') return 1"
-#define RLOCK__SHA_REDISSON_RELEASE "27355ddf756b662730bc09429565c3a2fea2fbf6"
-
-/* Questions: how the key stands, in words of numbers as rlock__parse_info reads them, and a token;
- * and away with it. A key of another type ends both with WRONGTYPE. */
-#define RLOCK__LUA_STRING_INSPECT              \
-    "local v=redis.call('GET',KEYS[1]) "       \
-    "if not v then return '0 0 -1 1 -1 ' end " \
-    "return '1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..v"
-#define RLOCK__SHA_STRING_INSPECT "2fe63c4438fa4a5c98e6671ff11f1c23338cf2d4"
-
-#define RLOCK__LUA_STRING_FORCE \
-    "return redis.call('GET',KEYS[1]) and redis.call('DEL',KEYS[1]) or 0"
-#define RLOCK__SHA_STRING_FORCE "807c8c4f097f53d564ef87af5695f8242dd4c9fa"
-
-#define RLOCK__LUA_REDISSON_INSPECT            \
-    "local v=redis.call('HKEYS',KEYS[1])[1] "  \
-    "if not v then return '0 0 -1 1 -1 ' end " \
-    "return '1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..v"
-#define RLOCK__SHA_REDISSON_INSPECT "879b84484de8c72c8ed9b84f8ed748debd6dd238"
-
-#define RLOCK__LUA_REDISSON_FORCE                         \
-    "if redis.call('HLEN',KEYS[1])==0 then return 0 end " \
-    "redis.call('DEL',KEYS[1]) redis.pcall('PUBLISH',ARGV[1],'0') return 1"
-#define RLOCK__SHA_REDISSON_FORCE "c7ffc93c8d655322d017805a184cf794fbe72d0f"
-
-/* Several keys, all or none; behind them their fence counters, where a fence is wanted: ARGV[3].
- * As above otherwise. Of a hold that lost one key the others go with its release. */
-#define RLOCK__LUA_KEYS_ACQUIRE                                                           \
-    "local c,n,v,f=redis.call,#KEYS,{},'0' if ARGV[3] then n=n/2 end "                    \
-    "for i=1,n do v[i]=c('GET',KEYS[i]) "                                                 \
-    "if v[i] and v[i]~=ARGV[1] then return c('PTTL',KEYS[i]) end end "                    \
-    "if ARGV[3] then local t=c('TIME') f=t[1]*1000000+t[2] for i=n+1,#KEYS do "           \
-    "local m=c('GET',KEYS[i]) or '0' "                                                    \
-    "if not m:match('^%d+$') or m+ARGV[3]>=2^53 then " RLOCK__PIECE_NO_COUNTER            \
-    "if m+1>f then f=m+1 end end "                                                        \
-    "local s=string.format('%.0f',f+ARGV[3]-1) f=string.format('%.0f',f) "                \
-    "for i=n+1,#KEYS do c('SET',KEYS[i],s,'PX',ARGV[2]+" RLOCK__FENCE_TTL_MS ") end end " \
-    "for i=1,n do if not v[i] then c('SET',KEYS[i],ARGV[1],'PX',ARGV[2]) else "           \
-    "local p=c('PTTL',KEYS[i]) if p>=0 and p<tonumber(ARGV[2]) then "                     \
-    "c('PEXPIRE',KEYS[i],ARGV[2]) end end end return f"
-#define RLOCK__SHA_KEYS_ACQUIRE "bfb3059ae77277b66a6adae75cbad82b8c0efc03"
-
-#define RLOCK__LUA_KEYS_RENEW                                              \
-    "local c=redis.call for i,k in ipairs(KEYS) do local v=c('GET',k) "    \
-    "if v~=ARGV[1] then return v and 0 or -1 end end "                     \
-    "for i,k in ipairs(KEYS) do local p=c('PTTL',k) "                      \
-    "if p>=0 and p<tonumber(ARGV[2]) then c('PEXPIRE',k,ARGV[2]) end end " \
-    "c('EXISTS',unpack(KEYS)) return 1"
-#define RLOCK__SHA_KEYS_RENEW "ed656cb7efe41e8e2a4a528b4097966b4f71916b"
-
-#define RLOCK__LUA_KEYS_RELEASE                                                \
-    "local r=1 for i,k in ipairs(KEYS) do local v=redis.pcall('GET',k) "       \
-    "if v==ARGV[1] then redis.call('DEL',k) elseif type(v)=='table' then r=v " \
-    "elseif r==1 then r=v and 0 or -1 end end return r"
-#define RLOCK__SHA_KEYS_RELEASE "b1bd06aea689e42a40db87e229b1d9ae5d754d58"
-
-/* The queued kinds: one script, for ARGV[1] as in rlock_op.
- * KEYS[1] is a sorted set of the holders, each with the time its lease ends in ms (the server's
- * clock), negative if it weighs more than one: so what they weigh together is counted without
- * looking at each. Where the number of permits was changed, permits:<n> stands there too, at -inf.
- * KEYS[2] is the line, in order, with half a place more for who cannot be called. KEYS[3] is the
- * fence counter, where one is wanted. A member is <client>:<number>:<weight><sort>, the sort as in
- * rlock__sort; ARGV[2] is the one it is about, [3] the permits, [4] how long a turn is in ms, [5]
- * the head of the channels of clients.
- * Who comes to the head of the line holds, for one turn, and is called by <number>:<key> on its
- * client's channel, to ask itself and get its lease; whom nobody hears is skipped. So holds are
- * given out in one place only, and one that lets its turn pass is a hold that expired.
- * One sort is on a key at a time: who holds has found no other there, and none at the head of the
- * line. So what is read anyway tells another sort, and what is nobody's; a GET of what is no
- * string then ends the script as if the key were of another type, and nothing is written but that
- * dead holds go. In the line, a key of our own, what is nobody's is taken away. The score of a fair
- * hold is always negative: version 0.1.0, which knows no sorts, is ended by it. */
-#define RLOCK__PIECE_LINE                                                                         \
-    "local c,p,K,Q,op,me,W=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES' "  \
-    "local t,used,permits,set,first,mine,wrong,head=c('TIME') "                                   \
-    "local now=t[1]*1000+math.floor(t[2]/1000) "                                                  \
-    "local X,S=me:sub(-1),'^[%x-]+:%d+:(%d+)([fws])$' "                                           \
-    "local function weight(m,any) local w,x=m:match(S) if x==X or any and x then return w+0 end " \
-    "if op~='2' then c('GET',K) c('GET',Q) end wrong=true return 0 end "                          \
-    "local function touch(ms) local r=p('PEXPIRE',K,ms,'GT') if r==1 then return true end "       \
-    "if r~=0 then p('ZREM',K,me..X) end r=c('PTTL',K) return r==-1 or r>=ms+0 end "               \
-    "local function hold(m,w,e,ms,r) "                                                            \
-    "local n=p('ZADD',K,((w>1 or X=='f') and -e or e)..'',m) "                                    \
-    "if type(n)=='table' then return n end "                                                      \
-    "r=r or p('PEXPIRE',K,ms) if type(r)~='table' then return end "                               \
-    "if n==1 then c('ZREM',K,m) end return r end "
-
-/* ARGV[6] the lease. */
-#define RLOCK__LUA_LINE_RENEW                                                   \
-    RLOCK__PIECE_LINE                                                           \
-    "local e=math.abs(c('ZSCORE',K,me) or 0) if e<=now then return -1 end "     \
-    "local l=ARGV[6] local r=e<now+l and hold(me,weight(me),now+l,l,touch(l)) " \
-    "if r then return r end c('ZSCORE',K,me) return 1"
-#define RLOCK__SHA_LINE_RENEW "f8b49a0956c5fdec7698abfd510e707613a8ca37"
-
-#define RLOCK__PIECE_LINE_TWO                              \
-    "local two=c('ZRANGE',K,'0','1',W) "                   \
-    "local function line(i,h) h=h or c('ZRANGE',Q,i,i,W) " \
-    "while h[1] and not h[1]:match(S) do c('ZREM',Q,h[1]) h=c('ZRANGE',Q,i,i,W) end return h end "
-
-/* ARGV[6] the lease, [7] how it stands in line: 1, 1.5 if it cannot be called, 0 not at all;
- * [8] the writer that is no obstacle, or empty; [9] how many fences. The short ways come first; but
- * even a first try may find its token there, if it is executed late, behind the second. A server
- * that is out of memory refuses only the first write of a script, and only if that may need any: so
- * one that needs none comes first, where something of the key is there already: a PEXPIRE, or
- * before Redis 7.0, which does not know GT and lets such an error count for nothing, a ZREM of
- * nobody. Answers the fence, with a + behind it if who is next in line is of the same client. */
-#define RLOCK__PIECE_LINE_FENCE RLOCK__PIECE_FENCE("c", "p", "KEYS[3]", "ARGV[6]", "ARGV[9]")
-#define RLOCK__PIECE_LINE_SHORT                                                             \
-    "local e=math.abs(two[1]==me and two[2] or two[3] and c('ZSCORE',K,me) or 0) "          \
-    "local function grant(new) local l=set and '" RLOCK__FENCE_TTL_MS "' or ARGV[6] "       \
-    "local r=not new and touch(l) " RLOCK__PIECE_LINE_FENCE                                 \
-    "r=hold(me,weight(me),math.max(now+ARGV[6],e),l,r) if r or new then return r or f end " \
-    "local h=p('ZRANGE',Q,'0','0')[1] "                                                     \
-    "return h and h:sub(1,36)==me:sub(1,36) and f..'+' or f end "                           \
-    "if op=='0' then if not two[1] and c('EXISTS',Q)==0 then return grant(true) end "       \
-    "if e>now then return grant() end end "
-
-/* ARGV[6] who asks right behind, and need not be called. What is wrong with the key or its line is
- * no matter of who lets go: it only serves nobody. */
-#define RLOCK__PIECE_LINE_RELEASE                                                \
-    "if op=='2' then if e==0 then c('ZREM',Q,me) else c('ZREM',K,me) end "       \
-    "if two[1]==me and not two[3] then two={} end head=p('ZRANGE',Q,'0','0',W) " \
-    "if not head[1] then return e>now and 1 or -1 end end "
-
-#define RLOCK__PIECE_LINE_OFFER                                                                   \
-    "local function ends(a,b,...) return c('ZRANGEBYSCORE',K,a,b,W,...) end "                     \
-    "local function one(m,s) "                                                                    \
-    "if s=='-inf' then set=true permits=(X=='s' and m:match('^permits:(%d+)$') or weight(''))+0 " \
-    "return end local l=math.abs(s) local w=weight(m,l<=now) "                                    \
-    "if l>now then used,first=used+w,l end end "                                                  \
-    "local function count() used,permits=0,ARGV[3]+0 if two[1] then one(two[1],two[2]) end "      \
-    "if not two[3] then return end one(two[3],two[4]) if not first then "                         \
-    "local d=ends('('..now,'+inf','LIMIT','0','1') if d[1] then one(d[1],d[2]) end end "          \
-    "used=c('ZCOUNT',K,'('..now,'+inf') local h=ends('-inf','('..-now) "                          \
-    "for i=1,#h,2 do one(h[i],h[i+1]) end end "                                                   \
-    "local function away(d,any) for i=1,#d,2 do weight(d[i],any) end "                            \
-    "for i=1,#d,2 do c('ZREM',K,d[i]) end end "                                                   \
-    "local function call(m) "                                                                     \
-    "return p('PUBLISH',ARGV[5]..m:sub(1,36),m:match(':(%d+):')..':'..K)~=0 end "                 \
-    "local function offer() while used<permits do "                                               \
-    "local h=line('0',head) head=nil local m=h[1] if not m then return true end "                 \
-    "local w=weight(m) if wrong then return end if w<=permits then if used+w>permits or "         \
-    "hold(m,w,now+ARGV[4],ARGV[4],two[1] and touch(ARGV[4])) then return end "                    \
-    "used,two=used+w,{m,0,m,0} if m==me then mine=true "                                          \
-    "elseif m~=ARGV[6] and h[2]%1==0 and not call(m) then used=used-w c('ZREM',K,m) end end "     \
-    "c('ZREM',Q,m) end end "
-
-/* A hold for one turn goes again where the fence is refused. */
-#define RLOCK__PIECE_LINE_ACQUIRE                                                                 \
-    "count() if op=='2' then if not wrong then offer() end return e>now and 1 or -1 end "         \
-    "local s if used<permits and two[1] then away(ends(-now..'',now..''),true) end "              \
-    "if ARGV[8]~='' and math.abs(c('ZSCORE',K,ARGV[8]) or 0)>now then s=true c('ZREM',Q,me) end " \
-    "if s or offer() and used+weight(me)<=permits or mine then local r=grant() "                  \
-    "if mine and type(r)=='table' then c('ZREM',K,me) end return r end "                          \
-    "if ARGV[7]~='0' then local l=ARGV[4]*30 ..'' c('PEXPIRE',Q,l) local q=line('-1')[2] "        \
-    "if c('ZADD',Q,'NX',math.floor((q or 0)+1)+ARGV[7]-1 ..'',me)==0 then "                       \
-    "c('ZADD',Q,math.floor(c('ZSCORE',Q,me))+ARGV[7]-1 ..'',me) end "                             \
-    "if not q then c('PEXPIRE',Q,l) end end "                                                     \
-    "local l=two[3] and tonumber(ends('('..now,'+inf','LIMIT','0','1')[2]) "                      \
-    "l=math.min(l or first or 0,first or l or 0) return l>0 and l-now or -1"
-
-#define RLOCK__LUA_LINE                                                                       \
-    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_TWO RLOCK__PIECE_LINE_SHORT RLOCK__PIECE_LINE_RELEASE \
-        RLOCK__PIECE_LINE_OFFER RLOCK__PIECE_LINE_ACQUIRE
-#define RLOCK__SHA_LINE "72b6e0779134ff2f26cd1d7562bde8ddc01d16d9"
-
-/* How the key stands; by force; or ARGV[6] is how many permits there are, 0 = as many as each says
- * itself. */
-#define RLOCK__LUA_LINE_ASK                                                                     \
-    RLOCK__PIECE_LINE RLOCK__PIECE_LINE_TWO RLOCK__PIECE_LINE_OFFER                             \
-        "local l,h=ends('('..now,'+inf'),ends('(-inf','('..-now) local held=(#l+#h)/2 count() " \
-        "local q=c('ZRANGE',Q,'0','0')[1] if q and q:match(S) then weight(q) end "              \
-        "if op=='3' then local e=math.max(l[#l] or now,-(h[2] or -now)) "                       \
-        "return ('%d %d %d %d %d %s'):format(held,e-now,c('ZCARD',Q),"                          \
-        "math.max(permits-used,0),c('ZRANK',Q,me) or -1,"                                       \
-        "((l[1] or h[1] or ''):gsub(':%d+.$',''))) end "                                        \
-        "if op=='4' then away(ends(-now..'',now..''),true) away(l) away(h) "                    \
-        "for i=1,#l,2 do call(l[i]) end for i=1,#h,2 do call(h[i]) end "                        \
-        "else held=0 local m,D='permits:'..ARGV[6],'" RLOCK__FENCE_TTL_MS "' local r=touch(D) " \
-        "if ARGV[6]~='0' then c('ZADD',K,'-inf',m) if not r then c('PEXPIRE',K,D) end end "     \
-        "if two[2]=='-inf' and two[1]~=m then c('ZREM',K,two[1]) end end "                      \
-        "two={me,0,me,0} count() offer() return held"
-#define RLOCK__SHA_LINE_ASK "fee76279c5787b05ed1ce978309183e584c06e29"
-
-/* Many renewals: ARGV[1] is what the tokens have in common, ARGV[2] the lease, the rest the tokens'
- * ends. Answers a 1 for each key that was renewed, and a 0 for each that has to be asked for alone.
- * The server remembers for push what is read behind the writes; up to Redis 7 it does so with all
- * keys of the script for each command that reads, so there are only two. GT is of Redis 7.0:
- * https://redis.io/docs/latest/commands/pexpire/ */
-#define RLOCK__LUA_STRING_RENEW_MANY                                              \
-    "local c,r,h,l=redis.call,{},ARGV[1],ARGV[2] local v=c('MGET',unpack(KEYS)) " \
-    "for i,k in ipairs(KEYS) do r[i]='0' "                                        \
-    "if v[i]==h..ARGV[i+2] then c('PEXPIRE',k,l,'GT') r[i]='1' end end "          \
-    "c('EXISTS',unpack(KEYS)) return table.concat(r)"
-#define RLOCK__SHA_STRING_RENEW_MANY "f02123579fc331f4e16ffc275d473f8732b1c27f"
+#define RLOCK__LUA_LINE                                                                            \
+    "local a,o,c,f,y,d,v=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
+    " w,h,q,M,z,G,H,A=a('TIME')local g=w[1]*1000+math.floor(w[2]/1000)local B,N=d:sub(-1),"        \
+    "'^[%x-]+:%d+:(%d+)([fws])$'local function s(b,I)local j,O=b:match(N)if O==B or I and O then " \
+    "return j+0 end if y~='2'then a('GET',c)a('GET',f)end H=true return 0 end local function P(k)" \
+    "local p=o('PEXPIRE',c,k,'GT')if p==1 then return true end if p~=0 then o('ZREM',c,d..B)end p" \
+    "=a('PTTL',c)return p==-1 or p>=k+0 end local function Q(b,j,i,k,l)local t=o('ZADD',c,((j>1 "  \
+    "or B=='f')and-i or i)..'',b)if type(t)=='table'then return t end l=l or o('PEXPIRE',c,k)if "  \
+    "type(l)~='table'then return end if t==1 then a('ZREM',c,b)end return l end local e=a("        \
+    "'ZRANGE',c,'0','1',v)local function R(C,r)r=r or a('ZRANGE',f,C,C,v)while r[1]and not r[1]:"  \
+    "match(N)do a('ZREM',f,r[1])r=a('ZRANGE',f,C,C,v)end return r end local x=math.abs(e[1]==d "   \
+    "and e[2]or e[3]and a('ZSCORE',c,d)or 0)local function J(t)local k=M and'86400000'or ARGV[6]"  \
+    "local l=not t and P(k)local m='0'if KEYS[3]then local n=o('GET',KEYS[3])or'0'if type(n)=="    \
+    "'table'then return n end if not n:match('^%d+$')or n+ARGV[9]>=2^53 then return{err="          \
+    "'ERR the fence counter is no number below 2^53'}end local w=a('TIME')m=w[1]*1000000+w[2]if n" \
+    "+1>m then m=n+1 end a('SET',KEYS[3],string.format('%.0f',m+ARGV[9]-1),'PX',ARGV[6]+86400000)" \
+    "m=string.format('%.0f',m)end l=Q(d,s(d),math.max(g+ARGV[6],x),k,l)if l or t then return l or" \
+    " m end local S=o('ZRANGE',f,'0','0')[1]return S and S:sub(1,36)==d:sub(1,36)and m..'+'or m "  \
+    "end if y=='0'then if not e[1]and a('EXISTS',f)==0 then return J(true)end if x>g then return " \
+    "J()end end if y=='2'then if x==0 then a('ZREM',f,d)else a('ZREM',c,d)end if e[1]==d and not " \
+    "e[3]then e={}end A=o('ZRANGE',f,'0','0',v)if not A[1]then return x>g and 1 or-1 end end "     \
+    "local function D(X,Y,...)return a('ZRANGEBYSCORE',c,X,Y,v,...)end local function E(b,T)if T"  \
+    "=='-inf'then M=true q=(B=='s'and b:match('^permits:(%d+)$')or s(''))+0 return end local i="   \
+    "math.abs(T)local j=s(b,i<=g)if i>g then h,z=h+j,i end end local function Z()h,q=0,ARGV[3]+0 " \
+    "if e[1]then E(e[1],e[2])end if not e[3]then return end E(e[3],e[4])if not z then local K=D("  \
+    "'('..g,'+inf','LIMIT','0','1')if K[1]then E(K[1],K[2])end end h=a('ZCOUNT',c,'('..g,'+inf')"  \
+    "local L=D('-inf','('..-g)for u=1,#L,2 do E(L[u],L[u+1])end end local function _a(F,I)for u=1" \
+    ",#F,2 do s(F[u],I)end for u=1,#F,2 do a('ZREM',c,F[u])end end local function _b(b)return o("  \
+    "'PUBLISH',ARGV[5]..b:sub(1,36),b:match(':(%d+):')..':'..c)~=0 end local function U()while h<" \
+    "q do local V=R('0',A)A=nil local b=V[1]if not b then return true end local j=s(b)if H then "  \
+    "return end if j<=q then if h+j>q or Q(b,j,g+ARGV[4],ARGV[4],e[1]and P(ARGV[4]))then return "  \
+    "end h,e=h+j,{b,0,b,0}if b==d then G=true elseif b~=ARGV[6]and V[2]%1==0 and not _b(b)then h=" \
+    "h-j a('ZREM',c,b)end end a('ZREM',f,b)end end Z()if y=='2'then if not H then U()end return x" \
+    ">g and 1 or-1 end local W if h<q and e[1]then _a(D(-g..'',g..''),true)end if ARGV[8]~=''and " \
+    "math.abs(a('ZSCORE',c,ARGV[8])or 0)>g then W=true a('ZREM',f,d)end if W or U()and h+s(d)<=q " \
+    "or G then local p=J()if G and type(p)=='table'then a('ZREM',c,d)end return p end if ARGV[7]"  \
+    "~='0'then local k=ARGV[4]*30 ..''a('PEXPIRE',f,k)local n=R('-1')[2]if a('ZADD',f,'NX',math."  \
+    "floor((n or 0)+1)+ARGV[7]-1 ..'',d)==0 then a('ZADD',f,math.floor(a('ZSCORE',f,d))+ARGV[7]-1" \
+    " ..'',d)end if not n then a('PEXPIRE',f,k)end end local i=e[3]and tonumber(D('('..g,'+inf',"  \
+    "'LIMIT','0','1')[2])i=math.min(i or z or 0,z or i or 0)return i>0 and i-g or-1"
+#define RLOCK__SHA_LINE "15c33bfba48d3ed8bbb89945a750f1fdde4bb4fc"
+#define RLOCK__LUA_LINE_RENEW                                                                      \
+    "local c,g,a,q,r,d,y=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
+    " n,z,A,B,C,D,s,E=c('TIME')local j=n[1]*1000+math.floor(n[2]/1000)local k,t=d:sub(-1),"        \
+    "'^[%x-]+:%d+:(%d+)([fws])$'local function u(h,v)local l,o=h:match(t)if o==k or v and o then " \
+    "return l+0 end if r~='2'then c('GET',a)c('GET',q)end s=true return 0 end local function w(b)" \
+    "local e=g('PEXPIRE',a,b,'GT')if e==1 then return true end if e~=0 then g('ZREM',a,d..k)end e" \
+    "=c('PTTL',a)return e==-1 or e>=b+0 end local function x(h,l,f,b,i)local m=g('ZADD',a,((l>1 "  \
+    "or k=='f')and-f or f)..'',h)if type(m)=='table'then return m end i=i or g('PEXPIRE',a,b)if "  \
+    "type(i)~='table'then return end if m==1 then c('ZREM',a,h)end return i end local f=math.abs(" \
+    "c('ZSCORE',a,d)or 0)if f<=j then return-1 end local b=ARGV[6]local p=f<j+b and x(d,u(d),j+b," \
+    "b,w(b))if p then return p end c('ZSCORE',a,d)return 1"
+#define RLOCK__SHA_LINE_RENEW "8e9e99f3b8061da437fc786d3f0e6ffddf9f2b6c"
+#define RLOCK__LUA_LINE_ASK                                                                        \
+    "local b,r,c,j,B,n,v=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
+    " J,f,o,S,K,T,L,M=b('TIME')local d=J[1]*1000+math.floor(J[2]/1000)local w,C=n:sub(-1),"        \
+    "'^[%x-]+:%d+:(%d+)([fws])$'local function s(a,D)local g,N=a:match(C)if N==w or D and N then " \
+    "return g+0 end if B~='2'then b('GET',c)b('GET',j)end L=true return 0 end local function O(x)" \
+    "local t=r('PEXPIRE',c,x,'GT')if t==1 then return true end if t~=0 then r('ZREM',c,n..w)end t" \
+    "=b('PTTL',c)return t==-1 or t>=x+0 end local function U(a,g,k,x,p)local E=r('ZADD',c,((g>1 "  \
+    "or w=='f')and-k or k)..'',a)if type(E)=='table'then return E end p=p or r('PEXPIRE',c,x)if "  \
+    "type(p)~='table'then return end if E==1 then b('ZREM',c,a)end return p end local e=b("        \
+    "'ZRANGE',c,'0','1',v)local function V(y,l)l=l or b('ZRANGE',j,y,y,v)while l[1]and not l[1]:"  \
+    "match(C)do b('ZREM',j,l[1])l=b('ZRANGE',j,y,y,v)end return l end local function u(W,X,...)"   \
+    "return b('ZRANGEBYSCORE',c,W,X,v,...)end local function z(a,P)if P=='-inf'then S=true o=(w==" \
+    "'s'and a:match('^permits:(%d+)$')or s(''))+0 return end local k=math.abs(P)local g=s(a,k<=d)" \
+    "if k>d then f,K=f+g,k end end local function Q()f,o=0,ARGV[3]+0 if e[1]then z(e[1],e[2])end " \
+    "if not e[3]then return end z(e[3],e[4])if not K then local F=u('('..d,'+inf','LIMIT','0','1'" \
+    ")if F[1]then z(F[1],F[2])end end f=b('ZCOUNT',c,'('..d,'+inf')local h=u('-inf','('..-d)for i" \
+    "=1,#h,2 do z(h[i],h[i+1])end end local function G(A,D)for i=1,#A,2 do s(A[i],D)end for i=1,#" \
+    "A,2 do b('ZREM',c,A[i])end end local function H(a)return r('PUBLISH',ARGV[5]..a:sub(1,36),a:" \
+    "match(':(%d+):')..':'..c)~=0 end local function Y()while f<o do local q=V('0',M)M=nil local " \
+    "a=q[1]if not a then return true end local g=s(a)if L then return end if g<=o then if f+g>o "  \
+    "or U(a,g,d+ARGV[4],ARGV[4],e[1]and O(ARGV[4]))then return end f,e=f+g,{a,0,a,0}if a==n then " \
+    "T=true elseif a~=ARGV[6]and q[2]%1==0 and not H(a)then f=f-g b('ZREM',c,a)end end b('ZREM',j" \
+    ",a)end end local m,h=u('('..d,'+inf'),u('(-inf','('..-d)local I=(#m+#h)/2 Q()local q=b("      \
+    "'ZRANGE',j,'0','0')[1]if q and q:match(C)then s(q)end if B=='3'then local k=math.max(m[#m]or" \
+    " d,-(h[2]or-d))return('%d %d %d %d %d %s'):format(I,k-d,b('ZCARD',j),math.max(o-f,0),b("      \
+    "'ZRANK',j,n)or-1,((m[1]or h[1]or''):gsub(':%d+.$','')))end if B=='4'then G(u(-d..'',d..''),"  \
+    "true)G(m)G(h)for i=1,#m,2 do H(m[i])end for i=1,#h,2 do H(h[i])end else I=0 local a,R="       \
+    "'permits:'..ARGV[6],'86400000'local p=O(R)if ARGV[6]~='0'then b('ZADD',c,'-inf',a)if not p "  \
+    "then b('PEXPIRE',c,R)end end if e[2]=='-inf'and e[1]~=a then b('ZREM',c,e[1])end end e={n,0," \
+    "n,0}Q()Y()return I"
+#define RLOCK__SHA_LINE_ASK "ab60fa3caa490e838dddc35f1103a008782a583b"
 
 typedef struct rlock__script {
     const char *sha, *lua;

@@ -15,7 +15,6 @@
 #include "core/client.h"
 #include "core/token.h"
 #include "store/redis/state.h"
-#include "store/redis/scripts.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
 #include "store/redis/push.h"

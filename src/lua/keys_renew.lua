@@ -1,0 +1,18 @@
+-- Several keys: renews all, or says that one is another's (0) or nobody's (-1).
+-- The EXISTS at the end is for client tracking, as the PTTL of one key.
+--: token = ARGV[1], lease_ms = ARGV[2]
+local call = redis.call
+for i, key in ipairs(KEYS) do
+  local holder = call('GET', key)
+  if holder ~= token then
+    return holder and 0 or -1
+  end
+end
+for i, key in ipairs(KEYS) do
+  local left_ms = call('PTTL', key)
+  if left_ms >= 0 and left_ms < tonumber(lease_ms) then
+    call('PEXPIRE', key, lease_ms)
+  end
+end
+call('EXISTS', unpack(KEYS))
+return 1

@@ -1,0 +1,16 @@
+-- Queued kinds: renews, or with lease 0 only looks. Answers 1, or -1 if the
+-- member holds no more. The ZSCORE at the end is for client tracking, as the
+-- PTTL of a mutex.
+--: lease_ms = ARGV[6]
+-- include line_head.lua
+local ends = math.abs(call('ZSCORE', holders, me) or 0)
+if ends <= now then
+  return -1
+end
+local ms = lease_ms
+local failed = ends < now + ms and hold(me, weight(me), now + ms, ms, touch(ms))
+if failed then
+  return failed
+end
+call('ZSCORE', holders, me)
+return 1
