@@ -17,11 +17,12 @@ else
 out     := $(BUILD)
 endif
 
-headers  := rlock.h $(wildcard adapters/*.h tests/*.h tests/*/*.h bench/*.h)
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
+# What a program includes is written down as it is compiled: it is made anew if one of these files changes.
+follow    = -MMD -MP -MT $@ -MF $@.d
 compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -I. -Iadapters
 
 # tools/setup puts a redis-server there if the system has none by that name.
@@ -38,11 +39,12 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo test tests examples matrix sim mutants torture fuzz chaos coverage cross proof bench bench-peers
+.PHONY: help demo quick test tests examples matrix sim mutants torture fuzz chaos coverage cross proof bench bench-peers
 .PHONY: join lint format install clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
+	@echo 'make quick              the first answer to an edit: three suites, in ten seconds'
 	@echo 'make test               set up what is missing, then run every suite'
 	@echo 'make examples           build the examples into build/examples/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
@@ -69,6 +71,10 @@ demo:
 	@echo 'Building the examples (build/examples/) ...'
 	@+$(build) -s examples
 	@tools/demo
+
+quick:
+	@tools/setup test
+	@BUILD=$(BUILD) tools/quick
 
 test:
 	@tools/setup test
@@ -131,21 +137,21 @@ tests: $(tests)
 
 examples: $(examples)
 
-$(out)/tests/%: tests/%.c $(headers) Makefile
+$(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) -D_GNU_SOURCE -Itests $(sim_flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_GNU_SOURCE -Itests $(sim_flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
 # Exceptions cross the library compiled as C++, and as C.
 throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -D_GNU_SOURCE -I. -Iadapters
 
-$(out)/tests/throws: tests/throws.cc $(headers) Makefile
+$(out)/tests/throws: tests/throws.cc Makefile
 	@mkdir -p $(@D)
-	$(throws) -o $@ $< $(LDFLAGS) -lcmocka
+	$(throws) $(follow) -o $@ $< $(LDFLAGS) -lcmocka
 
-$(out)/tests/throws-c: tests/throws.cc $(headers) Makefile
+$(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
 	@mkdir -p $(@D)
 	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
-	$(throws) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
+	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
 
 # libev exports libevent's old names: libevent has to come first.
 $(out)/tests/loops: loops = -levent_core -luv -lev
@@ -153,21 +159,23 @@ $(out)/tests/loops: loops = -levent_core -luv -lev
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
-$(out)/examples/%: examples/%.c $(headers) Makefile
+$(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
-$(out)/bench/%: bench/%.c $(headers) Makefile
+$(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
-$(out)/bench/peers/%: bench/peers/%.c $(headers) Makefile
+$(out)/bench/peers/%: bench/peers/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) -O2 -D_GNU_SOURCE -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
 # After a change of a part. Nothing else writes rlock.h: `make lint` fails until it is what src/ makes.
 join:
 	@tools/join
+
+-include $(wildcard $(out)/*/*.d $(out)/*/*/*.d)
 
 lint:
 	@tools/lint

@@ -1109,7 +1109,7 @@ static void test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter(
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         CASE(test_every_answer_is_sure_and_what_was_forgotten_does_not_run),
         CASE(test_one_holder_at_a_time_within_a_client_and_across_clients),
@@ -1195,5 +1195,8 @@ int main(void) {
         cmocka_unit_test(test_storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter),
         cmocka_unit_test(test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

@@ -532,7 +532,7 @@ static int test_ends(void **state) {
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, test_begins, test_ends)
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(crash_at_any_moment_leaves_no_lock_for_ever),
         TEST(lock_and_its_lease_are_one_command),
@@ -549,6 +549,8 @@ int main(void) {
         TEST(stale_write_of_a_paused_holder_is_refused_by_its_fence),
         TEST(stock_is_sold_to_the_last_piece_and_no_further),
     };
-
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("seeds", tests, group_begins, group_ends);
 }

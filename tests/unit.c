@@ -4833,10 +4833,13 @@ static void add_tables(void) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     assert_true(sizeof singles / sizeof singles[0] < TESTS_MAX);
     memcpy(tests, singles, sizeof singles);
     count = sizeof singles / sizeof singles[0];
     add_tables();
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return _cmocka_run_group_tests("unit", tests, count, NULL, NULL);
 }

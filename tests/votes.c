@@ -1671,7 +1671,7 @@ static void test_storm_of_forgotten_votes_never_makes_two_holders(void **state) 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define DOWN_CASE(name) cmocka_unit_test_setup_teardown(name, setup_none_up, teardown)
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         CASE(test_all_are_asked_at_once_each_with_a_token_of_its_own),
         CASE(test_majority_grants_and_not_one_vote_before),
@@ -1729,5 +1729,8 @@ int main(void) {
         cmocka_unit_test(test_storm_of_broken_links_never_makes_two_holders),
         cmocka_unit_test(test_storm_of_forgotten_votes_never_makes_two_holders),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("votes", tests, NULL, NULL);
 }
