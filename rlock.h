@@ -936,12 +936,14 @@ static bool rlock__list_empty(const rlock_link *list) {
 }
 
 static void rlock__list_remove(rlock_link *link) {
+    RLOCK_ASSERT(link->prev->next == link && link->next->prev == link);
     link->prev->next = link->next;
     link->next->prev = link->prev;
     rlock__list_init(link);
 }
 
 RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *link) {
+    RLOCK_ASSERT(list->prev->next == list && list->next->prev == list);
     link->prev = list->prev;
     link->next = list;
     list->prev->next = link;
@@ -954,6 +956,7 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
 
 /* Everything in `from` goes to the end of `list`. */
 static void rlock__list_move(rlock_link *list, rlock_link *from) {
+    RLOCK_ASSERT(list != from);
     if (!rlock__list_empty(from)) {
         from->next->prev = list->prev;
         list->prev->next = from->next;
@@ -1041,6 +1044,7 @@ static bool rlock__map_init(rlock__map *map) {
 static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
     uint32_t hash = rlock__hash(map, key, len);
     rlock__node *node = map->buckets[hash & (map->size - 1)];
+    RLOCK_ASSERT(map->size && !(map->size & (map->size - 1)));
     while (node &&
            !(node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0)) {
         node = node->next;
@@ -1080,6 +1084,7 @@ static void rlock__map_grow(rlock__map *map) {
 
 static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, size_t len) {
     rlock__node **bucket;
+    RLOCK_ASSERT(len && len <= 0x7fffffffu);
     if (map->count >= map->size && map->size < (1u << 30)) {
         rlock__map_grow(map);
     }
@@ -1094,7 +1099,9 @@ static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, 
 
 static void rlock__map_remove(rlock__map *map, rlock__node *node) {
     rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
+    RLOCK_ASSERT(map->count);
     while (*at != node) {
+        RLOCK_ASSERT(*at);
         at = &(*at)->next;
     }
     *at = node->next;
@@ -1141,12 +1148,15 @@ static bool rlock__heap_reserve(rlock__heap *heap) {
 }
 
 static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *timer) {
+    RLOCK_ASSERT(index && index < heap->room);
+    RLOCK_ASSERT(index <= heap->reserved);
     heap->items[index] = timer;
     timer->index = index;
 }
 
 static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
+    RLOCK_ASSERT(index && index <= heap->count);
     while (index > 1 && heap->items[index / 2]->due_us > timer->due_us) {
         rlock__heap_put(heap, index, heap->items[index / 2]);
         index /= 2;
@@ -1156,6 +1166,7 @@ static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
 
 static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
+    RLOCK_ASSERT(index && index <= heap->count);
     while (index * 2 <= heap->count) {
         uint32_t child = index * 2;
         if (child < heap->count && heap->items[child + 1]->due_us < heap->items[child]->due_us) {
@@ -1177,6 +1188,7 @@ static void rlock__heap_stop(rlock__heap *heap, rlock_timer *timer) {
         return;
     }
     timer->index = 0;
+    RLOCK_ASSERT(index <= heap->count && heap->items[index] == timer);
     last = heap->items[heap->count--];
     if (last != timer) {
         rlock__heap_put(heap, index, last);
@@ -1186,6 +1198,8 @@ static void rlock__heap_stop(rlock__heap *heap, rlock_timer *timer) {
 }
 
 static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_us) {
+    RLOCK_ASSERT(due_us >= 0);
+    RLOCK_ASSERT(timer->fire);
     if (timer->index) {
         timer->due_us = due_us;
         rlock__heap_rise(heap, timer->index);
@@ -1310,6 +1324,7 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
+    RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
 }
 
@@ -1352,6 +1367,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
+    RLOCK_ASSERT(!client->claim_count && !client->op_count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->prefix);
@@ -1366,6 +1382,7 @@ static void rlock__client_destroy(rlock_client *client) {
 }
 
 static void rlock__leave(rlock_client *client) {
+    RLOCK_ASSERT(client->depth);
     if (client->depth == 1 && !client->closed) {
         rlock__arm(client);
     }
@@ -1379,6 +1396,7 @@ static void rlock__leave(rlock_client *client) {
  * due again at once waits for the next turn. */
 static void rlock__settle(rlock_client *client) {
     uint32_t limit = client->timers.count;
+    RLOCK_ASSERT(client->depth);
     while (limit-- && client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
            rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
@@ -1404,6 +1422,7 @@ static void rlock__frame_end(rlock__frame *frame) {
     rlock_client *client = frame->client;
     if (client) {
         frame->client = NULL;
+        RLOCK_ASSERT(client->frames);
         rlock__dealloc(frame->words);
         client->frames--;
         if (client->closed) {
@@ -1416,6 +1435,8 @@ static void rlock__frame_end(rlock__frame *frame) {
  * done, and the timer is armed for what remains: it may run the loop, which then goes on with the
  * batch, or never come back. False: nothing more may be done, the client may be gone. */
 static bool rlock__deliver(rlock_client *client) {
+    RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
     bool alive = true;
     client->depth--;
@@ -1436,6 +1457,7 @@ static bool rlock__deliver(rlock_client *client) {
 /* The end of an entry: delivers what is ready now; what the callbacks add waits for the next turn.
  * Then one write. */
 static void rlock__finish(rlock_client *client) {
+    RLOCK_ASSERT(client->depth);
     if (!rlock__alive(client)) {
         rlock__leave(client);
         return;
@@ -1502,12 +1524,14 @@ const char *rlock_client_id(const rlock_client *client) {
 }
 
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
+    RLOCK_ASSERT(fire);
     timer->index = 0;
     timer->fire = fire;
     return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
 }
 
 void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
+    RLOCK_ASSERT(timer->fire);
     if (due_us < 0) {
         rlock__heap_stop(&client->timers, timer);
         return;
@@ -1519,6 +1543,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
 }
 
 void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
+    RLOCK_ASSERT(client->timers.reserved);
     rlock__heap_stop(&client->timers, timer);
     client->timers.reserved--;
 }
@@ -1640,6 +1665,7 @@ static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, s
 /* --- members --- */
 
 static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
+    RLOCK_ASSERT(rlock__list_empty(&member->called) || member->tenant);
     rlock__list_remove(&member->called);
     rlock__list_remove(&member->link);
     rlock__list_append(&memory->spare, &member->link);
@@ -1740,6 +1766,7 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
+    RLOCK_ASSERT(permits);
     while (!rlock__list_empty(&entry->line)) {
         rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
         if (member->weight > permits) {
@@ -1761,6 +1788,7 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
 }
 
 static void rlock__watch_free(rlock__watch *watch) {
+    RLOCK_ASSERT(watch->entry->watching >= watch->on);
     watch->entry->watching -= watch->on;
     rlock__list_remove(&watch->link);
     rlock__list_remove(&watch->woken);
@@ -1796,6 +1824,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
                                       int64_t now_us) {
     rlock__entry *entry;
     int i;
+    RLOCK_ASSERT(len);
     for (i = 0; i < 2 && !rlock__list_empty(&memory->entries); i++) {
         rlock__entry_sweep(memory, now_us);
     }
@@ -2983,6 +3012,7 @@ static void rlock__put_script(rlock__redis *redis, const rlock_request *request)
 }
 
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
+    RLOCK_ASSERT(request->key_len);
     if (request->how == RLOCK__HOW_BEST) {
         request->how = rlock__how(redis, request);
     }
@@ -2998,6 +3028,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     bool eval = command->how == RLOCK__HOW_EVAL;
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
+    RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 5u + 2u * command->count);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
     rlock__put_text(redis, eval ? script->lua : script->sha);
@@ -3222,6 +3253,7 @@ static void rlock__conn_answered(rlock__conn *conn) {
 
 /* Whether nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
+    RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
 }
 
@@ -3283,6 +3315,7 @@ static bool rlock__by_channel(const rlock__redis *redis) {
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
     unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->calling ? RLOCK_PUSH_CALLS : 0u);
+    RLOCK_ASSERT(!redis->calling || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, what);
@@ -3313,6 +3346,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
     int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+    RLOCK_ASSERT(conn->doomed);
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
@@ -3616,6 +3650,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
 
 /* The channel that is always listened to, and whose repetition is the heartbeat. */
 static void rlock__watcher_subscribe(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->watcher.ac);
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);
@@ -3724,6 +3759,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
 
 static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->ac);
     conn->state = RLOCK__CONN_READY;
     conn->text[0] = 0;
     conn->ready_us = rlock_client_now_us(redis->client);
@@ -3746,6 +3782,7 @@ static bool rlock__step_answered(int step, int type) {
     static const int types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
         REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+    RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
 }
 
@@ -3895,6 +3932,7 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
 
 /* Takes over a context on which a connect was started. */
 static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
+    RLOCK_ASSERT(!conn->ac);
     if (!ac || ac->err) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
         if (ac) {
@@ -3983,6 +4021,7 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     rlock_client *client = redis->client;
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
     conn->text[0] = 0;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
@@ -4062,6 +4101,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
+    RLOCK_ASSERT(request->place == RLOCK__IDLE);
+    RLOCK_ASSERT(request->key_len);
     request->how = RLOCK__HOW_BEST;
     request->place = RLOCK__QUEUED;
     if (rlock__in_line(request) && !redis->calls_wanted) {
@@ -4074,6 +4115,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
     bool maybe = request->place == RLOCK__FLYING;
+    RLOCK_ASSERT(request->place != RLOCK__IDLE);
     (void)state;
     if (maybe) {
         rlock__command *command = (rlock__command *)request->store;
@@ -4091,6 +4133,7 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+    RLOCK_ASSERT(request->place == RLOCK__FLYING);
     request->how = how;
     request->next = 0; /* it may have asked already */
     request->place = RLOCK__QUEUED;
@@ -4119,6 +4162,7 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
 }
 
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    RLOCK_ASSERT(request->place == RLOCK__FLYING);
     answer->sure = !request->epoch || request->epoch == redis->epoch ||
                    rlock__epoch_gone(redis, request->epoch);
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
@@ -4169,6 +4213,7 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
                    rlock__classify(reply->str) != RLOCK_FAULT_BUSY;
     uint8_t how = RLOCK__HOW_SCRIPT;
     uint32_t i;
+    RLOCK_ASSERT(command->count > 1 && command->op == RLOCK_OP_RENEW);
     if (refused && command->how == RLOCK__HOW_SCRIPT && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
         redis->batch_unknown = true;
         how = RLOCK__HOW_BEST;
@@ -4218,6 +4263,8 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis = command->redis;
     const redisReply *reply = (const redisReply *)raw;
     uint32_t i;
+    RLOCK_ASSERT(redis->bytes >= command->bytes);
+    RLOCK_ASSERT(command->count && command->count <= RLOCK__BATCH);
     (void)ac;
     redis->bytes -= command->bytes;
     redis->told = command->tells ? NULL : redis->told;
@@ -4266,6 +4313,7 @@ static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
     size_t bytes = 0;
+    RLOCK_ASSERT(first->place == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = 0;
@@ -4293,6 +4341,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
 }
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
+    RLOCK_ASSERT(command->count);
     command->tells = false;
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
@@ -4332,6 +4381,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     rlock__command *command = rlock__command_new(redis);
     uint32_t i;
     bool sent;
+    RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     if (!command) {
         rlock__list_remove(&first->link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
@@ -4722,6 +4772,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock_request *ask = &vote->request;
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
+    RLOCK_ASSERT(!vote->request.place);
     flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
@@ -4857,6 +4908,7 @@ static void rlock__ballot_give_back(rlock__ballot *ballot) {
 /* The k-th largest, from 1; the values are put into order. */
 static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
     int i, j;
+    RLOCK_ASSERT(k >= 1 && k <= count);
     for (i = 1; i < count; i++) {
         int64_t value = values[i];
         for (j = i; j > 0 && values[j - 1] < value; j--) {
@@ -5019,6 +5071,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
     int64_t limit_us = now_us - request->sent_us + 1000, most_us = client->poll_ms * 1000;
+    RLOCK_ASSERT(!ballot->paused);
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
@@ -5076,6 +5129,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
 static void rlock__round_begin(rlock__ballot *ballot) {
     uint8_t op = ballot->request->op;
     int i;
+    RLOCK_ASSERT(ballot->request && !ballot->paused);
     for (i = 0; i < ballot->council->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         if (vote->request.op != RLOCK_OP_RELEASE) { /* what is given back goes first */
@@ -5762,12 +5816,14 @@ struct rlock {
 };
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
+    RLOCK_ASSERT(ms >= 0);
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
 /* The deadline of a lease that was asked for at sent_us. */
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
+    RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
     return sent_us + lease_ms * 1000 - drift_us - 2000;
 }
 
@@ -5813,6 +5869,7 @@ static void rlock__wish_unref(rlock__wish *wish) {
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
+    RLOCK_ASSERT(gate->node.key_len);
     rlock__list_init(&request->link);
     request->key = gate->node.key;
     request->key_len = gate->node.key_len;
@@ -5820,6 +5877,8 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
 }
 
 static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
+    RLOCK_ASSERT(client->claim_count);
+    RLOCK_ASSERT(rlock__list_empty(&claim->link) && rlock__list_empty(&claim->ring));
     rlock_timer_drop(client, &claim->timer);
     rlock__dealloc(claim);
     client->claim_count--;
@@ -5827,6 +5886,7 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
 
 /* What a claim lets go of, but for its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
+    RLOCK_ASSERT(!claim->request.place || claim->gate->client->closed);
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
@@ -5844,6 +5904,9 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
 
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(client->phases[claim->phase]);
+    RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
+    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
@@ -5862,6 +5925,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
 /* Owes the handle an event; none if nobody is there. One that was owed before is replaced. */
 static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
                                rlock_reason reason) {
+    RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
     if (!claim->lock) {
         return;
     }
@@ -5875,6 +5939,11 @@ static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int s
 static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                 int64_t due_us) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
+    RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
+    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
+    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
     claim->request.op = (uint8_t)op;
     claim->request.lease_ms = lease_ms;
     if (lease_ms > claim->longest_ms) {
@@ -5888,6 +5957,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
 /* Notes how a try ended, for when the time is over. Of a try that may have been executed that
  * stays the last word: no later one that was surely not executed makes up for it. */
 static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
+    RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (claim->status != RLOCK_ERR_UNKNOWN) {
         claim->status = rlock__on_fault[fault][RLOCK__IN_TRY];
         rlock__set_text(&claim->text, text);
@@ -5897,6 +5967,7 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
 /* Takes the request back from the store; what may have been sent may have happened. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
     if (claim->gate->trying == claim) {
         claim->gate->trying = NULL;
     }
@@ -5908,6 +5979,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
 
 /* Ends an operation beside the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
+    RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     if (op->lock->renewal == op) {
         op->lock->renewal = NULL;
     }
@@ -5986,6 +6058,10 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     unsigned flags = 0;
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
     flags |= claim->once ? RLOCK_REQUEST_ONCE : 0u;
@@ -6013,6 +6089,7 @@ static void rlock__line_try(rlock__gate *gate) {
     bool weighed = gate->things->sort == 's';
     uint32_t least = UINT32_MAX;
     rlock_link *at = gate->waiting.next;
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
@@ -6026,6 +6103,7 @@ static void rlock__line_try(rlock__gate *gate) {
 /* A writer holds: readers of its owner step down beside it, wherever they stand in the line. */
 static void rlock__line_step_down(const rlock__claim *writer) {
     rlock_link *at = writer->gate->waiting.next;
+    RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
     for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
@@ -6040,6 +6118,7 @@ static void rlock__line_step_down(const rlock__claim *writer) {
 /* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->waiting.next;
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         claim->again = claim->again || old || !claim->request.place;
@@ -6049,10 +6128,12 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
 
 /* Of a mutex: asks for the first in line. */
 static void rlock__gate_try(rlock__gate *gate) {
+    RLOCK_ASSERT(!rlock__queued(gate));
     if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
         return;
     }
     gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+    RLOCK_ASSERT(gate->trying->phase == RLOCK__TRYING);
     gate->dirty = gate->yields = false;
     rlock_timer_set(gate->client, &gate->timer, -1);
     rlock__claim_try(gate->trying, false);
@@ -6111,6 +6192,7 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
 
 /* The next try is put off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
+    RLOCK_ASSERT(pause_us >= 0);
     gate->polls = 0;
     if (!gate->trying && !rlock__holder(gate)) {
         gate->yields = true;
@@ -6153,6 +6235,7 @@ static void rlock__gate_watch(rlock__gate *gate) {
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
     int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
+    RLOCK_ASSERT(!rlock__list_empty(&gate->waiting));
     gate->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
@@ -6180,6 +6263,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* One in line was answered without a grant. The first sleeps for the others of its line. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
     if (gate->waiting.next == &claim->link || !gate->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -6301,6 +6385,7 @@ static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
     rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
     rlock__gate *gate = NULL;
+    RLOCK_ASSERT(want->key && want->len);
     while (RLOCK__HAS_KINDS && node &&
            (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
         node = rlock__map_same(node);
@@ -6329,10 +6414,13 @@ static void rlock__gate_unref(rlock__gate *gate) {
     uint32_t i;
     bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
                 rlock__list_empty(&gate->leaving);
+    RLOCK_ASSERT(gate->references);
     if (idle && gate->watched && !client->closed) {
         rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
+        RLOCK_ASSERT(rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->holding));
+        RLOCK_ASSERT(rlock__list_empty(&gate->leaving) && !gate->trying);
         rlock_timer_drop(client, &gate->timer);
         rlock__gate_remove(gate, &gate->node);
         for (i = 1; RLOCK__HAS_KINDS && gate->things && i < gate->things->count; i++) {
@@ -6350,10 +6438,12 @@ static void rlock__gate_unref(rlock__gate *gate) {
 static void rlock__claim_end(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
+    RLOCK_ASSERT(!claim->lock || claim->lock->claim == claim);
     if (claim->phase != RLOCK__GONE || claim->lock) {
         return;
     }
     rlock__claim_empty(claim);
+    RLOCK_ASSERT(!claim->request.place && rlock__list_empty(&claim->ready.link));
     client->phases[RLOCK__GONE]--;
     if (client->closed || client->claim_count > client->handles) {
         rlock__claim_dealloc(client, claim);
@@ -6364,6 +6454,7 @@ static void rlock__claim_end(rlock__claim *claim) {
 }
 
 static void rlock__claim_gone(rlock__claim *claim) {
+    RLOCK_ASSERT(!claim->request.place);
     rlock_timer_set(claim->gate->client, &claim->timer, -1);
     claim->exists = false;
     rlock__claim_phase(claim, RLOCK__GONE);
@@ -6389,6 +6480,7 @@ static bool rlock__claim_release_pending(const rlock__claim *claim) {
 static void rlock__letting_go_arm(rlock__claim *claim) {
     int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
     int64_t due_us = rlock__min(claim->next_us, until_us);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
@@ -6397,6 +6489,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock__claim *follower;
     bool held = claim->phase == RLOCK__HOLDING;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
     rlock__claim_recall(claim);
     if (!held && !claim->exists) {
         rlock__claim_gone(claim);
@@ -6421,6 +6514,7 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
         claim->wait_until_us = 0;
     } else if (!claim->wait_until_us) {
@@ -6438,6 +6532,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
 
 /* The connection is back: clean up before anybody asks for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (!claim->request.place) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
@@ -6447,6 +6542,7 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
         if (client->up && claim->request.place) {
             claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
@@ -6467,6 +6563,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
     bool yields = claim->yields;
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.place);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -6489,6 +6586,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RELEASE);
+    RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -6523,6 +6622,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = gate->waiting.next == &claim->link;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
     if (status != claim->status) { /* the words were of another end */
         rlock__set_text(&claim->text, NULL);
@@ -6539,6 +6640,8 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->lock && claim->lock->state == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__TRYING);
@@ -6561,6 +6664,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
     bool told = gate->watched || answer->told, queued = rlock__queued(gate);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
     claim->left_ms = answer->left_ms;
     claim->status = RLOCK_ERR_TIMEOUT;
@@ -6585,6 +6689,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
     int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
     claim->left_ms = -1;
@@ -6602,6 +6707,8 @@ static void rlock__trying_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     bool up = client->up, existed = claim->exists;
     int status = claim->status;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
@@ -6623,6 +6730,8 @@ static void rlock__trying_fire(rlock__claim *claim) {
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(lock && lock->claim == claim);
     if (lock->state == RLOCK__WAITING_STATE) {
         rlock__acquire_again(claim, exists); /* nobody was told of it yet */
         return;
@@ -6662,6 +6771,8 @@ static bool rlock__ring_add(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
     int i;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(rlock__list_empty(&claim->ring));
     if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
         return false;
     }
@@ -6687,6 +6798,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
 
 static void rlock__holding_arm(rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     rlock__list_remove(&claim->ring);
     if (claim->next_us < due_us && rlock__ring_add(claim)) {
         due_us = -1;
@@ -6700,6 +6812,8 @@ static void rlock__holding_arm(rlock__claim *claim) {
 static void rlock__holding_plan(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     int64_t third_us = claim->lease_ms * 1000 / 3;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
     claim->next_us = RLOCK__NEVER;
     if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
@@ -6712,6 +6826,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
 /* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = claim->lock->renewal;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     claim->again = false;
     if (renewal) {
         renewal->sent = true;
@@ -6723,6 +6838,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 
 /* A hint that the key changed: look, at once or behind what is out. */
 static void rlock__holding_look(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->request.place) {
         claim->again = true;
     } else {
@@ -6732,6 +6848,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 
 /* The connection is back: renew before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.place) {
         rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
@@ -6754,6 +6871,7 @@ static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
     bool look = claim->again || (claim->registered && many);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
         look = look || (client->pushing && !rlock__heard(claim));
         claim->registered = true;
@@ -6767,6 +6885,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
@@ -6792,6 +6911,7 @@ static void rlock__ring_fire(rlock_timer *timer) {
     int64_t now = client->now_us / RLOCK__TICK_US;
     int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
     rlock_link due;
+    RLOCK_ASSERT(client->ring);
     rlock__list_init(&due);
     while (tick < now) {
         rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
@@ -6800,6 +6920,7 @@ static void rlock__ring_fire(rlock_timer *timer) {
     while (!rlock__list_empty(&due)) {
         rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
         rlock__list_remove(&claim->ring);
+        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
         if (claim->next_us / RLOCK__TICK_US <= now) {
             claim->next_us = client->now_us;
             rlock__holding_fire(claim);
@@ -6818,10 +6939,12 @@ static void rlock__renewed(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
     int64_t until_us;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.lease_ms) {
         return;
     }
     claim->since_us = claim->request.sent_us;
+    RLOCK_ASSERT(claim->since_us <= client->now_us);
     until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
     if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
@@ -6848,6 +6971,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__op *renewal = claim->lock->renewal;
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
+    RLOCK_ASSERT(claim->until_us > client->now_us);
     if (delay_us > claim->lease_ms * 1000 / 10) {
         delay_us = claim->lease_ms * 1000 / 10;
     }
@@ -6871,6 +6995,8 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
     bool others = RLOCK__HAS_KINDS && claim->request.terms &&
                   claim->request.terms->count > 1; /* keys still ours */
+    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RENEW);
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     if (claim->until_us <= claim->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
@@ -6910,6 +7036,8 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
+    RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;
@@ -6920,6 +7048,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     claim->exists = true;
+    RLOCK_ASSERT(claim->until_us <= claim->since_us + claim->lease_ms * 1000);
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
@@ -6941,6 +7070,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
 
 static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
+    RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
     claim->gate->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, answer);
@@ -6958,6 +7088,7 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
  * less if the lease is so short that then too little of it would be left to hand it on. */
 static bool rlock__turn_over(const rlock__claim *held) {
     int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->gate->client->now_us - held->granted_us > turn_us;
 }
 
@@ -6975,6 +7106,7 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
     rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
         rlock__turn_over(held)) {
         return NULL;
@@ -6994,10 +7126,13 @@ static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user)
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
     rlock *from = held->lock, *to;
+    RLOCK_ASSERT(held->lock && held->lock->claim == held);
     if (!next) {
         return false;
     }
     to = next->lock;
+    RLOCK_ASSERT(next->phase == RLOCK__TRYING && !next->exists);
+    RLOCK_ASSERT(next->lock != from);
     from->claim = next;
     to->claim = held;
     held->lock = to;
@@ -7034,6 +7169,7 @@ static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user)
  */
 
 static void rlock__op_free(rlock_client *client, rlock__op *op) {
+    RLOCK_ASSERT(client->op_count);
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
     op->text = NULL;
@@ -7064,6 +7200,7 @@ static int64_t rlock__look(const rlock *lock) {
 
 static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     int64_t left_us = lock->claim->until_us - now_us;
+    RLOCK_ASSERT(lock->claim);
     return left_us > 0 ? left_us / 1000 : 0;
 }
 
@@ -7076,6 +7213,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     void *user = op->user;
     char *text = op->text;
     rlock_event event;
+    RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)op->kind;
     event.status = op->status;
@@ -7137,6 +7275,8 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
 static void rlock__lock_idle(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim = lock->claim;
+    RLOCK_ASSERT(claim && claim->lock == lock);
+    RLOCK_ASSERT(!lock->renewal);
     while (lock->spare) {
         rlock__op *op = lock->spare;
         lock->spare = op->next;
@@ -7159,6 +7299,9 @@ static void rlock__claim_deliver(rlock__ready *ready, char **words) {
     void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
     char *text = claim->text;
     rlock_event event;
+    RLOCK_ASSERT(lock && lock->claim == claim);
+    RLOCK_ASSERT(claim->event);
+    RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)claim->event;
     event.status = claim->status;
@@ -7166,6 +7309,7 @@ static void rlock__claim_deliver(rlock__ready *ready, char **words) {
     event.text = text;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
+        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && lock->state == RLOCK__WAITING_STATE);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
             rlock__leave(client);
@@ -7237,6 +7381,8 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
+    RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
+    RLOCK_ASSERT(!question->request.place);
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -7267,6 +7413,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
 
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
     const rlock__gate *gate = question->gate;
+    RLOCK_ASSERT(question->request.op >= RLOCK_OP_INSPECT);
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
@@ -7307,6 +7454,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
                       rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
+    RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
         rlock__dealloc(question);
         return RLOCK_ERR_NOMEM;
@@ -7373,6 +7521,7 @@ static void rlock__gates_each(rlock_client *client,
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
     bool line = !rlock__list_empty(&gate->waiting);
+    RLOCK_ASSERT(!rlock__queued(gate));
     gate->references++;
     for (; line && at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
@@ -7403,6 +7552,7 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
 
 static void rlock__store_up(void *owner) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(!client->closed);
     client->up = true;
     rlock__gates_each(client, rlock__gate_up, NULL);
 }
@@ -7438,6 +7588,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
 static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
+    RLOCK_ASSERT(!client->closed);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
@@ -7496,12 +7647,14 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
+    RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS)));
     client->pushing = what;
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(!key || key_len);
     client->stats.woken++;
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
@@ -7534,6 +7687,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
 
 static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(key && key_len);
     client->stats.woken++;
     rlock__key_each(client, key, key_len, rlock__gate_called, &token);
 }
@@ -7713,6 +7867,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 /* Takes the handle out of a claim, without a word to its owner. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     claim->lock->claim = NULL;
     claim->lock = NULL;
     claim->event = 0;
@@ -7748,6 +7903,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 
 /* Frees what is left of the claims on a list: their requests are the store's no more. */
 static void rlock__claims_free(rlock_client *client, rlock_link *list) {
+    RLOCK_ASSERT(client->closed);
     while (!rlock__list_empty(list)) {
         rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
         rlock__list_remove(&claim->link);
@@ -7807,6 +7963,7 @@ void rlock_client_free(rlock_client *client) {
 
 static void rlock__hold_shutdown(rlock__claim *held) {
     rlock *lock = held->lock;
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && lock);
     if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
     }
@@ -7895,6 +8052,7 @@ static void rlock__claim_fire(rlock_timer *timer) {
 static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
+    RLOCK_ASSERT(!lock->claim);
     if (!rlock__list_empty(&client->claims)) {
         claim = RLOCK__OF(client->claims.next, rlock__claim, link);
         rlock__list_remove(&claim->link);
@@ -8152,6 +8310,8 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
     bool longer = rlock__lease_of(lock, lease_ms) > claim->lease_ms;
     rlock__op *op;
+    RLOCK_ASSERT(lock->state == RLOCK__HELD_STATE && claim);
+    RLOCK_ASSERT(lock->hold_count);
     if (longer && lock->renewal) {
         return RLOCK_ERR_STATE;
     }
@@ -8183,6 +8343,8 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     bool first = rlock__list_empty(&gate->waiting);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
+    RLOCK_ASSERT(lock->state == RLOCK__IDLE_STATE && !lock->claim);
+    RLOCK_ASSERT(!lock->hold_count && !lock->ops);
     if (!claim) {
         return RLOCK_ERR_NOMEM;
     }
@@ -8288,6 +8450,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
+    RLOCK_ASSERT(claim && claim->lock == lock);
     if (lock->state == RLOCK__HELD_STATE && claim->until_us <= lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }

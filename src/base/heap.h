@@ -33,12 +33,15 @@ static bool rlock__heap_reserve(rlock__heap *heap) {
 }
 
 static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *timer) {
+    RLOCK_ASSERT(index && index < heap->room);
+    RLOCK_ASSERT(index <= heap->reserved);
     heap->items[index] = timer;
     timer->index = index;
 }
 
 static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
+    RLOCK_ASSERT(index && index <= heap->count);
     while (index > 1 && heap->items[index / 2]->due_us > timer->due_us) {
         rlock__heap_put(heap, index, heap->items[index / 2]);
         index /= 2;
@@ -48,6 +51,7 @@ static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
 
 static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
+    RLOCK_ASSERT(index && index <= heap->count);
     while (index * 2 <= heap->count) {
         uint32_t child = index * 2;
         if (child < heap->count && heap->items[child + 1]->due_us < heap->items[child]->due_us) {
@@ -69,6 +73,7 @@ static void rlock__heap_stop(rlock__heap *heap, rlock_timer *timer) {
         return;
     }
     timer->index = 0;
+    RLOCK_ASSERT(index <= heap->count && heap->items[index] == timer);
     last = heap->items[heap->count--];
     if (last != timer) {
         rlock__heap_put(heap, index, last);
@@ -78,6 +83,8 @@ static void rlock__heap_stop(rlock__heap *heap, rlock_timer *timer) {
 }
 
 static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_us) {
+    RLOCK_ASSERT(due_us >= 0);
+    RLOCK_ASSERT(timer->fire);
     if (timer->index) {
         timer->due_us = due_us;
         rlock__heap_rise(heap, timer->index);

@@ -18,12 +18,14 @@ static bool rlock__list_empty(const rlock_link *list) {
 }
 
 static void rlock__list_remove(rlock_link *link) {
+    RLOCK_ASSERT(link->prev->next == link && link->next->prev == link);
     link->prev->next = link->next;
     link->next->prev = link->prev;
     rlock__list_init(link);
 }
 
 RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *link) {
+    RLOCK_ASSERT(list->prev->next == list && list->next->prev == list);
     link->prev = list->prev;
     link->next = list;
     list->prev->next = link;
@@ -36,6 +38,7 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
 
 /* Everything in `from` goes to the end of `list`. */
 static void rlock__list_move(rlock_link *list, rlock_link *from) {
+    RLOCK_ASSERT(list != from);
     if (!rlock__list_empty(from)) {
         from->next->prev = list->prev;
         list->prev->next = from->next;

@@ -82,6 +82,7 @@ static bool rlock__map_init(rlock__map *map) {
 static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
     uint32_t hash = rlock__hash(map, key, len);
     rlock__node *node = map->buckets[hash & (map->size - 1)];
+    RLOCK_ASSERT(map->size && !(map->size & (map->size - 1)));
     while (node &&
            !(node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0)) {
         node = node->next;
@@ -121,6 +122,7 @@ static void rlock__map_grow(rlock__map *map) {
 
 static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, size_t len) {
     rlock__node **bucket;
+    RLOCK_ASSERT(len && len <= 0x7fffffffu);
     if (map->count >= map->size && map->size < (1u << 30)) {
         rlock__map_grow(map);
     }
@@ -135,7 +137,9 @@ static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, 
 
 static void rlock__map_remove(rlock__map *map, rlock__node *node) {
     rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
+    RLOCK_ASSERT(map->count);
     while (*at != node) {
+        RLOCK_ASSERT(*at);
         at = &(*at)->next;
     }
     *at = node->next;

@@ -190,6 +190,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 /* Takes the handle out of a claim, without a word to its owner. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     claim->lock->claim = NULL;
     claim->lock = NULL;
     claim->event = 0;
@@ -225,6 +226,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 
 /* Frees what is left of the claims on a list: their requests are the store's no more. */
 static void rlock__claims_free(rlock_client *client, rlock_link *list) {
+    RLOCK_ASSERT(client->closed);
     while (!rlock__list_empty(list)) {
         rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
         rlock__list_remove(&claim->link);
@@ -284,6 +286,7 @@ void rlock_client_free(rlock_client *client) {
 
 static void rlock__hold_shutdown(rlock__claim *held) {
     rlock *lock = held->lock;
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && lock);
     if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
     }

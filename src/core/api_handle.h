@@ -48,6 +48,7 @@ static void rlock__claim_fire(rlock_timer *timer) {
 static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
+    RLOCK_ASSERT(!lock->claim);
     if (!rlock__list_empty(&client->claims)) {
         claim = RLOCK__OF(client->claims.next, rlock__claim, link);
         rlock__list_remove(&claim->link);
@@ -305,6 +306,8 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
     bool longer = rlock__lease_of(lock, lease_ms) > claim->lease_ms;
     rlock__op *op;
+    RLOCK_ASSERT(lock->state == RLOCK__HELD_STATE && claim);
+    RLOCK_ASSERT(lock->hold_count);
     if (longer && lock->renewal) {
         return RLOCK_ERR_STATE;
     }
@@ -336,6 +339,8 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     bool first = rlock__list_empty(&gate->waiting);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
+    RLOCK_ASSERT(lock->state == RLOCK__IDLE_STATE && !lock->claim);
+    RLOCK_ASSERT(!lock->hold_count && !lock->ops);
     if (!claim) {
         return RLOCK_ERR_NOMEM;
     }
@@ -441,6 +446,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
+    RLOCK_ASSERT(claim && claim->lock == lock);
     if (lock->state == RLOCK__HELD_STATE && claim->until_us <= lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }

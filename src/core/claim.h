@@ -154,12 +154,14 @@ struct rlock {
 };
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
+    RLOCK_ASSERT(ms >= 0);
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
 /* The deadline of a lease that was asked for at sent_us. */
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
+    RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
     return sent_us + lease_ms * 1000 - drift_us - 2000;
 }
 
@@ -205,6 +207,7 @@ static void rlock__wish_unref(rlock__wish *wish) {
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
+    RLOCK_ASSERT(gate->node.key_len);
     rlock__list_init(&request->link);
     request->key = gate->node.key;
     request->key_len = gate->node.key_len;
@@ -212,6 +215,8 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
 }
 
 static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
+    RLOCK_ASSERT(client->claim_count);
+    RLOCK_ASSERT(rlock__list_empty(&claim->link) && rlock__list_empty(&claim->ring));
     rlock_timer_drop(client, &claim->timer);
     rlock__dealloc(claim);
     client->claim_count--;
@@ -219,6 +224,7 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
 
 /* What a claim lets go of, but for its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
+    RLOCK_ASSERT(!claim->request.place || claim->gate->client->closed);
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
@@ -236,6 +242,9 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
 
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(client->phases[claim->phase]);
+    RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
+    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
@@ -254,6 +263,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
 /* Owes the handle an event; none if nobody is there. One that was owed before is replaced. */
 static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
                                rlock_reason reason) {
+    RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
     if (!claim->lock) {
         return;
     }
@@ -267,6 +277,11 @@ static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int s
 static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                 int64_t due_us) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
+    RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
+    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
+    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
     claim->request.op = (uint8_t)op;
     claim->request.lease_ms = lease_ms;
     if (lease_ms > claim->longest_ms) {
@@ -280,6 +295,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
 /* Notes how a try ended, for when the time is over. Of a try that may have been executed that
  * stays the last word: no later one that was surely not executed makes up for it. */
 static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
+    RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (claim->status != RLOCK_ERR_UNKNOWN) {
         claim->status = rlock__on_fault[fault][RLOCK__IN_TRY];
         rlock__set_text(&claim->text, text);
@@ -289,6 +305,7 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
 /* Takes the request back from the store; what may have been sent may have happened. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
     if (claim->gate->trying == claim) {
         claim->gate->trying = NULL;
     }
@@ -300,6 +317,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
 
 /* Ends an operation beside the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
+    RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     if (op->lock->renewal == op) {
         op->lock->renewal = NULL;
     }

@@ -122,6 +122,7 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
+    RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
 }
 
@@ -164,6 +165,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
+    RLOCK_ASSERT(!client->claim_count && !client->op_count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->prefix);
@@ -178,6 +180,7 @@ static void rlock__client_destroy(rlock_client *client) {
 }
 
 static void rlock__leave(rlock_client *client) {
+    RLOCK_ASSERT(client->depth);
     if (client->depth == 1 && !client->closed) {
         rlock__arm(client);
     }
@@ -191,6 +194,7 @@ static void rlock__leave(rlock_client *client) {
  * due again at once waits for the next turn. */
 static void rlock__settle(rlock_client *client) {
     uint32_t limit = client->timers.count;
+    RLOCK_ASSERT(client->depth);
     while (limit-- && client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
            rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
@@ -216,6 +220,7 @@ static void rlock__frame_end(rlock__frame *frame) {
     rlock_client *client = frame->client;
     if (client) {
         frame->client = NULL;
+        RLOCK_ASSERT(client->frames);
         rlock__dealloc(frame->words);
         client->frames--;
         if (client->closed) {
@@ -228,6 +233,8 @@ static void rlock__frame_end(rlock__frame *frame) {
  * done, and the timer is armed for what remains: it may run the loop, which then goes on with the
  * batch, or never come back. False: nothing more may be done, the client may be gone. */
 static bool rlock__deliver(rlock_client *client) {
+    RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
     bool alive = true;
     client->depth--;
@@ -248,6 +255,7 @@ static bool rlock__deliver(rlock_client *client) {
 /* The end of an entry: delivers what is ready now; what the callbacks add waits for the next turn.
  * Then one write. */
 static void rlock__finish(rlock_client *client) {
+    RLOCK_ASSERT(client->depth);
     if (!rlock__alive(client)) {
         rlock__leave(client);
         return;
@@ -314,12 +322,14 @@ const char *rlock_client_id(const rlock_client *client) {
 }
 
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
+    RLOCK_ASSERT(fire);
     timer->index = 0;
     timer->fire = fire;
     return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
 }
 
 void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
+    RLOCK_ASSERT(timer->fire);
     if (due_us < 0) {
         rlock__heap_stop(&client->timers, timer);
         return;
@@ -331,6 +341,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
 }
 
 void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
+    RLOCK_ASSERT(client->timers.reserved);
     rlock__heap_stop(&client->timers, timer);
     client->timers.reserved--;
 }

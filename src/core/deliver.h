@@ -16,6 +16,7 @@
 #include "core/holding.h"
 
 static void rlock__op_free(rlock_client *client, rlock__op *op) {
+    RLOCK_ASSERT(client->op_count);
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
     op->text = NULL;
@@ -46,6 +47,7 @@ static int64_t rlock__look(const rlock *lock) {
 
 static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     int64_t left_us = lock->claim->until_us - now_us;
+    RLOCK_ASSERT(lock->claim);
     return left_us > 0 ? left_us / 1000 : 0;
 }
 
@@ -58,6 +60,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     void *user = op->user;
     char *text = op->text;
     rlock_event event;
+    RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)op->kind;
     event.status = op->status;
@@ -119,6 +122,8 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
 static void rlock__lock_idle(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim = lock->claim;
+    RLOCK_ASSERT(claim && claim->lock == lock);
+    RLOCK_ASSERT(!lock->renewal);
     while (lock->spare) {
         rlock__op *op = lock->spare;
         lock->spare = op->next;
@@ -141,6 +146,9 @@ static void rlock__claim_deliver(rlock__ready *ready, char **words) {
     void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
     char *text = claim->text;
     rlock_event event;
+    RLOCK_ASSERT(lock && lock->claim == claim);
+    RLOCK_ASSERT(claim->event);
+    RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)claim->event;
     event.status = claim->status;
@@ -148,6 +156,7 @@ static void rlock__claim_deliver(rlock__ready *ready, char **words) {
     event.text = text;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
+        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && lock->state == RLOCK__WAITING_STATE);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
             rlock__leave(client);

@@ -55,6 +55,7 @@ static void rlock__gates_each(rlock_client *client,
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
     bool line = !rlock__list_empty(&gate->waiting);
+    RLOCK_ASSERT(!rlock__queued(gate));
     gate->references++;
     for (; line && at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
@@ -85,6 +86,7 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
 
 static void rlock__store_up(void *owner) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(!client->closed);
     client->up = true;
     rlock__gates_each(client, rlock__gate_up, NULL);
 }
@@ -120,6 +122,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
 static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
+    RLOCK_ASSERT(!client->closed);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
@@ -178,12 +181,14 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
+    RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS)));
     client->pushing = what;
     rlock__gates_each(client, rlock__gate_pushing, &changed);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(!key || key_len);
     client->stats.woken++;
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
@@ -216,6 +221,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
 
 static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(key && key_len);
     client->stats.woken++;
     rlock__key_each(client, key, key_len, rlock__gate_called, &token);
 }

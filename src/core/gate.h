@@ -82,6 +82,10 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     unsigned flags = 0;
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
     flags |= claim->once ? RLOCK_REQUEST_ONCE : 0u;
@@ -109,6 +113,7 @@ static void rlock__line_try(rlock__gate *gate) {
     bool weighed = gate->things->sort == 's';
     uint32_t least = UINT32_MAX;
     rlock_link *at = gate->waiting.next;
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
@@ -122,6 +127,7 @@ static void rlock__line_try(rlock__gate *gate) {
 /* A writer holds: readers of its owner step down beside it, wherever they stand in the line. */
 static void rlock__line_step_down(const rlock__claim *writer) {
     rlock_link *at = writer->gate->waiting.next;
+    RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
     for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
@@ -136,6 +142,7 @@ static void rlock__line_step_down(const rlock__claim *writer) {
 /* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->waiting.next;
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         claim->again = claim->again || old || !claim->request.place;
@@ -145,10 +152,12 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
 
 /* Of a mutex: asks for the first in line. */
 static void rlock__gate_try(rlock__gate *gate) {
+    RLOCK_ASSERT(!rlock__queued(gate));
     if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
         return;
     }
     gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
+    RLOCK_ASSERT(gate->trying->phase == RLOCK__TRYING);
     gate->dirty = gate->yields = false;
     rlock_timer_set(gate->client, &gate->timer, -1);
     rlock__claim_try(gate->trying, false);
@@ -207,6 +216,7 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
 
 /* The next try is put off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
+    RLOCK_ASSERT(pause_us >= 0);
     gate->polls = 0;
     if (!gate->trying && !rlock__holder(gate)) {
         gate->yields = true;
@@ -249,6 +259,7 @@ static void rlock__gate_watch(rlock__gate *gate) {
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
     int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
+    RLOCK_ASSERT(!rlock__list_empty(&gate->waiting));
     gate->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
@@ -276,6 +287,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* One in line was answered without a grant. The first sleeps for the others of its line. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
     if (gate->waiting.next == &claim->link || !gate->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -397,6 +409,7 @@ static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
     rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
     rlock__gate *gate = NULL;
+    RLOCK_ASSERT(want->key && want->len);
     while (RLOCK__HAS_KINDS && node &&
            (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
         node = rlock__map_same(node);
@@ -425,10 +438,13 @@ static void rlock__gate_unref(rlock__gate *gate) {
     uint32_t i;
     bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
                 rlock__list_empty(&gate->leaving);
+    RLOCK_ASSERT(gate->references);
     if (idle && gate->watched && !client->closed) {
         rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
+        RLOCK_ASSERT(rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->holding));
+        RLOCK_ASSERT(rlock__list_empty(&gate->leaving) && !gate->trying);
         rlock_timer_drop(client, &gate->timer);
         rlock__gate_remove(gate, &gate->node);
         for (i = 1; RLOCK__HAS_KINDS && gate->things && i < gate->things->count; i++) {

@@ -27,6 +27,8 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
+    RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;
@@ -37,6 +39,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     claim->exists = true;
+    RLOCK_ASSERT(claim->until_us <= claim->since_us + claim->lease_ms * 1000);
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
@@ -58,6 +61,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
 
 static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
+    RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
     claim->gate->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, answer);
@@ -75,6 +79,7 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
  * less if the lease is so short that then too little of it would be left to hand it on. */
 static bool rlock__turn_over(const rlock__claim *held) {
     int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->gate->client->now_us - held->granted_us > turn_us;
 }
 
@@ -92,6 +97,7 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
     rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
         rlock__turn_over(held)) {
         return NULL;
@@ -111,10 +117,13 @@ static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user)
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
     rlock *from = held->lock, *to;
+    RLOCK_ASSERT(held->lock && held->lock->claim == held);
     if (!next) {
         return false;
     }
     to = next->lock;
+    RLOCK_ASSERT(next->phase == RLOCK__TRYING && !next->exists);
+    RLOCK_ASSERT(next->lock != from);
     from->claim = next;
     to->claim = held;
     held->lock = to;

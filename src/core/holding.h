@@ -21,6 +21,8 @@
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(lock && lock->claim == claim);
     if (lock->state == RLOCK__WAITING_STATE) {
         rlock__acquire_again(claim, exists); /* nobody was told of it yet */
         return;
@@ -60,6 +62,8 @@ static bool rlock__ring_add(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
     int i;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(rlock__list_empty(&claim->ring));
     if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
         return false;
     }
@@ -85,6 +89,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
 
 static void rlock__holding_arm(rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     rlock__list_remove(&claim->ring);
     if (claim->next_us < due_us && rlock__ring_add(claim)) {
         due_us = -1;
@@ -98,6 +103,8 @@ static void rlock__holding_arm(rlock__claim *claim) {
 static void rlock__holding_plan(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     int64_t third_us = claim->lease_ms * 1000 / 3;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
     claim->next_us = RLOCK__NEVER;
     if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
@@ -110,6 +117,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
 /* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = claim->lock->renewal;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     claim->again = false;
     if (renewal) {
         renewal->sent = true;
@@ -121,6 +129,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 
 /* A hint that the key changed: look, at once or behind what is out. */
 static void rlock__holding_look(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->request.place) {
         claim->again = true;
     } else {
@@ -130,6 +139,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 
 /* The connection is back: renew before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.place) {
         rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
@@ -152,6 +162,7 @@ static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
     bool look = claim->again || (claim->registered && many);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
         look = look || (client->pushing && !rlock__heard(claim));
         claim->registered = true;
@@ -165,6 +176,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
@@ -190,6 +202,7 @@ static void rlock__ring_fire(rlock_timer *timer) {
     int64_t now = client->now_us / RLOCK__TICK_US;
     int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
     rlock_link due;
+    RLOCK_ASSERT(client->ring);
     rlock__list_init(&due);
     while (tick < now) {
         rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
@@ -198,6 +211,7 @@ static void rlock__ring_fire(rlock_timer *timer) {
     while (!rlock__list_empty(&due)) {
         rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
         rlock__list_remove(&claim->ring);
+        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
         if (claim->next_us / RLOCK__TICK_US <= now) {
             claim->next_us = client->now_us;
             rlock__holding_fire(claim);
@@ -216,10 +230,12 @@ static void rlock__renewed(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
     int64_t until_us;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.lease_ms) {
         return;
     }
     claim->since_us = claim->request.sent_us;
+    RLOCK_ASSERT(claim->since_us <= client->now_us);
     until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
     if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
@@ -246,6 +262,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__op *renewal = claim->lock->renewal;
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
+    RLOCK_ASSERT(claim->until_us > client->now_us);
     if (delay_us > claim->lease_ms * 1000 / 10) {
         delay_us = claim->lease_ms * 1000 / 10;
     }
@@ -269,6 +286,8 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
     bool others = RLOCK__HAS_KINDS && claim->request.terms &&
                   claim->request.terms->count > 1; /* keys still ours */
+    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RENEW);
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     if (claim->until_us <= claim->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */

@@ -19,10 +19,12 @@
 static void rlock__claim_end(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
+    RLOCK_ASSERT(!claim->lock || claim->lock->claim == claim);
     if (claim->phase != RLOCK__GONE || claim->lock) {
         return;
     }
     rlock__claim_empty(claim);
+    RLOCK_ASSERT(!claim->request.place && rlock__list_empty(&claim->ready.link));
     client->phases[RLOCK__GONE]--;
     if (client->closed || client->claim_count > client->handles) {
         rlock__claim_dealloc(client, claim);
@@ -33,6 +35,7 @@ static void rlock__claim_end(rlock__claim *claim) {
 }
 
 static void rlock__claim_gone(rlock__claim *claim) {
+    RLOCK_ASSERT(!claim->request.place);
     rlock_timer_set(claim->gate->client, &claim->timer, -1);
     claim->exists = false;
     rlock__claim_phase(claim, RLOCK__GONE);
@@ -58,6 +61,7 @@ static bool rlock__claim_release_pending(const rlock__claim *claim) {
 static void rlock__letting_go_arm(rlock__claim *claim) {
     int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
     int64_t due_us = rlock__min(claim->next_us, until_us);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
@@ -66,6 +70,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock__claim *follower;
     bool held = claim->phase == RLOCK__HOLDING;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
     rlock__claim_recall(claim);
     if (!held && !claim->exists) {
         rlock__claim_gone(claim);
@@ -90,6 +95,7 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
         claim->wait_until_us = 0;
     } else if (!claim->wait_until_us) {
@@ -107,6 +113,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
 
 /* The connection is back: clean up before anybody asks for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (!claim->request.place) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
@@ -116,6 +123,7 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
         if (client->up && claim->request.place) {
             claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
@@ -136,6 +144,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
     bool yields = claim->yields;
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.place);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -158,6 +167,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RELEASE);
+    RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {

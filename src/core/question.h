@@ -56,6 +56,8 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
+    RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
+    RLOCK_ASSERT(!question->request.place);
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -86,6 +88,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
 
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
     const rlock__gate *gate = question->gate;
+    RLOCK_ASSERT(question->request.op >= RLOCK_OP_INSPECT);
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
@@ -126,6 +129,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
                       rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
+    RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
         rlock__dealloc(question);
         return RLOCK_ERR_NOMEM;

@@ -20,6 +20,8 @@
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = gate->waiting.next == &claim->link;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
     if (status != claim->status) { /* the words were of another end */
         rlock__set_text(&claim->text, NULL);
@@ -36,6 +38,8 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->lock && claim->lock->state == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__TRYING);
@@ -58,6 +62,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
     bool told = gate->watched || answer->told, queued = rlock__queued(gate);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
     claim->left_ms = answer->left_ms;
     claim->status = RLOCK_ERR_TIMEOUT;
@@ -82,6 +87,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
     int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
     claim->left_ms = -1;
@@ -99,6 +105,8 @@ static void rlock__trying_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     bool up = client->up, existed = claim->exists;
     int status = claim->status;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;

@@ -72,6 +72,7 @@ static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, s
 /* --- members --- */
 
 static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
+    RLOCK_ASSERT(rlock__list_empty(&member->called) || member->tenant);
     rlock__list_remove(&member->called);
     rlock__list_remove(&member->link);
     rlock__list_append(&memory->spare, &member->link);
@@ -172,6 +173,7 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
+    RLOCK_ASSERT(permits);
     while (!rlock__list_empty(&entry->line)) {
         rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
         if (member->weight > permits) {
@@ -193,6 +195,7 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
 }
 
 static void rlock__watch_free(rlock__watch *watch) {
+    RLOCK_ASSERT(watch->entry->watching >= watch->on);
     watch->entry->watching -= watch->on;
     rlock__list_remove(&watch->link);
     rlock__list_remove(&watch->woken);
@@ -228,6 +231,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
                                       int64_t now_us) {
     rlock__entry *entry;
     int i;
+    RLOCK_ASSERT(len);
     for (i = 0; i < 2 && !rlock__list_empty(&memory->entries); i++) {
         rlock__entry_sweep(memory, now_us);
     }

@@ -143,6 +143,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock_request *ask = &vote->request;
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
+    RLOCK_ASSERT(!vote->request.place);
     flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
@@ -278,6 +279,7 @@ static void rlock__ballot_give_back(rlock__ballot *ballot) {
 /* The k-th largest, from 1; the values are put into order. */
 static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
     int i, j;
+    RLOCK_ASSERT(k >= 1 && k <= count);
     for (i = 1; i < count; i++) {
         int64_t value = values[i];
         for (j = i; j > 0 && values[j - 1] < value; j--) {
@@ -440,6 +442,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
     int64_t limit_us = now_us - request->sent_us + 1000, most_us = client->poll_ms * 1000;
+    RLOCK_ASSERT(!ballot->paused);
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
@@ -497,6 +500,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
 static void rlock__round_begin(rlock__ballot *ballot) {
     uint8_t op = ballot->request->op;
     int i;
+    RLOCK_ASSERT(ballot->request && !ballot->paused);
     for (i = 0; i < ballot->council->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         if (vote->request.op != RLOCK_OP_RELEASE) { /* what is given back goes first */

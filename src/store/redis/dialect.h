@@ -359,6 +359,7 @@ static void rlock__put_script(rlock__redis *redis, const rlock_request *request)
 }
 
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
+    RLOCK_ASSERT(request->key_len);
     if (request->how == RLOCK__HOW_BEST) {
         request->how = rlock__how(redis, request);
     }
@@ -374,6 +375,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     bool eval = command->how == RLOCK__HOW_EVAL;
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
+    RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 5u + 2u * command->count);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
     rlock__put_text(redis, eval ? script->lua : script->sha);

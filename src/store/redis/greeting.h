@@ -30,6 +30,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
 
 static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->ac);
     conn->state = RLOCK__CONN_READY;
     conn->text[0] = 0;
     conn->ready_us = rlock_client_now_us(redis->client);
@@ -52,6 +53,7 @@ static bool rlock__step_answered(int step, int type) {
     static const int types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
         REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+    RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
 }
 
@@ -201,6 +203,7 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
 
 /* Takes over a context on which a connect was started. */
 static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
+    RLOCK_ASSERT(!conn->ac);
     if (!ac || ac->err) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
         if (ac) {
@@ -289,6 +292,7 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     rlock_client *client = redis->client;
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
     conn->text[0] = 0;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);

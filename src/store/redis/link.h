@@ -110,6 +110,7 @@ static void rlock__conn_answered(rlock__conn *conn) {
 
 /* Whether nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
+    RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
 }
 
@@ -171,6 +172,7 @@ static bool rlock__by_channel(const rlock__redis *redis) {
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
     unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->calling ? RLOCK_PUSH_CALLS : 0u);
+    RLOCK_ASSERT(!redis->calling || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, what);
@@ -201,6 +203,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
     int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+    RLOCK_ASSERT(conn->doomed);
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }

@@ -85,6 +85,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
 
 /* The channel that is always listened to, and whose repetition is the heartbeat. */
 static void rlock__watcher_subscribe(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->watcher.ac);
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);

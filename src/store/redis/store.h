@@ -24,6 +24,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
+    RLOCK_ASSERT(request->place == RLOCK__IDLE);
+    RLOCK_ASSERT(request->key_len);
     request->how = RLOCK__HOW_BEST;
     request->place = RLOCK__QUEUED;
     if (rlock__in_line(request) && !redis->calls_wanted) {
@@ -36,6 +38,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
     bool maybe = request->place == RLOCK__FLYING;
+    RLOCK_ASSERT(request->place != RLOCK__IDLE);
     (void)state;
     if (maybe) {
         rlock__command *command = (rlock__command *)request->store;
@@ -53,6 +56,7 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+    RLOCK_ASSERT(request->place == RLOCK__FLYING);
     request->how = how;
     request->next = 0; /* it may have asked already */
     request->place = RLOCK__QUEUED;
@@ -81,6 +85,7 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
 }
 
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    RLOCK_ASSERT(request->place == RLOCK__FLYING);
     answer->sure = !request->epoch || request->epoch == redis->epoch ||
                    rlock__epoch_gone(redis, request->epoch);
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
@@ -131,6 +136,7 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
                    rlock__classify(reply->str) != RLOCK_FAULT_BUSY;
     uint8_t how = RLOCK__HOW_SCRIPT;
     uint32_t i;
+    RLOCK_ASSERT(command->count > 1 && command->op == RLOCK_OP_RENEW);
     if (refused && command->how == RLOCK__HOW_SCRIPT && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
         redis->batch_unknown = true;
         how = RLOCK__HOW_BEST;
@@ -180,6 +186,8 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis = command->redis;
     const redisReply *reply = (const redisReply *)raw;
     uint32_t i;
+    RLOCK_ASSERT(redis->bytes >= command->bytes);
+    RLOCK_ASSERT(command->count && command->count <= RLOCK__BATCH);
     (void)ac;
     redis->bytes -= command->bytes;
     redis->told = command->tells ? NULL : redis->told;
@@ -228,6 +236,7 @@ static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
     size_t bytes = 0;
+    RLOCK_ASSERT(first->place == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = 0;
@@ -255,6 +264,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
 }
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
+    RLOCK_ASSERT(command->count);
     command->tells = false;
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
@@ -294,6 +304,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     rlock__command *command = rlock__command_new(redis);
     uint32_t i;
     bool sent;
+    RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     if (!command) {
         rlock__list_remove(&first->link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
