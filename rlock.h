@@ -2545,46 +2545,51 @@ struct rlock__redis;
 #define RLOCK__SHA_KEYS_RELEASE "e268a269579571e2514fb98d485e779f1294a0c4"
 
 #define RLOCK__LUA_LINE                                                                            \
-    "local a,o,c,f,y,d,v=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
-    " w,h,q,M,z,G,H,A=a('TIME')local g=w[1]*1000+math.floor(w[2]/1000)local B,N=d:sub(-1),"        \
-    "'^[%x-]+:%d+:(%d+)([fws])$'local function s(b,I)local j,O=b:match(N)if O==B or I and O then " \
-    "return j+0 end if y~='2'then a('GET',c)a('GET',f)end H=true return 0 end local function P(k)" \
-    "local p=o('PEXPIRE',c,k,'GT')if p==1 then return true end if p~=0 then o('ZREM',c,d..B)end p" \
-    "=a('PTTL',c)return p==-1 or p>=k+0 end local function Q(b,j,i,k,l)local t=o('ZADD',c,((j>1 "  \
-    "or B=='f')and-i or i)..'',b)if type(t)=='table'then return t end l=l or o('PEXPIRE',c,k)if "  \
-    "type(l)~='table'then return end if t==1 then a('ZREM',c,b)end return l end local e=a("        \
-    "'ZRANGE',c,'0','1',v)local function R(C,r)r=r or a('ZRANGE',f,C,C,v)while r[1]and not r[1]:"  \
-    "match(N)do a('ZREM',f,r[1])r=a('ZRANGE',f,C,C,v)end return r end local x=math.abs(e[1]==d "   \
-    "and e[2]or e[3]and a('ZSCORE',c,d)or 0)local function J(t)local k=M and'86400000'or ARGV[6]"  \
-    "local l=not t and P(k)local m='0'if KEYS[3]then local n=o('GET',KEYS[3])or'0'if type(n)=="    \
-    "'table'then return n end if not n:match('^%d+$')or n+ARGV[9]>=2^53 then return{err="          \
-    "'ERR the fence counter is no number below 2^53'}end local w=a('TIME')m=w[1]*1000000+w[2]if n" \
-    "+1>m then m=n+1 end a('SET',KEYS[3],string.format('%.0f',m+ARGV[9]-1),'PX',ARGV[6]+86400000)" \
-    "m=string.format('%.0f',m)end l=Q(d,s(d),math.max(g+ARGV[6],x),k,l)if l or t then return l or" \
-    " m end local S=o('ZRANGE',f,'0','0')[1]return S and S:sub(1,36)==d:sub(1,36)and m..'+'or m "  \
-    "end if y=='0'then if not e[1]and a('EXISTS',f)==0 then return J(true)end if x>g then return " \
-    "J()end end if y=='2'then if x==0 then a('ZREM',f,d)else a('ZREM',c,d)end if e[1]==d and not " \
-    "e[3]then e={}end A=o('ZRANGE',f,'0','0',v)if not A[1]then return x>g and 1 or-1 end end "     \
-    "local function D(X,Y,...)return a('ZRANGEBYSCORE',c,X,Y,v,...)end local function E(b,T)if T"  \
-    "=='-inf'then M=true q=(B=='s'and b:match('^permits:(%d+)$')or s(''))+0 return end local i="   \
-    "math.abs(T)local j=s(b,i<=g)if i>g then h,z=h+j,i end end local function Z()h,q=0,ARGV[3]+0 " \
-    "if e[1]then E(e[1],e[2])end if not e[3]then return end E(e[3],e[4])if not z then local K=D("  \
-    "'('..g,'+inf','LIMIT','0','1')if K[1]then E(K[1],K[2])end end h=a('ZCOUNT',c,'('..g,'+inf')"  \
-    "local L=D('-inf','('..-g)for u=1,#L,2 do E(L[u],L[u+1])end end local function _a(F,I)for u=1" \
-    ",#F,2 do s(F[u],I)end for u=1,#F,2 do a('ZREM',c,F[u])end end local function _b(b)return o("  \
-    "'PUBLISH',ARGV[5]..b:sub(1,36),b:match(':(%d+):')..':'..c)~=0 end local function U()while h<" \
-    "q do local V=R('0',A)A=nil local b=V[1]if not b then return true end local j=s(b)if H then "  \
-    "return end if j<=q then if h+j>q or Q(b,j,g+ARGV[4],ARGV[4],e[1]and P(ARGV[4]))then return "  \
-    "end h,e=h+j,{b,0,b,0}if b==d then G=true elseif b~=ARGV[6]and V[2]%1==0 and not _b(b)then h=" \
-    "h-j a('ZREM',c,b)end end a('ZREM',f,b)end end Z()if y=='2'then if not H then U()end return x" \
-    ">g and 1 or-1 end local W if h<q and e[1]then _a(D(-g..'',g..''),true)end if ARGV[8]~=''and " \
-    "math.abs(a('ZSCORE',c,ARGV[8])or 0)>g then W=true a('ZREM',f,d)end if W or U()and h+s(d)<=q " \
-    "or G then local p=J()if G and type(p)=='table'then a('ZREM',c,d)end return p end if ARGV[7]"  \
-    "~='0'then local k=ARGV[4]*30 ..''a('PEXPIRE',f,k)local n=R('-1')[2]if a('ZADD',f,'NX',math."  \
-    "floor((n or 0)+1)+ARGV[7]-1 ..'',d)==0 then a('ZADD',f,math.floor(a('ZSCORE',f,d))+ARGV[7]-1" \
-    " ..'',d)end if not n then a('PEXPIRE',f,k)end end local i=e[3]and tonumber(D('('..g,'+inf',"  \
-    "'LIMIT','0','1')[2])i=math.min(i or z or 0,z or i or 0)return i>0 and i-g or-1"
-#define RLOCK__SHA_LINE "15c33bfba48d3ed8bbb89945a750f1fdde4bb4fc"
+    "local a,l,b,e,t,c,w=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
+    " x,j,r,M,A,G,H,B=a('TIME')local f=x[1]*1000+math.floor(x[2]/1000)local y,N=c:sub(-1),"        \
+    "'^[%x-]+:%d+:(%d+)([fws])$'if t=='0'and not KEYS[3]and a('EXISTS',b,e)==0 then local g=f+"    \
+    "ARGV[6]local X=y=='f'or c:match(':(%d+)%a$')+0>1 local n=l('ZADD',b,(X and-g or g)..'',c)"    \
+    "local i=type(n)=='number'and l('PEXPIRE',b,ARGV[6])if type(i)=='table'then a('ZREM',b,c)end " \
+    "return type(i)=='number'and'0'or i or n end if t=='2'and a('EXISTS',e)==0 then local g=math." \
+    "abs(a('ZSCORE',b,c)or 0)a('ZREM',b,c)return g>f and 1 or-1 end local function u(d,I)local k," \
+    "O=d:match(N)if O==y or I and O then return k+0 end if t~='2'then a('GET',b)a('GET',e)end H="  \
+    "true return 0 end local function P(m)local q=l('PEXPIRE',b,m,'GT')if q==1 then return true "  \
+    "end if q~=0 then l('ZREM',b,c..y)end q=a('PTTL',b)return q==-1 or q>=m+0 end local function " \
+    "Q(d,k,g,m,i)local n=l('ZADD',b,((k>1 or y=='f')and-g or g)..'',d)if type(n)=='table'then "    \
+    "return n end i=i or l('PEXPIRE',b,m)if type(i)~='table'then return end if n==1 then a('ZREM'" \
+    ",b,d)end return i end local h=a('ZRANGE',b,'0','1',w)local function R(C,s)s=s or a('ZRANGE'," \
+    "e,C,C,w)while s[1]and not s[1]:match(N)do a('ZREM',e,s[1])s=a('ZRANGE',e,C,C,w)end return s " \
+    "end local z=math.abs(h[1]==c and h[2]or h[3]and a('ZSCORE',b,c)or 0)local function J(n)local" \
+    " m=M and'86400000'or ARGV[6]local i=not n and P(m)local o='0'if KEYS[3]then local p=l('GET'," \
+    "KEYS[3])or'0'if type(p)=='table'then return p end if not p:match('^%d+$')or p+ARGV[9]>=2^53 " \
+    "then return{err='ERR the fence counter is no number below 2^53'}end local x=a('TIME')o=x[1]*" \
+    "1000000+x[2]if p+1>o then o=p+1 end a('SET',KEYS[3],string.format('%.0f',o+ARGV[9]-1),'PX',"  \
+    "ARGV[6]+86400000)o=string.format('%.0f',o)end i=Q(c,u(c),math.max(f+ARGV[6],z),m,i)if i or n" \
+    " then return i or o end local S=l('ZRANGE',e,'0','0')[1]return S and S:sub(1,36)==c:sub(1,36" \
+    ")and o..'+'or o end if t=='0'then if not h[1]and a('EXISTS',e)==0 then return J(true)end if " \
+    "z>f then return J()end end if t=='2'then if z==0 then a('ZREM',e,c)else a('ZREM',b,c)end if " \
+    "h[1]==c and not h[3]then h={}end B=l('ZRANGE',e,'0','0',w)if not B[1]then return z>f and 1 "  \
+    "or-1 end end local function D(Y,Z,...)return a('ZRANGEBYSCORE',b,Y,Z,w,...)end local "        \
+    "function E(d,T)if T=='-inf'then M=true r=(y=='s'and d:match('^permits:(%d+)$')or u(''))+0 "   \
+    "return end local g=math.abs(T)local k=u(d,g<=f)if g>f then j,A=j+k,g end end local function " \
+    "_a()j,r=0,ARGV[3]+0 if h[1]then E(h[1],h[2])end if not h[3]then return end E(h[3],h[4])if "   \
+    "not A then local K=D('('..f,'+inf','LIMIT','0','1')if K[1]then E(K[1],K[2])end end j=a("      \
+    "'ZCOUNT',b,'('..f,'+inf')local L=D('-inf','('..-f)for v=1,#L,2 do E(L[v],L[v+1])end end "     \
+    "local function _b(F,I)for v=1,#F,2 do u(F[v],I)end for v=1,#F,2 do a('ZREM',b,F[v])end end "  \
+    "local function _c(d)return l('PUBLISH',ARGV[5]..d:sub(1,36),d:match(':(%d+):')..':'..b)~=0 "  \
+    "end local function U()while j<r do local V=R('0',B)B=nil local d=V[1]if not d then return "   \
+    "true end local k=u(d)if H then return end if k<=r then if j+k>r or Q(d,k,f+ARGV[4],ARGV[4],h" \
+    "[1]and P(ARGV[4]))then return end j,h=j+k,{d,0,d,0}if d==c then G=true elseif d~=ARGV[6]and " \
+    "V[2]%1==0 and not _c(d)then j=j-k a('ZREM',b,d)end end a('ZREM',e,d)end end _a()if t=='2'"    \
+    "then if not H then U()end return z>f and 1 or-1 end local W if j<r and h[1]then _b(D(-f..''," \
+    "f..''),true)end if ARGV[8]~=''and math.abs(a('ZSCORE',b,ARGV[8])or 0)>f then W=true a('ZREM'" \
+    ",e,c)end if W or U()and j+u(c)<=r or G then local q=J()if G and type(q)=='table'then a("      \
+    "'ZREM',b,c)end return q end if ARGV[7]~='0'then local m=ARGV[4]*30 ..''a('PEXPIRE',e,m)local" \
+    " p=R('-1')[2]if a('ZADD',e,'NX',math.floor((p or 0)+1)+ARGV[7]-1 ..'',c)==0 then a('ZADD',e," \
+    "math.floor(a('ZSCORE',e,c))+ARGV[7]-1 ..'',c)end if not p then a('PEXPIRE',e,m)end end local" \
+    " g=h[3]and tonumber(D('('..f,'+inf','LIMIT','0','1')[2])g=math.min(g or A or 0,A or g or 0)"  \
+    "return g>0 and g-f or-1"
+#define RLOCK__SHA_LINE "c1adbb0899e1bf4e6419340f9096cff82855cb0d"
 #define RLOCK__LUA_LINE_RENEW                                                                      \
     "local c,g,a,q,r,d,y=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
     " n,z,A,B,C,D,s,E=c('TIME')local j=n[1]*1000+math.floor(n[2]/1000)local k,t=d:sub(-1),"        \
@@ -4289,7 +4294,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
                                 redis->commands.text[0] ? redis->commands.text : NULL);
         }
     }
-    rlock__list_append(&redis->spare, &command->link);
+    rlock__list_append(redis->spare.next, &command->link); /* first: few get room for a batch */
 }
 
 static rlock__command *rlock__command_new(rlock__redis *redis) {

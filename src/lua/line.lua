@@ -9,6 +9,27 @@
 --: lease_ms = ARGV[6], follower = ARGV[6]
 --: stand = ARGV[7], writer = ARGV[8], fences = ARGV[9], counter = KEYS[3]
 -- include line_head.lua
+
+-- The short ways come first, before any function is made. To acquire a key that
+-- nobody holds or waits for, without a fence:
+if op == '0' and not counter and call('EXISTS', holders, queue) == 0 then
+  local ends = now + lease_ms
+  local negative = sort == 'f' or me:match(':(%d+)%a$') + 0 > 1
+  local new = pcall('ZADD', holders, (negative and -ends or ends) .. '', me)
+  local lives = type(new) == 'number' and pcall('PEXPIRE', holders, lease_ms)
+  if type(lives) == 'table' then
+    call('ZREM', holders, me)
+  end
+  return type(lives) == 'number' and '0' or lives or new
+end
+-- To release a key that nobody waits for:
+if op == '2' and call('EXISTS', queue) == 0 then
+  local ends = math.abs(call('ZSCORE', holders, me) or 0)
+  call('ZREM', holders, me)
+  return ends > now and 1 or -1
+end
+
+-- include line_hold.lua
 -- include line_two.lua
 local my_end = math.abs(two[1] == me and two[2] or two[3] and call('ZSCORE', holders, me) or 0)
 
@@ -25,8 +46,8 @@ local function grant(new)
   return next_member and next_member:sub(1, 36) == me:sub(1, 36) and fence .. '+' or fence
 end
 
--- The short ways come first. Even a first attempt may find its token there, if
--- it is executed late, after the second.
+-- Even a first attempt may find its token there, if it is executed late, after
+-- the second.
 if op == '0' then
   if not two[1] and call('EXISTS', queue) == 0 then
     return grant(true)

@@ -5,6 +5,7 @@
 --: permits_said = ARGV[3], offer_ms = ARGV[4], channels = ARGV[5]
 --: new_permits = ARGV[6], follower = ARGV[6]
 -- include line_head.lua
+-- include line_hold.lua
 -- include line_two.lua
 -- include line_offer.lua
 local light, heavy = between('(' .. now, '+inf'), between('(-inf', '(' .. -now)

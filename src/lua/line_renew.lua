@@ -3,6 +3,7 @@
 -- PTTL of a mutex.
 --: lease_ms = ARGV[6]
 -- include line_head.lua
+-- include line_hold.lua
 local ends = math.abs(call('ZSCORE', holders, me) or 0)
 if ends <= now then
   return -1

@@ -212,7 +212,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
                                 redis->commands.text[0] ? redis->commands.text : NULL);
         }
     }
-    rlock__list_append(&redis->spare, &command->link);
+    rlock__list_append(redis->spare.next, &command->link); /* first: few get room for a batch */
 }
 
 static rlock__command *rlock__command_new(rlock__redis *redis) {
