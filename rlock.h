@@ -646,6 +646,11 @@ typedef enum rlock_reason {
     RLOCK_REASON_CLOSED   /* the client was shut down under it */
 } rlock_reason;
 
+/* One word for a reason or a kind, in English, static: "expired", "semaphore"; "unknown" for any
+ * other number. */
+RLOCK_API const char *rlock_reason_str(rlock_reason reason);
+RLOCK_API const char *rlock_kind_str(rlock_kind kind);
+
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
     int status;            /* RLOCK_OK or an error; of RLOCK_LOST: RLOCK_ERR_LOST */
@@ -654,7 +659,8 @@ typedef struct rlock_event {
     int64_t remaining_ms;  /* ACQUIRED, RENEWED: until the local deadline. BUSY, TIMEOUT: of the
                               holder's lease as last known, -1 unknown. Else 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              until the callback returns */
+                              of RLOCK_LOST: why there is no connection, if there is none. Until
+                              the callback returns */
 } rlock_event;
 
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
@@ -6748,6 +6754,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     gate->client->stats.lost++;
     claim->counted = false;
     lock->state = RLOCK__LOST_STATE;
+    rlock__set_text(&claim->text, gate->client->up ? NULL : gate->client->fault_text);
     rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);
@@ -7713,6 +7720,20 @@ const char *rlock_strerror(int status) {
 #undef RLOCK_X
     default: return "unknown status";
     }
+}
+
+static const char *rlock__word(const char *const *words, unsigned count, unsigned i) {
+    return i < count ? words[i] : "unknown";
+}
+
+const char *rlock_reason_str(rlock_reason reason) {
+    static const char *const words[] = {"none", "expired", "stolen", "deleted", "closed"};
+    return rlock__word(words, sizeof words / sizeof *words, (unsigned)reason);
+}
+
+const char *rlock_kind_str(rlock_kind kind) {
+    static const char *const words[] = {"mutex", "fair", "read", "write", "semaphore"};
+    return rlock__word(words, sizeof words / sizeof *words, (unsigned)kind);
 }
 
 /* 16 random bytes as a version 4 UUID in lower case, and the seed of the jitter. */

@@ -1110,6 +1110,22 @@ static void test_lost_comes_at_the_deadline_while_the_connection_is_down(void **
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
 }
 
+static void test_loss_during_an_outage_tells_why_there_is_no_connection(void **state) {
+    struct owner *owner = holder("key", 0), *other;
+    (void)state;
+    scripted_down(&g.store, RLOCK_FAULT_UNKNOWN, "Connection reset");
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "Connection refused");
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_DOWN, NULL));
+    run_ms(WATCHDOG_MS);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+    assert_string_equal(owner->seen[RLOCK_LOST].text, "Connection refused");
+    scripted_up(&g.store);
+    other = holder("other", 10);
+    run_ms(10);
+    SAME(other->seen[RLOCK_LOST].count, 1);
+    assert_string_equal(other->seen[RLOCK_LOST].text, "");
+}
+
 static void test_nothing_is_renewed_after_release(void **state) {
     struct owner *owner = holder("key", 0);
     (void)state;
@@ -3482,6 +3498,19 @@ static void test_every_status_has_its_text(void **state) {
     assert_string_equal(rlock_strerror(INT32_MAX), "unknown status");
 }
 
+static void test_every_reason_and_kind_has_its_word(void **state) {
+    static const char *const reasons[] = {"none", "expired", "stolen", "deleted", "closed"};
+    static const char *const kinds[] = {"mutex", "fair", "read", "write", "semaphore"};
+    int i;
+    (void)state;
+    for (i = 0; i < 5; i++) {
+        assert_string_equal(rlock_reason_str((rlock_reason)(RLOCK_REASON_NONE + i)), reasons[i]);
+        assert_string_equal(rlock_kind_str((rlock_kind)(RLOCK_KIND_MUTEX + i)), kinds[i]);
+    }
+    assert_string_equal(rlock_reason_str((rlock_reason)(RLOCK_REASON_CLOSED + 1)), "unknown");
+    assert_string_equal(rlock_kind_str((rlock_kind)(RLOCK_KIND_SEMAPHORE + 1)), "unknown");
+}
+
 static void test_key_is_copied_with_every_byte_and_a_nul_behind_it(void **state) {
     char key[] = {'a', '\0', (char)0xff, '\n', 'b'};
     static const char expected[] = {'a', '\0', (char)0xff, '\n', 'b', '\0'};
@@ -4540,6 +4569,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_watchdog_tries_faster_near_the_deadline),
     CASE(test_lost_comes_exactly_at_the_local_deadline_with_the_store_silent),
     CASE(test_lost_comes_at_the_deadline_while_the_connection_is_down),
+    CASE(test_loss_during_an_outage_tells_why_there_is_no_connection),
     CASE(test_nothing_is_renewed_after_release),
     CASE(test_renewals_by_watchdog_on_off_auto),
     CASE(test_watchdog_keeps_the_shortest_lease_with_the_largest_drift),
@@ -4658,6 +4688,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_stats_count_what_happened_and_what_is),
     CASE(test_every_hold_that_was_acquired_is_counted_once_as_released_or_lost),
     CASE(test_every_status_has_its_text),
+    CASE(test_every_reason_and_kind_has_its_word),
     CASE(test_key_is_copied_with_every_byte_and_a_nul_behind_it),
     CASE(test_fence_is_the_servers_and_asked_for_only_when_wanted),
     CASE(test_every_token_is_new_and_the_client_id_is_a_uuid),

@@ -33,6 +33,20 @@ const char *rlock_strerror(int status) {
     }
 }
 
+static const char *rlock__word(const char *const *words, unsigned count, unsigned i) {
+    return i < count ? words[i] : "unknown";
+}
+
+const char *rlock_reason_str(rlock_reason reason) {
+    static const char *const words[] = {"none", "expired", "stolen", "deleted", "closed"};
+    return rlock__word(words, sizeof words / sizeof *words, (unsigned)reason);
+}
+
+const char *rlock_kind_str(rlock_kind kind) {
+    static const char *const words[] = {"mutex", "fair", "read", "write", "semaphore"};
+    return rlock__word(words, sizeof words / sizeof *words, (unsigned)kind);
+}
+
 /* 16 random bytes as a version 4 UUID in lower case, and the seed of the jitter. */
 static bool rlock__client_identify(rlock_client *client) {
     static const char hex[] = "0123456789abcdef";

@@ -34,6 +34,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     gate->client->stats.lost++;
     claim->counted = false;
     lock->state = RLOCK__LOST_STATE;
+    rlock__set_text(&claim->text, gate->client->up ? NULL : gate->client->fault_text);
     rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);

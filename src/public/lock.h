@@ -30,6 +30,11 @@ typedef enum rlock_reason {
     RLOCK_REASON_CLOSED   /* the client was shut down under it */
 } rlock_reason;
 
+/* One word for a reason or a kind, in English, static: "expired", "semaphore"; "unknown" for any
+ * other number. */
+RLOCK_API const char *rlock_reason_str(rlock_reason reason);
+RLOCK_API const char *rlock_kind_str(rlock_kind kind);
+
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
     int status;            /* RLOCK_OK or an error; of RLOCK_LOST: RLOCK_ERR_LOST */
@@ -38,7 +43,8 @@ typedef struct rlock_event {
     int64_t remaining_ms;  /* ACQUIRED, RENEWED: until the local deadline. BUSY, TIMEOUT: of the
                               holder's lease as last known, -1 unknown. Else 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              until the callback returns */
+                              of RLOCK_LOST: why there is no connection, if there is none. Until
+                              the callback returns */
 } rlock_event;
 
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
