@@ -369,6 +369,7 @@ typedef struct rlock_link {
 typedef struct rlock_timer {
     int64_t due_us;
     uint32_t index; /* place in its heap, counted from 1; 0 = not in one */
+    uint32_t turn;  /* of its client, in which it was set */
     void (*fire)(struct rlock_timer *timer);
 } rlock_timer;
 
@@ -1135,6 +1136,12 @@ typedef struct rlock__heap {
     uint32_t count, room, reserved;
 } rlock__heap;
 
+/* Of those that are due at one time the one that was set in an earlier turn. */
+static bool rlock__sooner(const rlock_timer *one, const rlock_timer *other) {
+    return one->due_us < other->due_us ||
+           (one->due_us == other->due_us && (int32_t)(one->turn - other->turn) < 0);
+}
+
 static bool rlock__heap_reserve(rlock__heap *heap) {
     if (heap->reserved + 1 >= heap->room) {
         uint32_t room = heap->room ? heap->room * 2 : 16;
@@ -1163,7 +1170,7 @@ static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *time
 static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
     RLOCK_ASSERT(index && index <= heap->count);
-    while (index > 1 && heap->items[index / 2]->due_us > timer->due_us) {
+    while (index > 1 && rlock__sooner(timer, heap->items[index / 2])) {
         rlock__heap_put(heap, index, heap->items[index / 2]);
         index /= 2;
     }
@@ -1175,10 +1182,10 @@ static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
     RLOCK_ASSERT(index && index <= heap->count);
     while (index * 2 <= heap->count) {
         uint32_t child = index * 2;
-        if (child < heap->count && heap->items[child + 1]->due_us < heap->items[child]->due_us) {
+        if (child < heap->count && rlock__sooner(heap->items[child + 1], heap->items[child])) {
             child++;
         }
-        if (heap->items[child]->due_us >= timer->due_us) {
+        if (!rlock__sooner(heap->items[child], timer)) {
             break;
         }
         rlock__heap_put(heap, index, heap->items[child]);
@@ -1243,6 +1250,7 @@ struct rlock_client {
     int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
     rlock_link ready;   /* to be delivered in a later turn */
     rlock_link batch;   /* being delivered */
+    uint32_t turn;      /* how often timers were fired */
     unsigned depth;     /* calls and entries on the stack that are at work; ... */
     unsigned frames;    /* ... and those that a callback of the user stands on */
     bool unsent;        /* something was submitted and not flushed */
@@ -1398,13 +1406,13 @@ static void rlock__leave(rlock_client *client) {
     }
 }
 
-/* Fires what is due: before replies are read, so that expiry is settled first. What fires and is
- * due again at once waits for the next turn. */
+/* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
+ * here waits for the next turn, and keeps nothing else waiting. */
 static void rlock__settle(rlock_client *client) {
-    uint32_t limit = client->timers.count;
+    uint32_t turn = ++client->turn;
     RLOCK_ASSERT(client->depth);
-    while (limit-- && client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
-           rlock__alive(client)) {
+    while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
+           client->timers.items[1]->turn != turn && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
         timer->fire(timer);
@@ -1532,6 +1540,7 @@ const char *rlock_client_id(const rlock_client *client) {
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
+    timer->turn = 0;
     timer->fire = fire;
     return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
 }
@@ -1542,7 +1551,8 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
         rlock__heap_stop(&client->timers, timer);
         return;
     }
-    rlock__heap_set(&client->timers, timer, due_us);
+    timer->turn = client->turn;
+    rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
     if (!client->depth && !client->closed) {
         rlock__arm(client); /* set from another client's entry */
     }
@@ -7666,7 +7676,6 @@ static void rlock__store_pushing(void *owner, unsigned what) {
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(!key || key_len);
     client->stats.woken++;
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
@@ -7699,7 +7708,6 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
 
 static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(key && key_len);
     client->stats.woken++;
     rlock__key_each(client, key, key_len, rlock__gate_called, &token);
 }

@@ -1167,15 +1167,16 @@ static size_t liar_reads(const char *bytes, size_t len, struct words *words) {
 }
 
 static bool liar_hears(const struct words *words, const char *command) {
-    char both[130];
+    char both[130]; /* of a script in full its beginning is enough */
+    size_t len = strlen(command);
 
     snprintf(both, sizeof both, "%s %s", words->text[0], words->text[1]);
-    return strncmp(both, command, strlen(command)) == 0;
+    return strncmp(both, command, len < 60 ? len : 60) == 0;
 }
 
 /* Many renewals in one script. */
 #define RENEW_MANY "EVALSHA " RLOCK__SHA_STRING_RENEW_MANY
-#define RENEW_MANY_IN_FULL "EVAL local c,r,h,l="
+#define RENEW_MANY_IN_FULL "EVAL " RLOCK__LUA_STRING_RENEW_MANY
 
 static bool liar_hears_batch(const struct words *words) {
     return liar_hears(words, RENEW_MANY) || liar_hears(words, RENEW_MANY_IN_FULL);

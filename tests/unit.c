@@ -4475,6 +4475,31 @@ static void test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_proc
 
 static int timers_fired;
 
+static void be_due_again(rlock_timer *timer) {
+    timers_fired++;
+    rlock_timer_set(g.client, timer, 0);
+}
+
+/* However many times others are due again, each is fired once in a turn, and none is left out. */
+static void test_timers_that_are_due_again_at_once_keep_no_loss_waiting(void **state) {
+    struct owner *loses = holder("key", 1000);
+    rlock_timer busy[3];
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        SAME(rlock_timer_add(g.client, &busy[i], be_due_again), RLOCK_OK);
+        rlock_timer_set(g.client, &busy[i], now_us() + 1000);
+    }
+    stall_ms(1000);
+    timers_fired = 0;
+    assert_true(virtual_turn(&g.loop, now_us()));
+    SAME(loses->seen[RLOCK_LOST].count, 1);
+    SAME(timers_fired, 3);
+    for (i = 0; i < 3; i++) {
+        rlock_timer_drop(g.client, &busy[i]);
+    }
+}
+
 static void free_client_from_a_timer(rlock_timer *timer) {
     timers_fired++;
     rlock_timer_drop(g.client, timer);
@@ -4727,6 +4752,7 @@ static const struct CMUnitTest singles[] = {
     STOPPED(test_two_grants_of_one_moment_have_two_fences),
     STOPPED(test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_process),
     CASE(test_nothing_follows_a_timer_that_freed_the_client),
+    CASE(test_timers_that_are_due_again_at_once_keep_no_loss_waiting),
     CASE(test_each_waiter_of_a_queued_kind_asks_for_itself_at_once),
     CASE(test_single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line),
     CASE(test_who_leaves_the_line_is_taken_out_of_it),

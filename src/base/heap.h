@@ -14,6 +14,12 @@ typedef struct rlock__heap {
     uint32_t count, room, reserved;
 } rlock__heap;
 
+/* Of those that are due at one time the one that was set in an earlier turn. */
+static bool rlock__sooner(const rlock_timer *one, const rlock_timer *other) {
+    return one->due_us < other->due_us ||
+           (one->due_us == other->due_us && (int32_t)(one->turn - other->turn) < 0);
+}
+
 static bool rlock__heap_reserve(rlock__heap *heap) {
     if (heap->reserved + 1 >= heap->room) {
         uint32_t room = heap->room ? heap->room * 2 : 16;
@@ -42,7 +48,7 @@ static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *time
 static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
     RLOCK_ASSERT(index && index <= heap->count);
-    while (index > 1 && heap->items[index / 2]->due_us > timer->due_us) {
+    while (index > 1 && rlock__sooner(timer, heap->items[index / 2])) {
         rlock__heap_put(heap, index, heap->items[index / 2]);
         index /= 2;
     }
@@ -54,10 +60,10 @@ static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
     RLOCK_ASSERT(index && index <= heap->count);
     while (index * 2 <= heap->count) {
         uint32_t child = index * 2;
-        if (child < heap->count && heap->items[child + 1]->due_us < heap->items[child]->due_us) {
+        if (child < heap->count && rlock__sooner(heap->items[child + 1], heap->items[child])) {
             child++;
         }
-        if (heap->items[child]->due_us >= timer->due_us) {
+        if (!rlock__sooner(heap->items[child], timer)) {
             break;
         }
         rlock__heap_put(heap, index, heap->items[child]);

@@ -35,6 +35,7 @@ struct rlock_client {
     int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
     rlock_link ready;   /* to be delivered in a later turn */
     rlock_link batch;   /* being delivered */
+    uint32_t turn;      /* how often timers were fired */
     unsigned depth;     /* calls and entries on the stack that are at work; ... */
     unsigned frames;    /* ... and those that a callback of the user stands on */
     bool unsent;        /* something was submitted and not flushed */
@@ -190,13 +191,13 @@ static void rlock__leave(rlock_client *client) {
     }
 }
 
-/* Fires what is due: before replies are read, so that expiry is settled first. What fires and is
- * due again at once waits for the next turn. */
+/* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
+ * here waits for the next turn, and keeps nothing else waiting. */
 static void rlock__settle(rlock_client *client) {
-    uint32_t limit = client->timers.count;
+    uint32_t turn = ++client->turn;
     RLOCK_ASSERT(client->depth);
-    while (limit-- && client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
-           rlock__alive(client)) {
+    while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
+           client->timers.items[1]->turn != turn && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
         timer->fire(timer);
@@ -324,6 +325,7 @@ const char *rlock_client_id(const rlock_client *client) {
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
+    timer->turn = 0;
     timer->fire = fire;
     return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
 }
@@ -334,7 +336,8 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
         rlock__heap_stop(&client->timers, timer);
         return;
     }
-    rlock__heap_set(&client->timers, timer, due_us);
+    timer->turn = client->turn;
+    rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
     if (!client->depth && !client->closed) {
         rlock__arm(client); /* set from another client's entry */
     }

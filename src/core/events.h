@@ -188,7 +188,6 @@ static void rlock__store_pushing(void *owner, unsigned what) {
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(!key || key_len);
     client->stats.woken++;
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
@@ -221,7 +220,6 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
 
 static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(key && key_len);
     client->stats.woken++;
     rlock__key_each(client, key, key_len, rlock__gate_called, &token);
 }

@@ -49,6 +49,7 @@ typedef struct rlock_link {
 typedef struct rlock_timer {
     int64_t due_us;
     uint32_t index; /* place in its heap, counted from 1; 0 = not in one */
+    uint32_t turn;  /* of its client, in which it was set */
     void (*fire)(struct rlock_timer *timer);
 } rlock_timer;
 

@@ -217,7 +217,7 @@ static inline bool hand_wants(const struct hand *hand, const struct slot *slot) 
 static inline bool hands_beside(const struct hand *reader, const struct hand *writer) {
     return reader->kind == RLOCK_KIND_READ && writer->kind == RLOCK_KIND_WRITE &&
            reader->actor == writer->actor && reader->owner == writer->owner && reader->owner != 0 &&
-           reader->token->hold_order > writer->token->hold_order;
+           reader->token->began_order > writer->token->began_order;
 }
 
 /* Whether these two may not hold at one time. */

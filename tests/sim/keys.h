@@ -33,6 +33,7 @@ struct token { /* a value that was seen at a key */
     bool is_void;        /* a rule was broken while it was there */
     int64_t order;       /* of its coming to the key, among the tokens of that */
     int64_t hold_order;  /* the same of its youngest hold */
+    int64_t began_order; /* the same of when it began to hold, however often it asked since */
     uint64_t fence;      /* of that */
     struct hand *holder; /* who was granted it and did not release; NULL = nobody */
     int grants;          /* how many holds it made, one after the other; ... */
@@ -785,6 +786,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         bool own = by != NULL && oracle_owns(by, token);
         if (is && (!was || (own && token->next_ms != token->ends_ms))) {
             token->order = ++oracle.orders;
+            token->began_order = was ? token->began_order : token->order;
             seen.offered += !own;
             seen.claimed += own && token->offered;
             token->offered = !own;

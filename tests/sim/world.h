@@ -473,7 +473,7 @@ enum sim_deed {
 
 static inline void sim_does(enum sim_deed deed) {
     if (sim.child && sim.deed == SIM_CHILD_IS_STILL) {
-        sim.deed = deed;
+        sim.deed = (int)deed;
     }
 }
 
