@@ -1,4 +1,4 @@
-/* How do I take a lock and let it go? */
+/* How do I take a lock, work, and let it go? The argument is how many seconds the work takes. */
 #include <ev.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,12 +7,17 @@
 #include "rlock.h"
 #include "rlock_libev.h"
 
-static int failed = 1; /* until it was released */
+static double work_s;  /* 0 without an argument */
+static int failed = 1; /* the exit status: 0 after a release that succeeded */
 
-static void on_log(void *user, int level, const char *line) {
-    (void)user;
-    (void)level;
-    fprintf(stderr, "%s\n", line);
+static void on_log(void *file, int level, const char *line) {
+    fprintf(file, "%s: %s\n", level == RLOCK_LOG_ERROR ? "error" : "log", line);
+}
+
+static void on_lost(rlock *lock, const rlock_event *event, void *loop) {
+    printf("lost %s: %s\n", rlock_key(lock, NULL),
+           event->reason == RLOCK_REASON_EXPIRED ? "not renewed in time" : "deleted or taken");
+    ev_break(loop, EVBREAK_ALL); /* stop the work: another may hold the lock now */
 }
 
 static void on_released(rlock *lock, const rlock_event *event, void *loop) {
@@ -21,23 +26,38 @@ static void on_released(rlock *lock, const rlock_event *event, void *loop) {
     ev_break(loop, EVBREAK_ALL);
 }
 
+static void on_worked(int revents, void *lock) {
+    (void)revents;
+    if (rlock_release(lock, on_released, EV_DEFAULT) != RLOCK_OK) {
+        ev_break(EV_DEFAULT, EVBREAK_ALL); /* it is not held any more */
+    }
+}
+
 static void on_acquired(rlock *lock, const rlock_event *event, void *loop) {
-    printf("acquired %s: %s\n", rlock_key(lock, NULL), rlock_strerror(event->status));
-    if (event->status != RLOCK_OK || rlock_release(lock, on_released, loop) != RLOCK_OK) {
+    if (event->status == RLOCK_OK) {
+        printf("acquired %s\n", rlock_key(lock, NULL));
+        ev_once(loop, -1, 0, work_s, on_worked, lock); /* here the work begins */
+    } else {
+        printf("cannot acquire %s: %s\n", rlock_key(lock, NULL), rlock_strerror(event->status));
         ev_break(loop, EVBREAK_ALL);
     }
 }
 
-int main(void) {
-    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
-    rlock_options options = {.key = "stock:42"};
+int main(int argc, char **argv) {
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = on_log, .user = stderr};
+    rlock_options options = {.key = "stock:42", .on_lost = on_lost, .user = EV_DEFAULT};
     rlock_client *client;
     rlock *lock;
+    int status;
     signal(SIGPIPE, SIG_IGN); /* a closed socket is an error, not the end of the program */
     config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    if (rlock_client_new(&client, &config) || rlock_new(&lock, client, &options) ||
-        rlock_acquire(lock, 5000, 0, on_acquired, EV_DEFAULT)) { /* waits up to 5 s */
-        fprintf(stderr, "cannot begin\n");
+    config.watchdog_lease_ms = 10000;          /* if this process dies, others wait that long */
+    work_s = argc > 1 ? atof(argv[1]) : 0;
+    /* 5000: it waits for 5 s at most; 0: the watchdog renews */
+    if ((status = rlock_client_new(&client, &config)) != RLOCK_OK ||
+        (status = rlock_new(&lock, client, &options)) != RLOCK_OK ||
+        (status = rlock_acquire(lock, 5000, 0, on_acquired, EV_DEFAULT)) != RLOCK_OK) {
+        fprintf(stderr, "cannot begin: %s\n", rlock_strerror(status));
         return 1;
     }
     ev_run(EV_DEFAULT, 0);

@@ -56,21 +56,35 @@ goes() {
 }
 
 check "hello: acquires, works and releases" run "$bin/hello"
-check "hello: says so" says 'acquired stock:42: ok' 'released stock:42: ok'
+check "hello: says so" says 'acquired stock:42' 'released stock:42: ok'
 check "hello: leaves no key behind" gone stock:42
 
 no_socket() {
     ! RLOCK_SOCKET=$out.nowhere run "$bin/hello" &&
-        grep -q '^acquired stock:42: no connection to the server$' "$out" && grep -q 'No such file' "$out"
+        grep -q '^cannot acquire stock:42: no connection to the server$' "$out" && grep -q 'No such file' "$out"
 }
 check "hello: without a server it says so, and why, and fails" no_socket
 
 held_by_other() {
     "$cli" -s "$RLOCK_SOCKET" set stock:42 another px 60000 >/dev/null
-    ! run "$bin/hello" && says 'acquired stock:42: held by another for the whole wait' && ! gone stock:42
+    ! run "$bin/hello" && says 'cannot acquire stock:42: held by another for the whole wait' && ! gone stock:42
 }
 check "hello: another's lock is waited for, and left alone" held_by_other
 "$cli" -s "$RLOCK_SOCKET" del stock:42 >/dev/null
+
+key_deleted() {
+    timeout 40 "$bin/hello" 20 >"$out" 2>&1 &
+    hello=$!
+    tries=0
+    while gone stock:42 && [ $tries -lt 200 ]; do
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+    sleep 0.3 # holds older than 100 ms are watched
+    "$cli" -s "$RLOCK_SOCKET" del stock:42 >/dev/null
+    ! wait $hello && says 'acquired stock:42' 'lost stock:42: deleted or taken'
+}
+check "hello: is told when its key is deleted, and fails" key_deleted
 
 check "own_loop: a select loop of one's own is enough" run "$bin/own_loop"
 check "own_loop: says so" says 'acquired own-loop: ok' 'released own-loop: ok'
