@@ -1,8 +1,8 @@
 /* rlock.h - 0.1.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
  *
- * It acquires, renews and releases a lock without ever blocking, keeps it alive with a watchdog,
- * and tells you the moment it is lost. One header; it speaks to the server through hiredis and to
- * your event loop through an adapter.
+ * The library acquires, renews and releases a lock without blocking, keeps it alive with a
+ * watchdog, and reports the moment it is lost. It is one header; it speaks to the server through
+ * hiredis and to your event loop through an adapter.
  *
  * DO THIS
  *
@@ -29,80 +29,81 @@
  * CONTENTS
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
- *     Implementation. A section calls what stands above it. This file is joined from parts, one a
- *     section: they are what is edited (src/ in the repository, CONTRIBUTING.md).
+ *     Implementation. A section calls what stands above it. This file is joined from parts, one
+ *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform       clock, random bytes, allocation
  *     >>list           doubly linked lists inside the things they link
  *     >>map            from keys to the things that hold a node
  *     >>heap           due times in one heap
- *     >>client         one clock sample an entry, one loop timer, the ready list, deferred frees
+ *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
- *     >>redis-push     being told that a key changed
+ *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>quorum         a store made of several servers: the majority counts
  *     >>claim          one token at the store, its gate and its handle
- *     >>gate           the waiters of this process for a key, only their head asks the server
+ *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
- *     >>trying         an acquire that is refused, fails, asks again or ends
- *     >>holding        when a hold is renewed, and what an answer means for it
- *     >>granting       a hold begins: by the server, or handed on inside this process
+ *     >>trying         an acquire that is refused, fails, is repeated or ends
+ *     >>holding        when a hold is renewed or checked, and what the answer means for it
+ *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
- *     >>question       about a key, of nobody's hold
+ *     >>question       questions about a key, independent of any hold
  *     >>events         what a store reports
  *     >>api-client     the public functions of a client
- *     >>api-handle     ... of a handle, and the questions
+ *     >>api-handle     the public functions of a handle, and the questions
  *
  * GUARANTEED
  *
- *     - "Held" is never reported past a deadline computed from a clock read before the
+ *     - "Held" is never reported past a deadline computed from a clock that was read before the
  *       request could leave: until = (clock when the request was handed to a connected
  *       socket) + lease - lease x drift - 2 ms.
  *     - Each accepted operation ends in exactly one callback, unless its handle or its client
  *       is freed first: then in none. A call that returns an error gets none. No callback
  *       runs inside a call, and none after a free.
- *     - on_lost comes once for a hold: by the local deadline even with the network dead, and
- *       at once when the server says that the key is gone or another's. Never after RELEASED.
- *     - Nobody's key is deleted or extended but with the token of its owner, on the server,
- *       in one step; only rlock_force_release takes a lock from whoever has it. No script
- *       shortens a time to live. What was sent and not answered is taken as possibly done,
- *       and cleaned up.
+ *     - on_lost is called once per lost hold: by the local deadline even with the network dead,
+ *       and at once when the server says that the key is gone or another's. It is never called
+ *       after RELEASED.
+ *     - A key is deleted or extended only with its holder's token, compared on the server in the
+ *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
+ *       time to live. A request that was sent and not answered may have been executed: its token
+ *       is cleaned up in the background.
  *
  * NOT GUARANTEED
  *
- *     - That a paused process or a late packet does no harm: a lock is advice to a process
- *       that was stopped for longer than its lease. Only a resource that checks rlock_fence()
- *       is safe from one.
+ *     - Safety from a paused process or a late packet: a process that was stopped for longer
+ *       than its lease may go on as if it held the lock. Only a resource that checks
+ *       rlock_fence() is safe from it.
  *     - Anything across a server that loses data: a restart without persistence, a failover
  *       before replication, an eviction (set maxmemory-policy noeviction), an administrator's
- *       DEL. The loss is told, not prevented.
+ *       DEL. The loss is reported, not prevented.
  *     - docs/guarantees.md says what is assumed, deployment by deployment.
  *
  * LIFETIMES AND CALLBACKS
  *
- *     Handles are made and freed by the library. A handle is an owner: two flows that must
- *     exclude each other use two handles, of one client or of two.
- *     Callback safety: every function here may be called from every callback, the two frees
- *     included, also that of the handle or client being freed. The hooks `log` and `connect`
- *     and the hooks of a loop are no callbacks: they may call nothing of this, and must return.
+ *     The library makes and frees handles. A handle is one would-be holder: two tasks that must
+ *     exclude each other need two handles, even within one client.
+ *     Callback safety: every function here may be called from every callback. That includes the
+ *     two frees, even of the handle or client whose callback runs. The hooks `log` and `connect`
+ *     and the hooks of a loop are not callbacks: they may call nothing of this, and must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
- *     `text` of an event and the event itself live until the callback returns.
+ *     An event and its `text` live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
- *     nothing and touches no descriptor; the frees do nothing there either.
+ *     nothing and touches no descriptor; the two frees do nothing there either.
  *     While a callback runs, nothing of the library is half done, and the loop's timer is set
  *     for what remains to be delivered or sent. So a callback may also
  *     - run the loop, where the loop allows it: what is submitted in there can end in there;
- *     - fork: where the child returns from it, nothing is delivered, sent or armed in the child,
- *       nor where it returns from the hook `connect` or `log`;
- *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains comes
- *       in the next turn. By an exception nothing is leaked if gcc or clang compiled the
- *       implementation, as C++ or as C with -fexceptions. Else the words of that event stay
- *       allocated, and of the client the bare struct, when it is freed.
+ *     - fork: where the child returns from the callback, or from the hook `connect` or `log`,
+ *       nothing is delivered, sent or armed in the child;
+ *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains is
+ *       delivered in the next loop iteration. An exception leaks nothing if gcc or clang compiled
+ *       the implementation, as C++ or as C with -fexceptions. Otherwise the text of that event
+ *       stays allocated, and so does the bare struct of the client when it is freed.
  *     Writing to a closed socket raises SIGPIPE unless the program ignores it, as every
  *     network program should: signal(SIGPIPE, SIG_IGN). The library never changes a signal's
  *     disposition.
@@ -117,20 +118,20 @@
  *     RELEASING          STATE        STATE      STATE      STATE
  *     CLOSED       (5)   CLOSED       CLOSED     CLOSED     CLOSED
  *
- *     A handle changes state when a callback is delivered: it is WAITING until its acquire's
- *     callback is called, a grant that was cancelled in between is given back.
- *     (1) With .reentrant OK: the hold count goes up, with no round trip unless a longer
- *         lease than the hold's is asked for (then it counts as a renewal by hand: one at a
- *         time). Lease 0 is the client's watchdog lease here too, and from then on the
- *         watchdog renews the hold, unless the option is OFF.
+ *     A handle changes state when a callback is delivered. It stays WAITING until the acquire's
+ *     callback runs, even if the server has granted the lock by then. If you cancel in between,
+ *     the library releases that grant.
+ *     (1) OK with .reentrant: the hold count goes up. That needs no round trip unless the lease
+ *         asked for is longer than the hold's; then it counts as a renewal by hand, of which one
+ *         at a time is possible. Lease 0 is the client's watchdog lease here too, and from then
+ *         on the watchdog renews the hold, unless options.watchdog is OFF.
  *     (2) One renewal by hand at a time; a second one meanwhile is STATE.
- *     (3) The local deadline has passed, or the server said so, and on_lost has not been
- *         called yet.
+ *     (3) The local deadline has passed, or the server said that the hold is gone, and on_lost
+ *         has not been called yet.
  *     (4) Ends as RELEASED with status RLOCK_ERR_LOST, and on_lost is not called.
- *     (5) The client was freed. A client that is being shut down answers CLOSED to acquire
- *         only.
+ *     (5) The client was freed. A client that is being shut down returns CLOSED to acquire only.
  *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
- *     goes out behind it.
+ *     is sent after it.
  *     rlock_free in any state: pending operations end without a callback, a hold is released
  *     in the background.
  *
@@ -146,24 +147,24 @@
  *     NOMEM    (6)       NOMEM        NOMEM       NOMEM        retry       retry
  *     OTHER    (7)       SERVER       SERVER      SERVER       retry       retry
  *
- *     Retry ends with the operation: an acquire's at the end of its wait, with the status of
- *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's
- *     at the local deadline, with LOST; a release's at the hold's deadline, with CONN,
- *     UNKNOWN, SERVER, AUTH or NOMEM, after which the token is cleaned up behind it. Once a
- *     try was UNKNOWN, a later one that found no connection does not make it CONN. A release
- *     whose first try was UNKNOWN may end NOT_HELD because that try had worked.
- *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. Before the
- *         first connect as after it.
+ *     Retry ends with the operation. An acquire's ends when its wait is over, with the status of
+ *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's at
+ *     the local deadline, with LOST; a release's at the hold's deadline, with CONN, UNKNOWN,
+ *     SERVER, AUTH or NOMEM, after which the token is cleaned up in the background. After an
+ *     UNKNOWN attempt, a later attempt that finds no connection does not make the status CONN. A
+ *     release whose first attempt was UNKNOWN may end NOT_HELD because that attempt succeeded.
+ *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. The same before
+ *         the first connection and after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
- *         MASTERDOWN and MOVED the address is asked for anew: the name, or the connect hook.
- *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so a waiter is told even
- *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
+ *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook.
+ *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so it is reported to a waiter
+ *         even with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
  *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
  *     (6) This process could not get memory for the request.
- *     (7) Any other error, and an answer that no honest server gives. An acquire is cleaned up
- *         behind it, unless the error comes before it was executed: docs/protocol.md, "Errors".
+ *     (7) Any other error, and an answer that no honest server gives. The token of an acquire is
+ *         then cleaned up, unless the error comes before execution: docs/protocol.md, "Errors".
  *
  * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
  *
@@ -172,7 +173,7 @@
  *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
  *     RLOCK_FREE(p)
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
- *                         the time since the last look (default: CLOCK_BOOTTIME, else
+ *                         the time since the last reading (default: CLOCK_BOOTTIME, else
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
@@ -211,7 +212,8 @@ extern "C" {
  * >>status-codes - what calls return and events carry: 0 or negative
  */
 
-/* ERR_BUSY: of an acquire that tried once. ERR_SERVER: the server's words are in event->text. */
+/* Only an acquire with wait_ms 0 ends with ERR_BUSY. With ERR_SERVER event->text has the server's
+ * words. */
 #define RLOCK_STATUS_MAP(X)                                                 \
     X(OK, 0, "ok")                                                          \
     X(ERR_BUSY, -1, "held by another")                                      \
@@ -236,25 +238,27 @@ typedef enum rlock_status {
         RLOCK_STATUS_LAST = -14
 } rlock_status;
 
-/* The text of a status, in English, static; "unknown status" for any other number. */
+/* Returns the text of a status, in English; "unknown status" for any other number. It is
+ * static: do not free it. */
 RLOCK_API const char *rlock_strerror(int status);
 
 /* ------------------------------------------------------------------------------------------------
  * >>loop-contract - how the library asks a loop to watch descriptors and to call it back
  *
- * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one.
+ * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one. A dispatch is one call
+ * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved.
  *
  * The loop promises
- * 1. One thread. Never to call the library from inside a hook, and to touch no state after an
+ * 1. One thread. It never calls the library from inside a hook, and touches no state after an
  *    rlock_on_... returned.
- * 2. Level-triggered events; error and hang-up are reported as everything watched. Spurious and
- *    early calls are harmless.
- * 3. After watch(io, ..., 0) returned, never rlock_on_io(io), not even for an event already
- *    fetched; after close(), no rlock_on_... at all.
- * 4. set_timer(0) means after one more look at the sockets, never before it; one that is due
- *    already keeps its turn. Delays are rounded up.
+ * 2. Level-triggered events. An error or a hang-up is reported as everything that is watched.
+ *    Spurious and early calls are harmless.
+ * 3. After watch(io, ..., 0) returned, it never calls rlock_on_io(io), not even for an event that
+ *    was fetched before; after close() it makes no call at all.
+ * 4. set_timer(0) fires after the sockets have been polled once more, never before; a timer that is
+ *    due already keeps its turn. Delays are rounded up.
  * 5. watch may fail (that connection then fails, and watch(0) follows); set_timer and close may
- *    not: allocate in open. A name is the library's until it is resolved, or until close.
+ *    not: allocate in open. A name belongs to the library until it is resolved, or until close.
  *
  * The library promises
  * 1. No user callback ever runs inside a public call. What is decided at once is delivered by a
@@ -262,15 +266,15 @@ RLOCK_API const char *rlock_strerror(int status);
  * 2. Each accepted operation gets exactly one callback, unless its handle or client is freed
  *    first: then none.
  * 3. Any public function, the two frees included, may be called from any callback.
- * 4. After rlock_free or rlock_client_free returns, nothing of that object is called or touched
+ * 4. After rlock_free or rlock_client_free returned, nothing of that object is called or touched
  *    again: watch(0) of every descriptor and close have been called; only memory may wait for
- *    the entry's end.
- * 5. The clock is sampled anew at every entry, never a loop's cached time. CLOCK_BOOTTIME where
- *    there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the server's
- *    time to live does not.
- * 6. One entry delivers a snapshot of what is ready; what callbacks add waits for the next turn.
- *    Expiry is settled before replies are delivered. An entry may be made from inside a callback,
- *    and a callback need not return: the next entry goes on with the snapshot.
+ *    the end of the dispatch.
+ * 5. Each dispatch samples the clock anew, never a loop's cached time. The clock is CLOCK_BOOTTIME
+ *    where there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the
+ *    server's time to live does not.
+ * 6. One dispatch delivers a snapshot of what is ready; what callbacks add waits for the next loop
+ *    iteration. Expiry is settled before replies are delivered. A callback may cause a dispatch,
+ *    and need not return: the next dispatch goes on with the snapshot.
  * 7. After fork, every call in the child returns RLOCK_ERR_STATE, sends nothing and closes
  *    nothing of the parent's.
  */
@@ -278,9 +282,9 @@ RLOCK_API const char *rlock_strerror(int status);
 #define RLOCK_IO_READ 1u
 #define RLOCK_IO_WRITE 2u
 
-/* One watched descriptor. The library's; `data` is the loop's own: NULL at the first watch, and
- * reset to NULL by the loop or left alone when watch(0) forgets the descriptor. The other members
- * are for stores: see >>store-contract. */
+/* One watched descriptor. It belongs to the library; `data` belongs to the loop: NULL at the first
+ * watch, and reset to NULL by the loop or left alone when watch(0) forgets the descriptor. The
+ * other members are for stores: see >>store-contract. */
 typedef struct rlock_io {
     void *data;
     rlock_client *client;
@@ -288,7 +292,7 @@ typedef struct rlock_io {
     unsigned watched;
 } rlock_io;
 
-/* One name being resolved. The library's; `data` is the loop's own. */
+/* One name being resolved. It belongs to the library; `data` belongs to the loop. */
 typedef struct rlock_name {
     void *data;
     rlock_client *client;
@@ -296,30 +300,32 @@ typedef struct rlock_name {
 } rlock_name;
 
 typedef struct rlock_loop {
-    /* Yours: the ev_loop, the uv_loop_t ... */
+    /* Yours: the ev_loop, the uv_loop_t, and so on. */
     void *ctx;
 
-    /* One per client: makes the state of the hooks; NULL = failed. */
+    /* Makes the state of the hooks, once for each client; NULL = failed. */
     void *(*open)(void *ctx, rlock_client *client);
 
-    /* RLOCK_IO_READ|WRITE, 0 = forget. Returns 0 or negative. */
+    /* Watches for RLOCK_IO_READ, RLOCK_IO_WRITE or both; 0 = forget. Returns 0, or negative if it
+     * cannot. */
     int (*watch)(void *state, rlock_io *io, int fd, unsigned events);
 
-    /* One-shot, replaces the last; negative = stop. */
+    /* Sets the one-shot timer and replaces the last; negative = stop. */
     void (*set_timer)(void *state, int64_t delay_us);
 
     /* Forgets the timer and every pending name, frees the state. */
     void (*close)(void *state);
 
-    /* Optional; default: see RLOCK_NOW_US. */
+    /* Optional; the default is RLOCK_NOW_US. */
     int64_t (*now_us)(void *ctx);
 
-    /* Optional. Returns 0 or negative; after 0 one rlock_on_resolved, never from inside resolve. */
+    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved
+     * follows, never from inside resolve. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
 } rlock_loop;
 
-/* The loop calls these. `events` are those that are ready; the address is copied, NULL = not
- * found. */
+/* Dispatch: the loop calls these. `events` are those that are ready; the address is copied,
+ * NULL = not found. */
 RLOCK_API void rlock_on_io(rlock_io *io, unsigned events);
 RLOCK_API void rlock_on_timer(rlock_client *client);
 RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *address);
@@ -327,37 +333,37 @@ RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *addres
 /* ------------------------------------------------------------------------------------------------
  * >>store-contract - where locks are kept: requests go down, answers and events come up
  *
- * A store knows nothing of handles, callbacks or waiting; a lock knows nothing of connections,
- * scripts or replies. Nothing of a store may block, and no `answered` may be called from inside
- * submit: answer from a timer or a descriptor. docs/writing-a-store.md walks through one.
+ * A store knows nothing of handles, callbacks or waiting; the core knows nothing of connections,
+ * scripts or replies. No function of a store may block, and none may call `answered` from inside
+ * submit: a store answers from a timer or a descriptor. docs/writing-a-store.md walks through one.
  */
 
-/* The kinds below MUTEX are queued: who waits stands in a line at the server, first come, first
- * served, and is called when it is granted; each hold has a lease of its own. On one key FAIR goes
- * with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE, MUTEX with MUTEX: every other meeting is
- * RLOCK_ERR_WRONG_TYPE, and harms nothing. */
+/* FAIR, READ, WRITE and SEMAPHORE are queued: the server keeps their waiters in a queue, first
+ * come, first served, offers the lock to the first and notifies it. Each hold has a lease of its
+ * own. On one key FAIR goes with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE, MUTEX with MUTEX;
+ * every other combination is RLOCK_ERR_WRONG_TYPE, and changes nothing. */
 typedef enum rlock_kind {
-    RLOCK_KIND_MUTEX = 0, /* one holder; who asks first when it is free has it */
-    RLOCK_KIND_FAIR,      /* one holder, in the order in which they asked */
-    RLOCK_KIND_READ,      /* on one key any number of readers ... */
-    RLOCK_KIND_WRITE,     /* ... or one writer */
-    RLOCK_KIND_SEMAPHORE  /* holders of no more than `permits` together */
+    RLOCK_KIND_MUTEX = 0, /* one holder; among clients, the first whose attempt finds it free */
+    RLOCK_KIND_FAIR,      /* one holder, in the order of the queue */
+    RLOCK_KIND_READ,      /* any number of readers, while no writer holds; but see options.owner */
+    RLOCK_KIND_WRITE,     /* one writer, while no reader holds */
+    RLOCK_KIND_SEMAPHORE  /* any number of holders that together take no more than `permits` */
 } rlock_kind;
 
-/* INSPECT and what follows are questions about a key, of nobody's hold. */
+/* INSPECT and those after it are questions about a key, independent of any hold. */
 typedef enum rlock_op {
     RLOCK_OP_ACQUIRE = 0,
     RLOCK_OP_RENEW,
     RLOCK_OP_RELEASE,
-    RLOCK_OP_INSPECT,    /* how things stand: see rlock_info */
-    RLOCK_OP_FORCE,      /* away with every hold, and tell the holders */
-    RLOCK_OP_SET_PERMITS /* the number in `token` is what the semaphore has from now on */
+    RLOCK_OP_INSPECT,    /* report how the key stands: see rlock_info */
+    RLOCK_OP_FORCE,      /* remove every hold, and notify the holders */
+    RLOCK_OP_SET_PERMITS /* `token` is the number of permits that the semaphore has from now on */
 } rlock_op;
 
 /* Flags of an acquire.
  * RETRY: this token may be there already, from an attempt that was not answered.
- * WATCH: somebody waits; if held, say for how long and call `woken` when it changes.
- * ONCE: nobody waits: of a queued kind, do not join the line. */
+ * WATCH: the handle waits; if the key is held, say for how long, and report a change by `woken`.
+ * ONCE: the handle does not wait: it may not join the queue of a queued kind. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_WATCH 2u
 #define RLOCK_REQUEST_ONCE 4u
@@ -368,51 +374,51 @@ typedef struct rlock_link {
 
 typedef struct rlock_timer {
     int64_t due_us;
-    uint32_t index; /* place in its heap, counted from 1; 0 = not in one */
+    uint32_t index; /* where it is in its heap, counted from 1; 0 = not in one */
     void (*fire)(struct rlock_timer *timer);
 } rlock_timer;
 
-/* What a key is asked for as, if not as a MUTEX of one key. */
+/* What kind of lock a request means, if it is not a MUTEX with one key. */
 typedef struct rlock_terms {
     rlock_kind kind;
-    uint32_t permits;     /* of a queued kind: what all holders together may weigh; ... */
-    uint32_t weight;      /* ... what one weighs */
+    uint32_t permits;     /* queued kinds: the permits of the key */
+    uint32_t weight;      /* queued kinds: how many permits one hold takes */
     uint64_t owner;       /* see options.owner */
     uint64_t beside;      /* acquire: the hold of this token is no obstacle; 0 = none */
-    uint32_t count;       /* keys, one behind the other at request.key, with a NUL behind each */
-    const uint32_t *lens; /* their lengths */
+    uint32_t count;       /* keys: they follow each other at request.key, each with a NUL */
+    const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
 
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
-    const rlock_terms *terms; /* NULL: a MUTEX of one key */
+    const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint8_t place;    /* the store's: where the request is now; 0 = not with the store */
-    uint8_t how;      /* the store's */
-    uint16_t fences;  /* acquire: how many fencing tokens in a row are wanted; 0 = none */
-    uint32_t epoch;   /* the store's; 0 when the request is new */
-    int64_t lease_ms; /* renew: 0 = only look whether the token is still there; never shorten
-                         a time to live */
-    uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: whose place
-                         in the line is wanted, 0 = nobody's */
-    uint64_t next;    /* release: whose acquire is submitted right behind this, so that it need
-                         not be called; 0 = nobody's */
+    uint8_t place;    /* belongs to the store: where the request is; 0 = not with the store */
+    uint8_t how;      /* belongs to the store */
+    uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
+    uint32_t epoch;   /* belongs to the store; 0 when the request is new */
+    int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
+                         whether the token is still there. Never shorten a time to live */
+    uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
+                         whose position is wanted, 0 = none */
+    uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
+                         that it need not be notified; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
-    int64_t due_us;   /* of requests that have to wait, the earliest goes first */
-    rlock_link link;  /* the store's */
-    void *store;      /* the store's */
+    int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
+    rlock_link link;  /* belongs to the store */
+    void *store;      /* belongs to the store */
 } rlock_request;
 
 typedef enum rlock_outcome {
     RLOCK_OUTCOME_DONE = 0, /* granted, renewed or released */
-    RLOCK_OUTCOME_HELD,     /* acquire: another's token is there, for left_ms more (-1: for ever) */
+    RLOCK_OUTCOME_HELD,     /* acquire: another holder is there, for left_ms more (-1: for ever) */
     RLOCK_OUTCOME_GONE,     /* renew, release: the key is not there */
     RLOCK_OUTCOME_STOLEN,   /* renew, release: another's token is there */
     RLOCK_OUTCOME_FAULT     /* none of these: see fault */
 } rlock_outcome;
 
-/* The rows of FAULT x OPERATION above. */
+/* The rows of the table FAULT x OPERATION. */
 typedef enum rlock_fault {
     RLOCK_FAULT_DOWN = 0,
     RLOCK_FAULT_UNKNOWN,
@@ -425,15 +431,16 @@ typedef enum rlock_fault {
 
 /* How a key stands at the server. */
 typedef struct rlock_info {
-    int status;        /* RLOCK_OK, or how the question failed: as of an acquire that tries once */
-    int64_t holders;   /* 0 = nobody; of a FORCE: whose holds were taken away */
-    int64_t left_ms;   /* until the last of their leases is over; -1: never */
-    int64_t waiters;   /* in the line at the server; -1 of a MUTEX, which has none */
-    int64_t permits;   /* what could be granted now; of a MUTEX 1 or 0 */
-    int64_t position;  /* of rlock_queue_position: how many are before it; else -1 */
-    const char *token; /* of a holder, NULL = none; any bytes, with a NUL behind; until the ... */
+    int status;        /* RLOCK_OK, or how the question failed: as an acquire with wait_ms 0 */
+    int64_t holders;   /* how many hold the key; after a forced release: how many held it */
+    int64_t left_ms;   /* until the last of their leases ends; -1 = never */
+    int64_t waiters;   /* in the queue at the server; -1 for a MUTEX, which has no queue */
+    int64_t permits;   /* what could be granted now; for a MUTEX 1 or 0 */
+    int64_t position;  /* rlock_queue_position: how many waiters are ahead; else -1 */
+    const char *token; /* a holder's token: any bytes, then a NUL; NULL if the key is free. Valid
+                          until the callback returns */
     size_t token_len;
-    const char *text; /* the server's words of an error, or NULL; ... callback returns */
+    const char *text; /* the server's words of an error, or NULL. Valid as long as `token` */
 } rlock_info;
 
 typedef struct rlock_answer {
@@ -441,74 +448,78 @@ typedef struct rlock_answer {
     rlock_fault fault;
     bool sure;   /* when this request ran, no earlier attempt of it could be executed any more; that
                   none can be now, when the answer is read, is not enough */
-    bool ours;   /* acquire, of a queued kind: granted, and who is next in line is of this client */
-    bool told;   /* acquire, HELD: `woken` comes for each change since this request ran */
-    bool undone; /* a fault OTHER: this attempt was surely not executed, nor will it be */
-    uint64_t fence;
-    int64_t left_ms;
+    bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
+    bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
+    bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
+    uint64_t fence;         /* acquire, DONE: the first fencing token; 0 if none was wanted */
+    int64_t left_ms;        /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
     const char *text;       /* the server's words, or NULL; valid during the call */
-    const rlock_info *info; /* of a question that was answered; valid during the call */
+    const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
 
 #define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
-#define RLOCK_PUSH_CALLS 2u   /* `called` comes for who waits in a line */
+#define RLOCK_PUSH_CALLS 2u   /* `called` comes for waiters in a queue */
 
-/* A store calls these; `owner` is what open was given. */
+/* A store calls these to report to the core; `owner` is what open was given. */
 typedef struct rlock_store_events {
+    /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
 
-    /* Requests leave again; what was held must be checked. */
+    /* Requests can leave again; the core checks its holds. */
     void (*up)(void *owner);
 
     /* An attempt to connect failed, or a connection was lost. */
     void (*down)(void *owner, rlock_fault fault, const char *text);
 
-    /* What is pushed now: RLOCK_PUSH_... */
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. */
     void (*pushing)(void *owner, unsigned what);
 
-    /* A hint: the key changed; NULL = any may have. */
+    /* A hint: the key changed; NULL = any key may have. */
     void (*woken)(void *owner, const char *key, size_t key_len);
 
-    /* A hint: this token of ours has come to the head of the line, or was taken away. */
+    /* Notifies the client, which is a hint too: the key was offered to this token, or the hold of
+     * this token was taken away. */
     void (*called)(void *owner, const char *key, size_t key_len, uint64_t token);
 } rlock_store_events;
 
 struct rlock_config;
 
 typedef struct rlock_store {
-    /* Yours. */
+    /* Yours: the library does not touch it. */
     void *ctx;
 
-    /* RLOCK_OK, or an error from >>status-codes. */
+    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. */
     int (*open)(const struct rlock_store *store, rlock_client *client,
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
 
-    /* Does or sends what was submitted, without waiting; nothing is called or answered any more. */
+    /* Sends the submitted requests without blocking; raises no event and answers nothing
+     * afterwards. Frees the state. */
     void (*close)(void *state);
 
-    /* Answered once, unless forgotten first. */
+    /* Takes a request, and answers it once, unless it is forgotten first. */
     void (*submit)(void *state, rlock_request *request);
 
-    /* No answer any more; true: it may have been, or be, done. */
+    /* Withdraws a request: it must not be answered. True if it was, or still may be, executed. */
     bool (*forget)(void *state, rlock_request *request);
 
-    /* `woken` is wanted; may be repeated. */
+    /* Begins (on) or stops to report changes of a key by `woken`; may be repeated. */
     void (*watch)(void *state, const char *key, size_t key_len, bool on);
 
-    /* The end of an entry: send what was submitted. */
+    /* Sends what was submitted; called at the end of each dispatch. */
     void (*flush)(void *state);
 
-    /* Optional: what it cannot do, in words for the log, or NULL. It is asked for each new handle;
-     * the terms may be NULL, as in a request. */
+    /* Optional. Returns what the store cannot do, in words for the log, or NULL. It is called for
+     * each new handle and each question; the terms may be NULL, as in a request. */
     const char *(*refuses)(void *state, const char *key, size_t key_len, const rlock_terms *terms,
                            bool fencing);
 } rlock_store;
 
-/* What a store may ask of its client: the clock of this entry; its id, 36 characters, a random
- * UUID; timers and descriptors. Timers fire inside an entry, before anything else; a timer is
- * `added` once before its first set (RLOCK_ERR_NOMEM possible) and dropped before its memory goes;
- * set moves it, a negative time stops it. */
+/* What a client gives to its store: the clock of this dispatch; its id, a random UUID of 36
+ * characters; timers and descriptors. Timers fire in a dispatch, before anything else. A timer is
+ * added once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is
+ * freed; set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook
+ * `watch` returned: 0, or negative if it cannot. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
@@ -517,28 +528,33 @@ RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t
 RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
 RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
 
-/* A store inside the process: same leases, waiting, waking and fencing, no server. Every client
- * whose config names it shares its keys; all of them on one thread. Free it after its clients.
- * NULL is allowed. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM (also: no random bytes). */
+/* Makes, and frees, a store inside the process: the same kinds, leases, waiting, waking and
+ * fencing, without a server. Every client whose config names it shares its keys; all of these
+ * clients belong to one thread. Free it after its clients; NULL is allowed.
+ * Errors: RLOCK_ERR_ARG (out is NULL), RLOCK_ERR_NOMEM (also: no random bytes). */
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
-/* A store made of 1 to 15 Redis servers that know nothing of each other: a key is held if a
- * majority of them says so, and goes on so while fewer than half of them fail (docs/guarantees.md).
- * Of each config only host, port, unix_path, username, password, database, connect with its user,
- * and store (NULL = Redis) are read, and copied; all else comes from the client's config, whose own
- * address is not used. Every client that locks the same keys must name the same servers. It gives
- * no fencing numbers. Any number of clients, on any threads; free it after them. NULL is allowed.
- * Not there with RLOCK_NO_REDIS or RLOCK_NO_KINDS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+/* Makes, and frees, a store of 1 to 15 Redis servers that know nothing of each other: a key is held
+ * if a majority of them says so, and stays held while fewer than half of them fail
+ * (docs/guarantees.md). It supports only a mutex with one key, without fencing tokens. Of each
+ * config the library reads and copies only host, port, unix_path, username, password, database,
+ * connect with its user, and store (NULL = Redis). All else comes from the client's config, whose
+ * own address is not used. Every client that locks the same keys must name the same servers. Any
+ * number of clients, on any threads, may use it. Free it after them; NULL is allowed. With
+ * RLOCK_NO_REDIS or RLOCK_NO_KINDS it does not exist.
+ * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15, a server's port or
+ * database is out of range, its unix_path is too long, or it has a username without a password),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
 /* ------------------------------------------------------------------------------------------------
- * >>client-api - one connection to one server, shared by any number of locks
+ * >>client-api - a client: one connection to one server, shared by any number of handles
  */
 
 typedef enum rlock_wire {
-    /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock, ... */
+    /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock and others. */
     RLOCK_WIRE_STRING = 0,
     /* The hash and the channel of Redisson's RLock. */
     RLOCK_WIRE_REDISSON
@@ -548,36 +564,38 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1
 #define RLOCK_LOG_INFO 2
 
-/* Zero = the default in the comment; everything is copied. */
+/* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
-    rlock_loop loop;         /* required */
-    const char *host;        /* 127.0.0.1; a numeric address or localhost, other names need
+    rlock_loop loop;            /* required; the loop's adapter fills it in */
+    const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
                                    loop.resolve */
-    int port;                /* 6379 */
-    const char *unix_path;   /* none; instead of host and port; as long as a socket's may be:
+    int port;                   /* 6379; 1 to 65535 */
+    const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */
-    const char *username;    /* none: AUTH with the password alone */
-    const char *password;    /* none */
-    const char *client_name; /* none: no CLIENT SETNAME */
-    int database;            /* 0 */
-    rlock_wire wire;         /* RLOCK_WIRE_STRING */
-    const char *prefix;      /* "rlock:", of the keys that the library makes beside the user's; the
-                                   same for all who share a key */
-    int64_t watchdog_lease_ms;  /* 30000; 10 to 86400000 */
-    int64_t command_timeout_ms; /* 1000: no answer for that long = the connection is dead */
-    int64_t poll_ms;            /* 250: how seldom a waiter asks where nothing can be pushed */
-    int drift_permille;         /* 10: by how much two clocks may run apart; 1 to 500 */
-    int handovers;              /* 256: how often a hold goes on inside this client, from who lets
-                                   go to the next in line, before it is released; to 4096, -1 =
+    const char *username;       /* none: AUTH with the password alone; needs a password */
+    const char *password;       /* none: no AUTH */
+    const char *client_name;    /* none: no CLIENT SETNAME */
+    int database;               /* 0; 0 or more */
+    rlock_wire wire;            /* RLOCK_WIRE_STRING */
+    const char *prefix;         /* "rlock:"; without braces; begins the names of the keys that the
+                                   library adds; give all clients of a key the same */
+    int64_t watchdog_lease_ms;  /* 30000 ms; 10 to 86400000; the lease that lease_ms 0 means */
+    int64_t command_timeout_ms; /* 1000 ms; 1 to 86400000; without an answer for so long the
+                                   connection is dead */
+    int64_t poll_ms;            /* 250 ms; 1 to 86400000; the longest pause between two polls of a
+                                   waiter when push is unavailable */
+    int drift_permille;         /* 10; 1 to 500; by how much two clocks may run apart */
+    int handovers;              /* 256; -1 to 4096; how many times in a row a release may hand the
+                                   hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None; instead of host, port and unix_path: makes a context on which a connect was started
-     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, ask again after
-     * the back-off. It is asked for the command connection, and behind that for the watching one,
-     * which has to reach the same server. It may not call the library. */
+    /* None; replaces host, port and unix_path. Makes a context on which a connect was started
+     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
+     * the back-off. The library calls it for the command connection, and after that for the push
+     * connection, which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
-    const rlock_store *store;                             /* Redis */
+    const rlock_store *store;                             /* Redis, as configured above */
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
 } rlock_config;
@@ -586,42 +604,44 @@ typedef struct rlock_stats {
     /* Holds granted; renewals that succeeded; holds let go; holds lost. */
     uint64_t acquired, renewed, released, lost;
 
-    uint64_t handed_on; /* of the releases, those without the server: see config.handovers */
+    uint64_t handed_on; /* those of `released` that were local hand-overs: see config.handovers */
     uint64_t commands;  /* requests sent to the server, handshakes and heartbeats included */
     uint64_t woken;     /* pushes received */
 
     uint64_t connects, faults;        /* connections made; connections lost or refused */
-    uint64_t held, waiting, cleaning; /* now: holds, waiting acquires, tokens being cleaned up */
+    uint64_t held, waiting, cleaning; /* now: holds, pending acquires, tokens being cleaned up */
     uint64_t handles;                 /* now */
-    bool up, pushing;                 /* now: connected; waiters and holders are told by push */
+    bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
-/* Makes a client; it connects when the first request needs it.
- * Errors: RLOCK_ERR_ARG (with a log line that says which), RLOCK_ERR_NOMEM (also: no random bytes,
- * loop.open failed). */
+/* Makes a client. It connects when the first request needs it.
+ * Errors: RLOCK_ERR_ARG (a log line says which field), RLOCK_ERR_NOMEM (also: no random bytes,
+ * loop.open failed); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
-/* Releases what is held with one non-blocking write (what the socket does not take at once, some
- * thousand releases, runs out with its lease), closes, frees. No callback runs any more, not
- * even for pending operations. Handles survive it: they answer RLOCK_ERR_CLOSED and still want
- * rlock_free. NULL is allowed. */
+/* Releases every hold with one non-blocking write, closes the connections and frees the client.
+ * The socket takes some thousand releases at once; a hold whose release it does not take ends with
+ * its lease. No callback runs any more, not even for pending operations. Handles survive it: calls
+ * on them return RLOCK_ERR_CLOSED, and each still needs rlock_free. NULL is allowed. In a forked
+ * child it does nothing. */
 RLOCK_API void rlock_client_free(rlock_client *client);
 
-/* Refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, tells every holder LOST with
- * RLOCK_REASON_CLOSED, releases everything, then calls `done` (may be NULL): RLOCK_OK, or
- * RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the command timeout, at
- * most 24 h). The client still wants rlock_client_free.
- * Errors: RLOCK_ERR_ARG, RLOCK_ERR_STATE (it is being shut down already, or forked). */
+/* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
+ * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
+ * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
+ * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free.
+ * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
+ * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
 
-/* Counters and gauges of a client; zeros in a forked child. */
+/* Fills in the counters and gauges of a client; zeros if it is NULL or in a forked child. */
 RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 
 /* ------------------------------------------------------------------------------------------------
- * >>lock-api - a handle: one owner of one key
+ * >>lock-api - a handle: one would-be holder of one key, or of a set of keys
  */
 
 #define RLOCK_FOREVER (-1)
@@ -642,19 +662,20 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
-    RLOCK_REASON_CLOSED   /* the client was shut down under it */
+    RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
+    RLOCK_REASON_CLOSED   /* the client was shut down during the hold */
 } rlock_reason;
 
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
-    int status;            /* RLOCK_OK or an error; of RLOCK_LOST: RLOCK_ERR_LOST */
+    int status;            /* RLOCK_OK or an error; with RLOCK_LOST always RLOCK_ERR_LOST */
     rlock_reason reason;   /* of RLOCK_LOST, and of a release that found the hold lost */
-    uint64_t fence;        /* fencing token of the hold, 0 if off */
-    int64_t remaining_ms;  /* ACQUIRED, RENEWED: until the local deadline. BUSY, TIMEOUT: of the
-                              holder's lease as last known, -1 unknown. Else 0 */
-    const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              until the callback returns */
+    uint64_t fence;        /* fencing token of the hold, 0 if fencing is off */
+    int64_t remaining_ms;  /* ACQUIRED or RENEWED with OK: the time until the local deadline. With
+                              BUSY or TIMEOUT: what was left of the holder's lease when last heard,
+                              -1 = unknown. Otherwise 0 */
+    const char *text;      /* the words of the server, or of what failed on the way to it, or NULL.
+                              Valid until the callback returns */
 } rlock_event;
 
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
@@ -663,115 +684,150 @@ typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 #define RLOCK_WATCHDOG_ON 1
 #define RLOCK_WATCHDOG_OFF 2
 
-/* Zero = the default in the comment; everything is copied. */
+/* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_options {
-    const char *key;         /* required, or keys; any bytes, at most RLOCK_KEY_MAX */
-    size_t key_len;          /* 0 = strlen(key) */
+    const char *key;         /* required, unless keys is set; any bytes, 1 to RLOCK_KEY_MAX */
+    size_t key_len;          /* strlen(key) */
     rlock_kind kind;         /* RLOCK_KIND_MUTEX */
-    uint32_t permits;        /* required of a SEMAPHORE: how many there are; to RLOCK_PERMITS_MAX.
-                                rlock_set_permits changes the number for all who use it */
-    uint32_t weight;         /* 1: how many of them a hold takes, all or none */
-    uint64_t owner;          /* 0: the handle is an owner by itself. Else a READ is granted at once
-                                while a WRITE of the same client, key and owner is held: to step
-                                down, acquire it and release the other. The other way round it
-                                would wait for itself */
-    const char *const *keys; /* none; several keys, instead of key: all or none, in one command,
-                                with one lease and one fence. A MUTEX only */
-    const size_t *key_lens;  /* NULL = their strlen */
-    size_t key_count;        /* of keys, to RLOCK_KEYS_MAX, no two alike */
+    uint32_t permits;        /* required with a SEMAPHORE, else 0; 1 to RLOCK_PERMITS_MAX; how many
+                                permits the key has, unless rlock_set_permits says otherwise */
+    uint32_t weight;         /* 1; 1 to permits, with a SEMAPHORE only; how many permits a hold
+                                takes, all or none */
+    uint64_t owner;          /* none; any number, with READ and WRITE only. While a WRITE is held, a
+                                READ of the same client, key and owner is granted at once. So a
+                                downgrade is possible: acquire the READ, then release the WRITE. An
+                                upgrade is not: the WRITE would wait for your own READ */
+    const char *const *keys; /* none; several keys, in place of key: all or none, in one command,
+                                with one lease and one fencing token. With a MUTEX only */
+    const size_t *key_lens;  /* the strlen of each of keys */
+    size_t key_count;        /* the number of keys; to RLOCK_KEYS_MAX, no two alike */
     bool fencing;            /* false: no fencing token */
     bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
     int watchdog;            /* RLOCK_WATCHDOG_AUTO */
-    int64_t max_hold_ms;     /* 0: no limit; after it the hold ends as EXPIRED, watchdog or not */
-    rlock_callback *on_lost; /* none */
+    int64_t max_hold_ms;     /* no limit; ms; then the hold ends as EXPIRED, watchdog or not */
+    rlock_callback *on_lost; /* none; called once when a hold is lost */
     void *user;              /* for on_lost */
 } rlock_options;
 
-/* Makes a handle, idle.
- * Errors: RLOCK_ERR_ARG (also, with a log line that says so: what the store cannot do; fencing or a
- * queued kind on a key with a `}` and no valid hash tag, beside which no other key can share its
- * cluster slot; a queued kind on a key that is called as the library calls one beside another:
- * docs/protocol.md), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down), RLOCK_ERR_STATE
- * (forked). */
+/* Makes a handle, which is idle.
+ * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
+ * RLOCK_ERR_STATE (a forked child). Where the store refuses the options, RLOCK_ERR_ARG comes with a
+ * log line that says why: the store cannot do it; or fencing or a queued kind is wanted on a key
+ * with a `}` and no hash tag {...}, next to which no other key can share its cluster slot; or a
+ * queued kind is wanted on a key that is named like a key of the library's own
+ * (docs/protocol.md, "Whose a key is"). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
-/* Frees a handle in any state. Pending operations end without a callback, a hold is released in
- * the background. NULL is allowed. */
+/* Frees a handle in any state. Pending operations end without a callback, and a hold is released in
+ * the background. NULL is allowed. In a forked child it does nothing. */
 RLOCK_API void rlock_free(rlock *lock);
 
-/* Asks for the lock. wait_ms: 0 = try once (and give up after the command timeout if no server can
- * be asked), RLOCK_FOREVER, or how long to wait. lease_ms: 0 = the client's watchdog lease,
- * renewed every third of it until release; else 10 to 86400000, renewed only if the option says
- * so. `done` is required.
- * Ends as RLOCK_ACQUIRED with RLOCK_OK, _ERR_BUSY, _TIMEOUT, _CANCELED, _CLOSED, or as
- * FAULT x OPERATION says.
- * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+/* Acquires the lock, and reports to `done`, which is required.
+ * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
+ * how many milliseconds to wait. lease_ms: 0 = the client's watchdog lease, which the watchdog
+ * renews every third of it until the release, unless options.watchdog is OFF; 10 to 86400000 = a
+ * lease that ends by itself, unless you renew it or options.watchdog is ON.
+ * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
+ * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
+ * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
+ * _NOMEM. On a held re-entrant handle also with RLOCK_ERR_LOST.
+ * Errors: RLOCK_ERR_STATE (the handle is not idle, and not held with .reentrant; a longer lease is
+ * asked for while a renewal is pending; a forked child), RLOCK_ERR_CLOSED (the client was freed or
+ * is being shut down), RLOCK_ERR_ARG (lock or done is NULL, a number is out of range),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                             void *user);
 
-/* Renews the hold now, for lease_ms (0 = the lease it has), which is the lease of
- * the watchdog from then on. A shorter one lowers the local deadline at once, however it ends; the
- * server's time to live is never shortened.
- * Ends as RLOCK_RENEWED with RLOCK_OK, _ERR_LOST, _CANCELED (released meanwhile), or as
- * FAULT x OPERATION says; only with OK does the deadline move on. `done` may be NULL.
- * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+/* Renews the hold now for lease_ms (0 = the lease that it has), which is the lease of the watchdog
+ * from then on. A shorter lease lowers the local deadline at once, however the renewal ends; the
+ * server's time to live is never shortened. `done` may be NULL.
+ * Ends as RLOCK_RENEWED with RLOCK_OK, RLOCK_ERR_LOST, RLOCK_ERR_CANCELED (released meanwhile), or
+ * by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER or _NOMEM. Only RLOCK_OK moves the deadline
+ * on; after a fault the hold lasts until the old one.
+ * Errors: RLOCK_ERR_NOT_HELD (the handle is idle), RLOCK_ERR_LOST (its hold is lost),
+ * RLOCK_ERR_STATE (it is waiting or releasing; another renewal is pending; a forked child),
+ * RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL, lease_ms is out of range),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user);
 
-/* Lets go: from the call on the handle claims nothing. Of a re-entrant hold the last release lets
- * go, the others end with RLOCK_OK and lower the count. `done` may be NULL.
- * Ends as RLOCK_RELEASED with RLOCK_OK, _ERR_NOT_HELD (the server no longer had it), _LOST (see
- * STATE x CALL), _UNKNOWN (no answer until the hold's deadline), or as FAULT x OPERATION says.
- * Errors: see STATE x CALL. Needs no memory. */
+/* Releases the hold: from this call on the handle claims nothing. A hold that was acquired n times
+ * (.reentrant) needs n releases: all but the last end with RLOCK_OK and lower the hold count.
+ * `done` may be NULL.
+ * Ends as RLOCK_RELEASED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the server no longer had it),
+ * RLOCK_ERR_LOST (it was lost, and on_lost was not called yet: it is not called any more),
+ * RLOCK_ERR_UNKNOWN (no answer until the hold's deadline), or by a fault that lasted until then:
+ * RLOCK_ERR_CONN, _AUTH, _SERVER or _NOMEM. After UNKNOWN or a fault the release is repeated in the
+ * background.
+ * Errors: RLOCK_ERR_NOT_HELD (the handle is idle), RLOCK_ERR_STATE (it is waiting or releasing; a
+ * forked child), RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL). It needs no
+ * memory. */
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
 
-/* Ends the pending acquire with RLOCK_ERR_CANCELED; what it may have got is given back.
- * Errors: see STATE x CALL. */
+/* Ends the pending acquire with RLOCK_ERR_CANCELED. If the server has granted the lock by then, or
+ * grants it later, the library releases it in the background.
+ * Errors: RLOCK_ERR_STATE (the handle is not waiting, or this is a forked child), RLOCK_ERR_CLOSED
+ * (the client was freed), RLOCK_ERR_ARG (lock is NULL). */
 RLOCK_API int rlock_cancel(rlock *lock);
 
-/* Held by this handle now, by the local deadline and a fresh clock. These ask nobody, and take
- * NULL. */
+/* True if this handle holds the lock now, by its local deadline and a fresh clock. It sends
+ * nothing. False for NULL and in a forked child. */
 RLOCK_API bool rlock_is_held(const rlock *lock);
 
-/* Milliseconds until the local deadline, rounded down; 0 if not held. */
+/* Returns the milliseconds until the local deadline, rounded down; 0 if not held. It sends
+ * nothing, and takes NULL. */
 RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
 
-/* Fencing token of the hold: larger than that of every earlier hold of this key. 0 if not held or
- * off. */
+/* Returns the fencing token of the hold, larger than that of every earlier hold of this key; 0 if
+ * not held, or without options.fencing. It sends nothing, and takes NULL. */
 RLOCK_API uint64_t rlock_fence(const rlock *lock);
 
-/* How many releases the hold needs: 0 if not held, above 1 only with .reentrant. */
+/* Returns how many releases the hold needs: 0 if not held, above 1 only with .reentrant. It sends
+ * nothing, and takes NULL. */
 RLOCK_API int rlock_hold_count(const rlock *lock);
 
-/* The key, with a NUL behind it; *len (may be NULL) is its length. Valid until rlock_free. Of
- * several keys the first; the others stand behind it, in the order of the options. */
+/* Returns the key, followed by a NUL; *len (len may be NULL) is its length. Of several keys it is
+ * the first; the others follow it in the order of the options, each with its NUL. Valid until
+ * rlock_free. NULL if lock is NULL or in a forked child. */
 RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 
-/* --- questions: about a key, of nobody's hold --- */
+/* --- questions: about a key, independent of any hold --- */
 
 typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
 
-/* Asks how the key of these options stands, as their kind; of what they say only key, key_len,
- * kind, permits and weight count. `done` is required, and is called once, unless the client is
- * freed first. One try: it ends by the command timeout at the latest. Nothing is owned by it.
- * Errors: RLOCK_ERR_ARG (as of rlock_new; several keys), _NOMEM, _STATE (forked), _CLOSED. */
+/* Reports how the key of these options stands; only their key, key_len, kind, permits and weight
+ * count. `done` is required. It is called once, by the command timeout at the latest, unless the
+ * client is freed first; info->status says how the question ended.
+ * Errors: RLOCK_ERR_ARG (an argument is NULL; options that rlock_new refuses; several keys),
+ * RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
-/* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
- * this library are told LOST, with RLOCK_REASON_DELETED, or STOLEN if another has it by then.
- * `done` (may be NULL) and errors: as above; info->holders says how many holds there were. */
+/* For operators: removes every hold of the key, whoever has it; the next waiters are served. LOST
+ * is reported to the holders that use this library, with RLOCK_REASON_DELETED, or STOLEN if another
+ * holds the key by then. `done` may be NULL. It is called once, by the command timeout at the
+ * latest, unless the client is freed first; info->holders is how many holds there were.
+ * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses; several keys),
+ * RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
                                   rlock_info_callback *done, void *user);
 
-/* Changes how many permits a semaphore has, for all who use it, for a day, and for a day more from
- * each time that somebody gets one without waiting; 0 = what their options say. With fewer than are
- * out, none is granted until enough came back. `done` (may be NULL) and errors: as above. */
+/* Sets the number of permits of a semaphore for all clients; 0 = what the options of each say. It
+ * lasts 24 h from now and from each grant that did not have to wait. If the new number is below the
+ * permits in use, no hold is revoked, and none is granted until enough permits return. `done` may
+ * be NULL. It is called once, by the command timeout at the latest, unless the client is freed
+ * first; info->status says how it ended.
+ * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses, or of another
+ * kind; permits is above RLOCK_PERMITS_MAX), RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child),
+ * RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *options,
                                 uint32_t permits, rlock_info_callback *done, void *user);
 
-/* Asks how many wait before a handle of a queued kind that is WAITING: info->position, 0 = it is
- * next; -1 if it does not stand in the line. `done` is required, and may come after rlock_free.
- * Errors: RLOCK_ERR_STATE (not waiting, no queued kind, forked), and as above. */
+/* Reports how many waiters are ahead of a handle of a queued kind that is WAITING: info->position,
+ * 0 = it is next, -1 = it is not in the queue. `done` is required. It is called once, by the
+ * command timeout at the latest, unless the client is freed first; it may be called after
+ * rlock_free.
+ * Errors: RLOCK_ERR_STATE (not waiting; not a queued kind; a forked child), RLOCK_ERR_ARG (lock or
+ * done is NULL), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client was freed or is being shut down). */
 RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
 #ifdef __cplusplus
