@@ -1256,7 +1256,7 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>client - one clock sample an entry, one loop timer, the ready list, deferred frees
+ * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
  */
 
 /* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
@@ -3599,7 +3599,7 @@ static void rlock__conn_close(rlock__conn *conn) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>redis-push - being told that a key changed, or that a token is called
+ * >>redis-push - what the server reports unasked: a key changed, a token is notified (`called`)
  */
 
 /* Of the channel {a} both a and {a} may be the key. */
@@ -5973,7 +5973,7 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>gate - one gate a key: the waiters of this process, only their head asks the server
+ * >>gate - one gate for each key: the waiters of this process; only the first asks the server
  */
 
 #define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter who would be woken */
@@ -6093,7 +6093,8 @@ static void rlock__line_step_down(const rlock__claim *writer) {
     }
 }
 
-/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+/* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
+ * the answer may be stale. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {
@@ -6572,7 +6573,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>trying - an acquire that is refused, fails, asks again or ends
+ * >>trying - an acquire that is refused, fails, is repeated or ends
  */
 
 /* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
@@ -6672,7 +6673,7 @@ static void rlock__trying_fire(rlock__claim *claim) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>holding - when a hold is renewed or looked at, and what the answer means for it
+ * >>holding - when a hold is renewed or checked (`look`), and what the answer means for it
  */
 
 /* Nobody holds any more. The server is told if the token may still be, or come, there. */
@@ -6953,7 +6954,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>granting - a hold begins: by the server, or handed on inside this process
+ * >>granting - a hold begins: by the server, or by a local hand-over inside this process
  */
 
 #define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
@@ -7010,15 +7011,16 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
     }
 }
 
-/* Others want the key too: so it stays here for a while only, however often it is renewed; and for
- * less if the lease is so short that then too little of it would be left to hand it on. */
+/* True if the hold may not be handed over locally any more: other clients want the key too, so it
+ * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
+ * the lease is so short that too little of it would be left for the next holder. */
 static bool rlock__turn_over(const rlock__claim *held) {
     int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
     return held->gate->client->now_us - held->granted_us > turn_us;
 }
 
-/* Whether what a hold has is what the next one asked for, a sixteenth more or less: what is left of
- * it here, and what the server has it for if this process dies. */
+/* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
+ * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->gate->client;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, next->lease_ms);
@@ -7027,7 +7029,8 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
            held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
 }
 
-/* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store. */
+/* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight; the
+ * lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
     rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
@@ -7044,8 +7047,9 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     return rlock__lease_fits(held, next) ? next : NULL;
 }
 
-/* A release that tells the server nothing: the hold goes to the next in line, with its token, its
- * lease and the next fence. The two claims change places, and so each handle is told its end. */
+/* Hands the hold over to the next waiter of this client, if there is one: with its token, its lease
+ * and the next fencing token, and without the server. The two handles swap their claims, so each
+ * claim delivers the end of its new handle's operation. False: the caller has to release. */
 static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
@@ -7250,10 +7254,10 @@ static void rlock__claim_deliver(rlock__ready *ready, char **words) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>question - about a key, of nobody's hold
+ * >>question - questions about a key, independent of any hold
  */
 
-/* A question about a key. It is no claim: nothing at the server is its. */
+/* A question about a key. It is no claim: it leaves nothing at the server. */
 typedef struct rlock__question {
     rlock_request request;
     rlock_terms terms;

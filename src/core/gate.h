@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>gate - one gate a key: the waiters of this process, only their head asks the server
+ * >>gate - one gate for each key: the waiters of this process; only the first asks the server
  */
 
 #ifndef RLOCK_CORE_GATE_H
@@ -133,7 +133,8 @@ static void rlock__line_step_down(const rlock__claim *writer) {
     }
 }
 
-/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+/* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
+ * the answer may be stale. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->waiting.next;
     for (; at != &gate->waiting; at = at->next) {

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>holding - when a hold is renewed or looked at, and what the answer means for it
+ * >>holding - when a hold is renewed or checked (`look`), and what the answer means for it
  */
 
 #ifndef RLOCK_CORE_HOLDING_H

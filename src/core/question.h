@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>question - about a key, of nobody's hold
+ * >>question - questions about a key, independent of any hold
  */
 
 #ifndef RLOCK_CORE_QUESTION_H
@@ -16,7 +16,7 @@
 #include "core/gate.h"
 #include "core/holding.h"
 
-/* A question about a key. It is no claim: nothing at the server is its. */
+/* A question about a key. It is no claim: it leaves nothing at the server. */
 typedef struct rlock__question {
     rlock_request request;
     rlock_terms terms;

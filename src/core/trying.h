@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>trying - an acquire that is refused, fails, asks again or ends
+ * >>trying - an acquire that is refused, fails, is repeated or ends
  */
 
 #ifndef RLOCK_CORE_TRYING_H

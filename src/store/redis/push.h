@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>redis-push - being told that a key changed, or that a token is called
+ * >>redis-push - what the server reports unasked: a key changed, a token is notified (`called`)
  */
 
 #ifndef RLOCK_STORE_REDIS_PUSH_H
