@@ -3392,7 +3392,8 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN,
+                             "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
@@ -3742,7 +3743,8 @@ static void rlock__track(rlock__redis *redis) {
     }
     if (*watcher->run_id && *redis->commands.run_id &&
         strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN,
+                         "it reached another server than the command connection");
         return;
     }
     if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
@@ -4623,13 +4625,13 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
     const rlock__redis *redis = (const rlock__redis *)state;
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
     if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
-        return "on the wire of Redisson there is only the mutex with one key";
+        return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
     }
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
-        return "a key with a } needs a valid hash tag where keys beside it are needed";
+        return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
     if (queued && rlock__is_beside(redis, key, len)) {
-        return "a key of this name may stand beside that of another lock";
+        return "key is named like a key that the library itself makes; queued kinds need another";
     }
     return NULL;
 }

@@ -224,7 +224,8 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN,
+                             "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);

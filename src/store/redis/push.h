@@ -155,7 +155,8 @@ static void rlock__track(rlock__redis *redis) {
     }
     if (*watcher->run_id && *redis->commands.run_id &&
         strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN,
+                         "it reached another server than the command connection");
         return;
     }
     if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
