@@ -89,8 +89,8 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
            held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
 }
 
-/* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight; the
- * lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
+/* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight;
+ * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
     rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
