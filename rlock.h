@@ -1369,8 +1369,8 @@ static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     rlock__list_append(&client->ready, &ready->link);
 }
 
-/* Whether anything is left to be done after a call of what is the user's: it may have freed the
- * client, or forked, and this is the child. */
+/* True if work may go on after a call of the user's code: that may have freed the client, or
+ * forked, and this is the child. */
 static bool rlock__alive(const rlock_client *client) {
     return !client->closed && !rlock__forked(client);
 }
@@ -1383,7 +1383,7 @@ static int64_t rlock__due_us(const rlock_client *client) {
     return client->timers.count ? client->timers.items[1]->due_us : RLOCK__NEVER;
 }
 
-/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays: it only looks. */
+/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays, harmlessly. */
 static void rlock__arm(rlock_client *client) {
     int64_t due_us, delay_us;
     if (!client->armed_us) {
@@ -1432,7 +1432,7 @@ static void rlock__leave(rlock_client *client) {
 }
 
 /* Fires what is due: before replies are read, so that expiry is settled first. What fires and is
- * due again at once waits for the next turn. */
+ * due again at once waits for the next loop iteration. */
 static void rlock__settle(rlock_client *client) {
     uint32_t limit = client->timers.count;
     while (limit-- && client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
@@ -1489,8 +1489,8 @@ static bool rlock__deliver(rlock_client *client) {
     return alive;
 }
 
-/* The end of an entry: delivers what is ready now; what the callbacks add waits for the next turn.
- * Then one write. */
+/* Ends a dispatch: delivers what is ready now, then writes once. What the callbacks add waits for
+ * the next loop iteration. */
 static void rlock__finish(rlock_client *client) {
     if (!rlock__alive(client)) {
         rlock__leave(client);
@@ -1610,8 +1610,8 @@ static size_t rlock__digits(char *out, uint64_t number) {
     return n;
 }
 
-#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon; ... */
-#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* ... behind it the number */
+#define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
+#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 
 /* A token as others see it, without a NUL; returns its length. */
 static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
@@ -1620,13 +1620,13 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
     return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
 }
 
-/* Whether it is of a queued kind. */
+/* True if the request is of a queued kind. */
 static bool rlock__in_line(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
-/* What belongs together on one key, and stands in one line, has one letter: all else that meets
- * there is of the wrong type. */
+/* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
+ * have the same letter; a request with another one is of the wrong type there. */
 static char rlock__sort_of(rlock_kind kind) {
     return "mfwws"[kind]; /* [rlock_kind] */
 }
@@ -5705,9 +5705,9 @@ typedef enum rlock__state {
     RLOCK__CLOSED_STATE
 } rlock__state;
 
-/* One key, or set of keys, as one thing: the waiters of this process in a line, and who of them
- * holds it. Of a mutex only the first in line asks the store; of a queued kind the line is at the
- * server, and each asks for its place there, once, and again when it is called. */
+/* One client's handles of a key, or of a set of keys: the waiters in their order, the holders, and
+ * the claims that are let go. Of a mutex only the first waiter makes attempts; of a queued kind the
+ * queue is at the server, and each waiter makes one attempt to join it, and one when notified. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
@@ -5716,23 +5716,23 @@ typedef struct rlock__gate {
     rlock_link leaving;           /* claims that are letting it go */
     struct rlock__things *things; /* NULL: a mutex with one key */
     struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;            /* the next try, when nobody wakes us before */
+    rlock_timer timer;            /* the next attempt, if nothing wakes the gate before */
     uint32_t references;          /* handles and claims */
-    uint8_t polls;                /* tries since somebody woke us: the exponent of the back-off */
-    bool dirty;                   /* woken while a try is out: its answer may be old */
-    bool taken;                   /* somebody was known to have it since the first began to wait */
-    bool yields;                  /* the next try is put off, so that others come first */
+    uint8_t polls;                /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                   /* woken during an attempt: its answer may be stale */
+    bool taken;                   /* a holder was known since the first waiter began to wait */
+    bool yields;                  /* the next attempt is put off: other clients come first */
     bool watched;
 } rlock__gate; /* each key's bytes and a NUL follow */
 
-/* What a gate has that is no mutex with one key. Owners and weights are their handles': one line is
- * for all of them, as at the server. */
+/* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
+ * they share one queue, as at the server. */
 typedef struct rlock__things {
     char sort;                    /* of the kind: see rlock__sort */
     uint32_t permits;             /* see rlock_terms */
-    uint32_t count;               /* of keys, ... */
-    const uint32_t *lens;         /* ... of their lengths, ... */
-    struct rlock__alias *aliases; /* ... and of these; the first is not used */
+    uint32_t count;               /* how many keys */
+    const uint32_t *lens;         /* `count` lengths */
+    struct rlock__alias *aliases; /* `count` of them; the first is not used */
 } rlock__things;
 
 /* What a handle wants that is no mutex with one key. Its claims may outlive it. */
@@ -5741,7 +5741,7 @@ typedef struct rlock__wish {
     uint32_t references;
 } rlock__wish;
 
-typedef struct rlock__alias { /* a key of a gate beside its first */
+typedef struct rlock__alias { /* another key of a gate than its first */
     rlock__node node;
     rlock__gate *gate;
 } rlock__alias;
@@ -5766,19 +5766,19 @@ typedef struct rlock__claim {
     char *text;            /* the server's words for the event */
     int64_t until_us;      /* the local deadline */
     int64_t since_us;      /* when the lease was asked for last */
-    int64_t granted_us;    /* ... for the grant by the server, since when the key is here */
-    int64_t next_us;       /* of a hold the next renewal; of a release the next try */
-    int64_t look_us;       /* of a hold the next look, without a renewal */
+    int64_t granted_us;    /* when the acquire was sent that the server granted to this client */
+    int64_t next_us;       /* of a hold the next renewal; of a release the next attempt */
+    int64_t look_us;       /* of a hold the next check, without a renewal */
     int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
     int64_t max_until_us;  /* no deadline is later than this one */
     int64_t lease_ms, left_ms;
     int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint64_t fence;
-    uint16_t handed; /* how often it went on to the next in line since that grant */
-    bool yields;     /* the key was here for a turn: when it is let go, others come first */
-    bool ours;       /* granted, and the next in line at the server was of this client */
-    int status;      /* the event's; before that, how the last try ended */
-    uint8_t phase;   /* RLOCK__TRYING ... */
+    uint16_t handed; /* how many local hand-overs there were since that grant */
+    bool yields;     /* after local hand-overs: when it is let go, other clients come first */
+    bool ours;       /* granted, and the next waiter at the server was of this client */
+    int status;      /* the event's; before that, how the last attempt ended */
+    uint8_t phase;   /* RLOCK__TRYING to RLOCK__GONE */
     uint8_t event;   /* rlock_event_kind to be delivered, 0 = none */
     uint8_t reason;
     bool once; /* wait_ms was 0 */
@@ -5786,10 +5786,10 @@ typedef struct rlock__claim {
     bool counted;    /* as acquired, and not as lost */
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or called while a request is out, or a try failed: once more */
+    bool again;      /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
-/* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
+/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
 typedef struct rlock__op {
     rlock__ready ready;
     struct rlock__op *next; /* of the same handle */
@@ -5823,13 +5823,13 @@ RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
-/* The deadline of a lease that was asked for at sent_us. */
+/* Returns the local deadline of a lease that was asked for at sent_us. */
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
     return sent_us + lease_ms * 1000 - drift_us - 2000;
 }
 
-/* ... and of a hold with such a lease. */
+/* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
                       claim->max_until_us);
@@ -5848,7 +5848,7 @@ static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
     return RLOCK__HAS_KINDS && claim->request.terms && claim->request.terms->kind == kind;
 }
 
-/* Whether others may hold beside it, even if there is one permit: their number may change. */
+/* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
 static bool rlock__shared(const rlock__claim *claim) {
     return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
 }
@@ -5858,7 +5858,7 @@ static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
     return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
 }
 
-/* The first of this process that holds, or NULL. */
+/* Returns the first holder of this client, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
     return RLOCK__FIRST(&gate->holding, rlock__claim, link);
 }
@@ -5883,13 +5883,13 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
     client->claim_count--;
 }
 
-/* What a claim lets go of, but for its gate. */
+/* Frees what a claim refers to, except its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
 
-/* A shutdown ends when nothing is left to be done, or it is out of patience. */
+/* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
                 client->phases[RLOCK__LETTING_GO];
@@ -5917,7 +5917,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock__shutdown_end(client, RLOCK_OK);
 }
 
-/* Owes the handle an event; none if nobody is there. One that was owed before is replaced. */
+/* Owes the handle an event, if the claim has one still; an event that was owed is replaced. */
 static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
                                rlock_reason reason) {
     if (!claim->lock) {
@@ -5943,8 +5943,8 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
     client->store->submit(client->store_state, &claim->request);
 }
 
-/* Notes how a try ended, for when the time is over. Of a try that may have been executed that
- * stays the last word: no later one that was surely not executed makes up for it. */
+/* Notes how an attempt ended, for when the time is over. After an attempt that may have been
+ * executed the note stays UNKNOWN, even if a later one was surely not executed. */
 static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
     if (claim->status != RLOCK_ERR_UNKNOWN) {
         claim->status = rlock__on_fault[fault][RLOCK__IN_TRY];
@@ -5952,7 +5952,7 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
     }
 }
 
-/* Takes the request back from the store; what may have been sent may have happened. */
+/* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     if (claim->gate->trying == claim) {
@@ -5964,7 +5964,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
 }
 
-/* Ends an operation beside the claim's own. */
+/* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     if (op->lock->renewal == op) {
         op->lock->renewal = NULL;
@@ -5978,14 +5978,14 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
  * >>gate - one gate for each key: the waiters of this process; only the first asks the server
  */
 
-#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter who would be woken */
-#define RLOCK__MANY_KEYS 100    /* from so many watched keys on push is not all */
-#define RLOCK__DOZE_KEY_MS 5    /* each is asked for once in so long for each of them, ... */
-#define RLOCK__DOZE_MIN_MS 1000 /* ... but not more often */
+#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter that is woken by push */
+#define RLOCK__MANY_KEYS 100    /* with so many tracked keys push alone is not relied on */
+#define RLOCK__DOZE_KEY_MS 5    /* each is asked for after so long times their number */
+#define RLOCK__DOZE_MIN_MS 1000 /* the least such time */
 
-/* How long push alone is relied on. A server remembers only so many keys for it
- * (tracking-table-max-keys), and of those that a command of ours drives out it tells us nothing. So
- * whoever watches many asks for each now and then, the more seldom the more they are. */
+/* Returns how long push alone is relied on. A server remembers only so many keys for it
+ * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
+ * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
 static int64_t rlock__doze_ms(const rlock_client *client) {
     int64_t doze_ms = (int64_t)client->watched * RLOCK__DOZE_KEY_MS;
     if (client->watched < RLOCK__MANY_KEYS) {
@@ -5996,7 +5996,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 
-/* Whether the store tells this gate when there is something for it. */
+/* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
     return (gate->client->pushing &
             (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
@@ -6012,20 +6012,20 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
-/* Its i-th key, where *key is the one before it; false: there is none. */
+/* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
     return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
 }
 
-/* Whether a reader may hold beside this writer: it is the same owner's, who steps down. */
+/* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
            reader->request.terms->owner &&
            reader->request.terms->owner == writer->request.terms->owner;
 }
 
-/* The token of the writer beside which it may hold; 0 = none. */
+/* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
     const rlock_link *at = reader->gate->holding.next;
     for (; at != &reader->gate->holding; at = at->next) {
@@ -6064,9 +6064,9 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. Who
- * weighs more than there are permits now is passed over: then the first that weighs less is first,
- * or the first that weighs less than that one ... */
+/* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
+ * for those whose attempt failed. The server removes a waiter that weighs more than there are
+ * permits now; so each waiter that weighs less than all before it makes an attempt too. */
 static void rlock__line_try(rlock__gate *gate) {
     bool weighed = gate->things->sort == 's';
     uint32_t least = UINT32_MAX;
@@ -6081,7 +6081,8 @@ static void rlock__line_try(rlock__gate *gate) {
     }
 }
 
-/* A writer holds: readers of its owner step down beside it, wherever they stand in the line. */
+/* A writer holds: readers of its owner are granted next to it, whatever their position: a
+ * downgrade. */
 static void rlock__line_step_down(const rlock__claim *writer) {
     rlock_link *at = writer->gate->waiting.next;
     for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
@@ -6106,7 +6107,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock__line_try(gate);
 }
 
-/* Of a mutex: asks for the first in line. */
+/* A mutex: makes an attempt for the first waiter. */
 static void rlock__gate_try(rlock__gate *gate) {
     if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
         return;
@@ -6129,8 +6130,8 @@ static void rlock__gate_fire(rlock_timer *timer) {
     rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
-/* Whether others come first: a hold that was here for a turn is being let go, or was just now. A
- * server without client tracking tells us of our own releases. */
+/* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
+ * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
@@ -6142,7 +6143,7 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
     return gate->yields && gate->timer.index;
 }
 
-/* Something may have changed. A try that is out may have been answered before it did. */
+/* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
     gate->polls = 0;
     if (gate->trying) {
@@ -6168,7 +6169,7 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
     }
 }
 
-/* The next try is put off for a moment. */
+/* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     gate->polls = 0;
     if (!gate->trying && !rlock__holder(gate)) {
@@ -6186,7 +6187,7 @@ static bool rlock__key_watched(const rlock_client *client, const char *key, size
     return node != NULL;
 }
 
-/* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
+/* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const char *key;
@@ -6201,7 +6202,7 @@ static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     }
 }
 
-/* From now on somebody wants it. */
+/* Tracks the gate's keys, if they are not tracked yet. */
 static void rlock__gate_watch(rlock__gate *gate) {
     if (!gate->watched) {
         rlock__gate_watch_keys(gate, true);
@@ -6227,7 +6228,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
 }
 
-/* There is another first in line. One of a queued kind has its place already. */
+/* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
         rlock__gate_try(gate);
@@ -6236,7 +6237,7 @@ static void rlock__gate_next(rlock__gate *gate) {
     }
 }
 
-/* One in line was answered without a grant. The first sleeps for the others of its line. */
+/* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
     if (gate->waiting.next == &claim->link || !gate->timer.index) {
@@ -6341,7 +6342,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
     return gate;
 }
 
-/* The gate's keys come into the map: each finds it. */
+/* Adds the gate's keys to the map: each leads to it. */
 static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
     rlock_client *client = gate->client;
     char *at = (char *)(gate + 1);
@@ -6375,7 +6376,7 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     return gate;
 }
 
-/* One of its keys leaves the map. */
+/* Removes one of the gate's keys from the map. */
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
     rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, node);
@@ -6429,18 +6430,18 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock__claim_end(claim);
 }
 
-/* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
- * if it is likely the first at the server too. */
+/* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
+ * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
     return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
                                                                                              : NULL;
 }
 
-#define RLOCK__RETRY_MIN_US 10000 /* between two tries to clean up */
+#define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
 #define RLOCK__RETRY_MAX_US 500000
 
-/* A release whose caller still waits for its end. */
+/* True for a release whose caller still waits for its end. */
 static bool rlock__claim_release_pending(const rlock__claim *claim) {
     return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
 }
@@ -6474,8 +6475,8 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     }
 }
 
-/* Once more after a while, the longer the lease. The clean-up is over when no attempt of ours can
- * be there any more: counted from now, if it is not counted yet. */
+/* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
+ * this token can arrive any more: that time is counted from now, unless it is counted already. */
 static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
@@ -6495,7 +6496,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
     return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
 }
 
-/* The connection is back: clean up before anybody asks for the key. */
+/* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     if (!claim->request.place) {
         claim->next_us = RLOCK__NEVER;
@@ -6578,7 +6579,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
  * >>trying - an acquire that is refused, fails, is repeated or ends
  */
 
-/* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
+/* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = gate->waiting.next == &claim->link;
@@ -6594,7 +6595,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate_unref(gate);
 }
 
-/* A grant came too late, or was lost before anybody was told: ask again while there is time. */
+/* A grant came too late, or was lost before it was delivered: retries while there is time. */
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
@@ -6678,7 +6679,7 @@ static void rlock__trying_fire(rlock__claim *claim) {
  * >>holding - when a hold is renewed or checked (`look`), and what the answer means for it
  */
 
-/* Nobody holds any more. The server is told if the token may still be, or come, there. */
+/* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
@@ -6768,7 +6769,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
-/* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
+/* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = claim->lock->renewal;
     claim->again = false;
@@ -6780,7 +6781,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
                         urgent ? claim->gate->client->now_us : claim->until_us);
 }
 
-/* A hint that the key changed: look, at once or behind what is out. */
+/* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     if (claim->request.place) {
         claim->again = true;
@@ -6789,26 +6790,27 @@ static void rlock__holding_look(rlock__claim *claim) {
     }
 }
 
-/* The connection is back: renew before anything else. */
+/* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     if (!claim->request.place) {
         rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
 }
 
-/* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
+/* True for a shared hold whose client is notified: it is not registered for push. When
+ * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
     return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
 }
 
-/* When a hold that is registered for push is looked at next, if no renewal comes before. */
+/* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_doze(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     claim->look_us =
         rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
 }
 
-/* The time for a look has come. The first registers the hold; a later one is for what was lost. */
+/* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
@@ -6845,7 +6847,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
-/* All of the ticks that have begun are renewed, and the timer goes to the next slot in use. */
+/* Renews the holds of all ticks that have begun, and sets the timer to the next slot in use. */
 static void rlock__ring_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
     int64_t now = client->now_us / RLOCK__TICK_US;
@@ -6901,7 +6903,7 @@ static void rlock__renewed(rlock__claim *claim) {
     rlock__holding_plan(claim);
 }
 
-/* Nothing to build on: the old deadline stands, the next try comes the sooner the nearer it is. */
+/* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
@@ -7107,7 +7109,7 @@ static void rlock__op_free(rlock_client *client, rlock__op *op) {
     }
 }
 
-/* The state at a time: a deadline that has passed counts although no timer fired yet. */
+/* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     if (lock->gate->client->closed) {
         return RLOCK__CLOSED_STATE;
@@ -7118,7 +7120,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     return (rlock__state)lock->state;
 }
 
-/* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
+/* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__look(const rlock *lock) {
     rlock_client *client = lock->gate->client;
     return client->closed ? client->now_us : rlock__clock(client);
@@ -7317,7 +7319,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock__ready_add(question->gate->client, &question->ready);
 }
 
-/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+/* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     rlock_link *at = gate->holding.next;
     (void)with;
@@ -7352,7 +7354,7 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* No connection: those that wait for one end now. */
+/* There is no connection: ends the questions that are not answered. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
@@ -7431,7 +7433,7 @@ static void rlock__gates_each(rlock_client *client,
     }
 }
 
-/* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
+/* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
     bool line = !rlock__list_empty(&gate->waiting);
@@ -7511,8 +7513,9 @@ static void rlock__store_down(void *owner, rlock_fault fault, const char *text) 
     rlock__questions_down(client, fault, text);
 }
 
-/* The key changed; of a queued kind that may be for each who comes and goes, and who has to know is
- * called: only the loss of a hold that nobody shares is seen by it. NULL: any key may have. */
+/* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
+ * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
+ * hold that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     rlock_link *at = gate->holding.next;
     for (; at != &gate->holding; at = at->next) {
@@ -7572,7 +7575,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     }
 }
 
-/* The claim with a token on a list, or NULL. Who is called is nearly always the first. */
+/* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
 static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
     rlock_link *at = list->next;
     while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
@@ -7646,7 +7649,7 @@ static bool rlock__within(int64_t value, int64_t least, int64_t most) {
     return value == 0 || (value >= least && value <= most);
 }
 
-/* What is wrong with a configuration, or NULL. */
+/* Returns what is wrong with a configuration, or NULL. */
 static const char *rlock__config_fault(const rlock_config *config) {
     if (!config->loop.open || !config->loop.watch || !config->loop.set_timer ||
         !config->loop.close) {
@@ -7772,7 +7775,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     return status;
 }
 
-/* Takes the handle out of a claim, without a word to its owner. */
+/* Takes the handle out of a claim; no event is delivered any more. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     claim->lock->claim = NULL;
@@ -7992,7 +7995,7 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 
 #define RLOCK__ALL RLOCK_PERMITS_MAX
 
-/* The queued kinds: what all holders together may weigh, and what one weighs; 0: as options say. */
+/* Queued kinds: the permits of the key, and how many one hold takes; 0: as the options say. */
 static const struct {
     uint32_t permits, weight;
 } rlock__kinds[] = {/* [rlock_kind] */
@@ -8078,7 +8081,7 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
            (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
 }
 
-/* Whether the store cannot do it; the log is told why. */
+/* True if the store refuses what is wanted; the reason is logged. */
 static bool rlock__refused_by(const rlock_client *client, const rlock__want *want) {
     const rlock_terms *terms = want->plain ? NULL : &want->terms;
     const char *why = NULL;
@@ -8097,7 +8100,7 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
 
 /* --- the handle --- */
 
-/* What every call on a handle asks first; it reads the clock for the call. */
+/* Returns what STATE x CALL says of a call on a handle; reads the clock for that call. */
 static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
@@ -8202,13 +8205,13 @@ static int64_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms;
 }
 
-/* Whether a hold that is asked for with this lease is renewed until it is released. */
+/* True if a hold that is acquired with this lease is renewed until it is released. */
 static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
     return lock->watchdog == RLOCK_WATCHDOG_ON ||
            (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
 }
 
-/* A hold that is wanted once more: the count goes up, a longer lease is asked for. */
+/* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
@@ -8307,7 +8310,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     return status;
 }
 
-/* A renewal by hand is under way, or has ended and was not told yet. */
+/* True if a renewal by hand is under way, or has ended and was not delivered yet. */
 static bool rlock__renewing(const rlock *lock) {
     const rlock__op *op = lock->ops;
     while (op && op->kind != RLOCK_RENEWED) {

@@ -74,7 +74,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock__ready_add(question->gate->client, &question->ready);
 }
 
-/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+/* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     rlock_link *at = gate->holding.next;
     (void)with;
@@ -109,7 +109,7 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* No connection: those that wait for one end now. */
+/* There is no connection: ends the questions that are not answered. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
