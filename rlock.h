@@ -1636,7 +1636,7 @@ static char rlock__sort(const rlock_request *request) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>memory - the store inside the process: what a server does, done at the next turn of the loop
+ * >>memory - the store inside the process: what a server does, done in the next loop iteration
  */
 
 typedef struct rlock__memory {
@@ -1653,12 +1653,12 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     rlock__node node;
     rlock_link link, watches;
     rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
-    int64_t permits_us;       /* until when the number of permits is ... */
-    uint32_t permits;         /* ... what was set; 0 = what the terms say */
+    int64_t permits_us;       /* until when `permits` counts */
+    uint32_t permits;         /* the number that was set; 0 = what the terms say */
     uint32_t watching;        /* how many of the watches are on */
 } rlock__entry;
 
-typedef struct rlock__member { /* a token that holds a key, or stands in its line */
+typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`line`) */
     rlock_link link, called;
     rlock__entry *entry;
     struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
@@ -1685,8 +1685,7 @@ typedef struct rlock__watch { /* one key that one client watches */
     bool on;
 } rlock__watch;
 
-#define RLOCK__DAY_US \
-    86400000000 /* for so long behind its last use a set number of permits lives */
+#define RLOCK__DAY_US 86400000000 /* for so long a number of permits lives that was set */
 
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&memory->map, key, len);
@@ -1734,7 +1733,7 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
 }
 
-/* Its client is told in a turn of its own loop. */
+/* Notifies its client, in a dispatch of that client. */
 static void rlock__member_call(rlock__member *member) {
     if (member->tenant && rlock__list_empty(&member->called)) {
         rlock__list_append(&member->tenant->called, &member->called);
@@ -1773,9 +1772,9 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
     return set ? entry->permits : queued ? request->terms->permits : 1;
 }
 
-/* Whether it is in use as another sort of thing than the request takes it for. Who holds has found
- * no other there: so one of them tells it for all, and who is first in line for all in line. Of a
- * line a mutex knows nothing. */
+/* True if the key is in use as another sort of lock than the request means. All holders are of one
+ * sort, so one of them tells it for all; so does the first waiter of the queue. A mutex knows
+ * nothing of a queue. */
 static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
                                  int64_t now_us) {
     const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
@@ -1791,8 +1790,8 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
            (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
 }
 
-/* Serves the line while there is room: who is at its head holds for one turn, and is called unless
- * it is just asking. False: somebody waits still. */
+/* Serves the queue while there is room: the first waiter holds for one command timeout, and is
+ * notified unless this request is its own. False: somebody still waits. */
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
@@ -1834,7 +1833,7 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     rlock__dealloc(entry);
 }
 
-/* Looks at the entry that was looked at longest ago: unused ones go bit by bit. */
+/* Examines the entry that was examined longest ago: unused ones go bit by bit. */
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
@@ -1867,7 +1866,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     return entry;
 }
 
-/* Tells every client that watches the key, each in a turn of its own loop. */
+/* Reports a change to every client that watches the key, each in a dispatch of its own. */
 static void rlock__entry_changed(rlock__entry *entry) {
     rlock_link *at;
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
@@ -1898,7 +1897,7 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
     answer->fault = fault;
 }
 
-/* Whether a queued kind has room; else the request stands in line, if it may. */
+/* True if there is room for a queued kind; else the request joins the queue, if it may. */
 static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
@@ -1925,7 +1924,7 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
     return false;
 }
 
-/* Whether one of the keys is to be had; else the answer says why not. */
+/* True if one of the keys can be had; else the answer says why not. */
 static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *request,
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     int64_t end_us = RLOCK__NEVER;
@@ -2007,7 +2006,7 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
     }
 }
 
-/* Takes a key away from its holder, and gives what is free to who waits. */
+/* Takes a key away from its holder, and serves its queue or wakes its waiters. */
 static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
@@ -2261,7 +2260,7 @@ static void rlock__memory_flush(void *state) {
     (void)state;
 }
 
-/* A client goes: it watches nothing, stands in no line, and what it holds runs out. */
+/* A client goes: it watches nothing, leaves the queues, and what it holds runs out. */
 static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant) {
     rlock_link *at, *next;
     for (at = entry->watches.next; at != &entry->watches; at = next) {
@@ -2366,27 +2365,27 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #endif
 
 #define RLOCK__WINDOW 262144u /* bytes sent and not answered; what is more waits in order */
-#define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
+#define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
-#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24) /* of IPv6 with its scope */
-#define RLOCK__BATCH 64                            /* renewals in one command ... */
-#define RLOCK__BATCH_BYTES 16384u /* ... whose keys are not longer than that together */
+#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
+#define RLOCK__BATCH 64                                /* most renewals in one command */
+#define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
 enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
 
 enum { /* rlock_request.how */
        RLOCK__HOW_BEST = 0,
-       RLOCK__HOW_PLAIN,  /* one command of the server does it */
-       RLOCK__HOW_SCRIPT, /* that one said no, or more is wanted */
-       RLOCK__HOW_EVAL,   /* the server does not know the script: in full, or ... */
-       RLOCK__HOW_BEHIND, /* ... behind another that is sent in full just now; ... */
-       RLOCK__HOW_FULL    /* ... which did not help */
+       RLOCK__HOW_PLAIN,  /* by one command of the server */
+       RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
+       RLOCK__HOW_EVAL,   /* by the script in full: the server does not know it */
+       RLOCK__HOW_BEHIND, /* by its SHA-1 after another request that sends it in full now */
+       RLOCK__HOW_FULL    /* by the script in full, after BEHIND did not help */
 };
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
@@ -2407,7 +2406,7 @@ typedef struct rlock__conn {
     rlock_io io;
     struct rlock__redis *redis;
     redisAsyncContext *ac;
-    rlock_timer timer; /* next attempt, or the look whether it is alive */
+    rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_name name;
     int state, step, fd;
     unsigned want; /* what hiredis wants watched */
@@ -2418,17 +2417,17 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
-    bool strayed;      /* it led to the wrong server: goes once all that is out is answered */
-    bool doubted;      /* late with an answer: it gets one more look */
+    bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
+    bool doubted;      /* late with an answer: its socket is read once more */
     rlock_fault fault; /* why it is going down */
     char text[128];
     redisReplyObjectFunctions *make; /* hiredis' own */
-    redisReplyObjectFunctions guard; /* the same behind rlock__reply_expected */
+    redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
     char words[RLOCK__WORDS];        /* its text, with a NUL */
 } rlock__conn;
 
-typedef struct rlock__command { /* of one request or more under way; kept for the next ones */
+typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
     struct rlock__redis *redis;
     rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
@@ -2436,7 +2435,7 @@ typedef struct rlock__command { /* of one request or more under way; kept for th
     uint32_t bytes;
     uint8_t count, op, how;
     bool tells; /* its request's script in full */
-    bool heard; /* what it reads is registered, and who is told of a change listens already */
+    bool heard; /* the keys that it reads are registered, and the push connection listens */
 } rlock__command;
 
 typedef struct rlock__redis {
@@ -2454,29 +2453,29 @@ typedef struct rlock__redis {
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */
     uint32_t epoch;       /* of the command connection, counted from 1 */
-    uint32_t gone_epoch;  /* connections up to this one can execute nothing any more, but for ... */
-    uint32_t open_epoch;  /* ... those up to this one, which may; 0 = none */
+    uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
+    uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
-    uint32_t lost_epoch;  /* the last one that was lost with what may not be done late on it ... */
-    long long lost_id;    /* ... and its CLIENT ID, to be killed at the same process of a server */
-    int64_t heard_us;     /* when the process before was last heard of, ... */
-    struct sockaddr_storage peer;     /* ... and where; all zero = unknown */
+    uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
+    long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
+    int64_t heard_us;     /* when the process before answered last */
+    struct sockaddr_storage peer;     /* the address of that process; all zero = unknown */
     char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
     int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
     bool served;           /* this connection has done something */
     bool native;           /* the server of this connection knows DELIFEQ */
-    bool batches;          /* ... runs the script of many renewals */
-    bool batch_unknown;    /* ... once it is told it */
-    const char *told;      /* the script that is on its way in full: not once more before that */
+    bool batches;          /* the server of this connection runs the script of many renewals */
+    bool batch_unknown;    /* it has to be sent that script in full first */
+    const char *told;      /* the script that is on its way in full: not sent again meanwhile */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
     bool tracked, subscribed, closing;
-    bool calls_wanted;  /* some key is of a queued kind */
-    bool line_wanted;   /* ... and somebody here stood in its line */
-    bool calls_refused; /* by an ACL */
-    bool calling;       /* its own channel is subscribed to */
-    unsigned pushing;   /* what the owner was told */
+    bool calls_wanted;  /* some key is of a queued kind: notifications are wanted */
+    bool line_wanted;   /* a handle of this client has waited in a queue */
+    bool calls_refused; /* notifications are refused, by an ACL */
+    bool calling;       /* the client's own channel is subscribed to */
+    unsigned pushing;   /* what was reported last */
     char *buffer;       /* where commands are formatted */
     size_t length, room;
     bool overflow;
@@ -2693,8 +2692,8 @@ static const rlock__script
  * >>redis-dialect - requests as RESP, replies as answers, errors as faults
  */
 
-/* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
- * Each is said before anything is executed; of what is not in here nobody knows. */
+/* What error replies mean, by the whole words that they begin with, after an ERR if there is one.
+ * A server sends each of these before it executes anything; of other errors that is not known. */
 typedef struct rlock__error {
     const char *words;
     rlock_fault fault;
@@ -2733,7 +2732,7 @@ static const rlock__error rlock__errors[] = {
 
 #define RLOCK__SCRIPT_FAILED "ERR Error running script"
 
-/* Before Redis 7 the words stand behind others of the script's failure, and behind the place in it:
+/* Before Redis 7 the words follow others about the script's failure, and the line of the script:
  * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
 static const char *rlock__error_words(const char *text) {
     const char *at = text;
@@ -2754,7 +2753,7 @@ static bool rlock__begins(const char *text, const char *words) {
                      (next >= 'a' && next <= 'z'));
 }
 
-/* No name of a user or a key is looked at: they stand further on. */
+/* Returns the row for an error. Names of users and keys play no part: they stand further on. */
 static const rlock__error *rlock__error_of(const char *text) {
     const rlock__error *error = rlock__errors;
     const char *words = rlock__error_words(text);
@@ -2856,7 +2855,7 @@ static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len)
     }
 }
 
-/* Whether a key can have others beside it in its cluster slot, and where its hash tag is.
+/* True if a key has a hash tag: then every key with the same one shares its cluster slot.
  * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags */
 static bool rlock__has_tag(const char *key, size_t len) {
     const char *open = (const char *)memchr(key, '{', len);
@@ -2864,7 +2863,7 @@ static bool rlock__has_tag(const char *key, size_t len) {
     return shut && shut > open + 1;
 }
 
-/* A key beside the user's, in the same cluster slot: key:suffix, or prefix{key}:suffix. */
+/* A key of the library in the cluster slot of the user's: key:suffix, or prefix{key}:suffix. */
 static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
                               const char *suffix) {
     bool tagged = rlock__has_tag(key, len);
@@ -3105,7 +3104,7 @@ static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
     return true;
 }
 
-/* Whether these words end as `..., on @user_script:1.`; before the end may stand any name. */
+/* True if these words end with `, on @user_script:1.`; any name may stand before that. */
 static bool rlock__ends_in_script(const char *text) {
     static const char place[] = ", on @user_script:";
     size_t len = sizeof place - 1, n = strlen(text);
@@ -3116,8 +3115,8 @@ static bool rlock__ends_in_script(const char *text) {
     return n >= len && memcmp(text + n - len, place, len) == 0;
 }
 
-/* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
- * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
+/* True if an error says that nothing was done for an acquire. The scripts of the mutex write the
+ * lock last; that of the queued kinds may have added a waiter, or made an offer, before. */
 static bool rlock__undone(const rlock_request *request, const char *text) {
     bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
@@ -3262,7 +3261,7 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     return true;
 }
 
-/* ... or ends the connection. */
+/* Sends what was formatted last, or ends the connection. */
 static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
     if (!rlock__conn_send(conn, fn, NULL)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
@@ -3276,7 +3275,7 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
-/* Whether nothing that was sent on an earlier connection can be executed any more. */
+/* True if nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
 }
@@ -3356,7 +3355,7 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
     return limit * 500u + jittered; /* half of it fixed, half at random; the first one at once */
 }
 
-/* What the watching connection is wanted for, and not refused. */
+/* What the push connection is wanted for, and not refused. */
 static bool rlock__tracks(const rlock__redis *redis) {
     return redis->push_wanted && !redis->push_refused;
 }
@@ -3454,7 +3453,7 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
     return len == strlen(word) && memcmp(text, word, len) == 0;
 }
 
-/* Where this client is called: prefix and id. */
+/* True for the channel on which this client is notified: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
     return RLOCK__HAS_KINDS && redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
@@ -3611,7 +3610,7 @@ static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
     }
 }
 
-/* A call: the token's number, a colon, the key. */
+/* A notification: the token's number, a colon, the key. */
 static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
     char *end;
     uint64_t token = strtoull(text, &end, 10);
@@ -3671,7 +3670,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* The channel that is always listened to, and whose repetition is the heartbeat. */
+/* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
 static void rlock__watcher_subscribe(rlock__redis *redis) {
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
@@ -3682,7 +3681,7 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
     rlock__conn_say(&redis->watcher, rlock__on_message);
 }
 
-/* ... and the one on which this client is called, if any key of it is of a queued kind. */
+/* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
 static void rlock__calls_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
         return;
@@ -3728,8 +3727,8 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis_pushing(redis);
 }
 
-/* Sends the invalidations of what the command connection reads to the watching connection, if some
- * key is to be watched: who only waits to be called needs none of them.
+/* Has the server send the invalidations of what the command connection reads to the push
+ * connection, if some key is to be tracked: notifications need none of them.
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
     rlock__conn *watcher = &redis->watcher;

@@ -23,7 +23,7 @@ static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
     }
 }
 
-/* A call: the token's number, a colon, the key. */
+/* A notification: the token's number, a colon, the key. */
 static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
     char *end;
     uint64_t token = strtoull(text, &end, 10);
@@ -83,7 +83,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* The channel that is always listened to, and whose repetition is the heartbeat. */
+/* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
 static void rlock__watcher_subscribe(rlock__redis *redis) {
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
@@ -94,7 +94,7 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
     rlock__conn_say(&redis->watcher, rlock__on_message);
 }
 
-/* ... and the one on which this client is called, if any key of it is of a queued kind. */
+/* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
 static void rlock__calls_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
         return;
@@ -140,8 +140,8 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis_pushing(redis);
 }
 
-/* Sends the invalidations of what the command connection reads to the watching connection, if some
- * key is to be watched: who only waits to be called needs none of them.
+/* Has the server send the invalidations of what the command connection reads to the push
+ * connection, if some key is to be tracked: notifications need none of them.
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
     rlock__conn *watcher = &redis->watcher;
