@@ -535,7 +535,7 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
         return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
     if (queued && rlock__is_beside(redis, key, len)) {
-        return "key is named like a key that the library itself makes; queued kinds need another";
+        return "the library may put a key of this name beside that of another lock; rename it";
     }
     return NULL;
 }
