@@ -802,7 +802,7 @@ typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, v
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
-/* For operators: removes every hold of the key, whoever has it; the next waiters are served. LOST
+/* For operators: removes every hold of the key, of any client; the next waiters are served. LOST
  * is reported to the holders that use this library, with RLOCK_REASON_DELETED, or STOLEN if another
  * holds the key by then. `done` may be NULL. It is called once, by the command timeout at the
  * latest, unless the client is freed first; info->holders is how many holds there were.
