@@ -1,8 +1,8 @@
 /* rlock.h - 0.1.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
  *
- * It acquires, renews and releases a lock without ever blocking, keeps it alive with a watchdog,
- * and tells you the moment it is lost. One header; it speaks to the server through hiredis and to
- * your event loop through an adapter.
+ * The library acquires, renews and releases a lock without blocking, keeps it alive with a
+ * watchdog, and reports the moment it is lost. It is one header; it speaks to the server through
+ * hiredis and to your event loop through an adapter.
  *
  * DO THIS
  *
@@ -29,80 +29,81 @@
  * CONTENTS
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
- *     Implementation. A section calls what stands above it. This file is joined from parts, one a
- *     section: they are what is edited (src/ in the repository, CONTRIBUTING.md).
+ *     Implementation. A section calls what stands above it. This file is joined from parts, one
+ *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform       clock, random bytes, allocation
  *     >>list           doubly linked lists inside the things they link
  *     >>map            from keys to the things that hold a node
  *     >>heap           due times in one heap
- *     >>client         one clock sample an entry, one loop timer, the ready list, deferred frees
+ *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
- *     >>redis-push     being told that a key changed
+ *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>quorum         a store made of several servers: the majority counts
  *     >>claim          one token at the store, its gate and its handle
- *     >>gate           the waiters of this process for a key, only their head asks the server
+ *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
- *     >>trying         an acquire that is refused, fails, asks again or ends
- *     >>holding        when a hold is renewed, and what an answer means for it
- *     >>granting       a hold begins: by the server, or handed on inside this process
+ *     >>trying         an acquire that is refused, fails, is repeated or ends
+ *     >>holding        when a hold is renewed or checked, and what the answer means for it
+ *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
- *     >>question       about a key, of nobody's hold
+ *     >>question       questions about a key, independent of any hold
  *     >>events         what a store reports
  *     >>api-client     the public functions of a client
- *     >>api-handle     ... of a handle, and the questions
+ *     >>api-handle     the public functions of a handle, and the questions
  *
  * GUARANTEED
  *
- *     - "Held" is never reported past a deadline computed from a clock read before the
+ *     - "Held" is never reported past a deadline computed from a clock that was read before the
  *       request could leave: until = (clock when the request was handed to a connected
  *       socket) + lease - lease x drift - 2 ms.
  *     - Each accepted operation ends in exactly one callback, unless its handle or its client
  *       is freed first: then in none. A call that returns an error gets none. No callback
  *       runs inside a call, and none after a free.
- *     - on_lost comes once for a hold: by the local deadline even with the network dead, and
- *       at once when the server says that the key is gone or another's. Never after RELEASED.
- *     - Nobody's key is deleted or extended but with the token of its owner, on the server,
- *       in one step; only rlock_force_release takes a lock from whoever has it. No script
- *       shortens a time to live. What was sent and not answered is taken as possibly done,
- *       and cleaned up.
+ *     - on_lost is called once per lost hold: by the local deadline even with the network dead,
+ *       and at once when the server says that the key is gone or another's. It is never called
+ *       after RELEASED.
+ *     - A key is deleted or extended only with its holder's token, compared on the server in the
+ *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
+ *       time to live. A request that was sent and not answered may have been executed: its token
+ *       is cleaned up in the background.
  *
  * NOT GUARANTEED
  *
- *     - That a paused process or a late packet does no harm: a lock is advice to a process
- *       that was stopped for longer than its lease. Only a resource that checks rlock_fence()
- *       is safe from one.
+ *     - Safety from a paused process or a late packet: a process that was stopped for longer
+ *       than its lease may go on as if it held the lock. Only a resource that checks
+ *       rlock_fence() is safe from it.
  *     - Anything across a server that loses data: a restart without persistence, a failover
  *       before replication, an eviction (set maxmemory-policy noeviction), an administrator's
- *       DEL. The loss is told, not prevented.
+ *       DEL. The loss is reported, not prevented.
  *     - docs/guarantees.md says what is assumed, deployment by deployment.
  *
  * LIFETIMES AND CALLBACKS
  *
- *     Handles are made and freed by the library. A handle is an owner: two flows that must
- *     exclude each other use two handles, of one client or of two.
- *     Callback safety: every function here may be called from every callback, the two frees
- *     included, also that of the handle or client being freed. The hooks `log` and `connect`
- *     and the hooks of a loop are no callbacks: they may call nothing of this, and must return.
+ *     The library makes and frees handles. A handle is one would-be holder: two tasks that must
+ *     exclude each other need two handles, even within one client.
+ *     Callback safety: every function here may be called from every callback. That includes the
+ *     two frees, even of the handle or client whose callback runs. The hooks `log` and `connect`
+ *     and the hooks of a loop are not callbacks: they may call nothing of this, and must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
- *     `text` of an event and the event itself live until the callback returns.
+ *     An event and its `text` live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
- *     nothing and touches no descriptor; the frees do nothing there either.
+ *     nothing and touches no descriptor; the two frees do nothing there either.
  *     While a callback runs, nothing of the library is half done, and the loop's timer is set
  *     for what remains to be delivered or sent. So a callback may also
  *     - run the loop, where the loop allows it: what is submitted in there can end in there;
- *     - fork: where the child returns from it, nothing is delivered, sent or armed in the child,
- *       nor where it returns from the hook `connect` or `log`;
- *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains comes
- *       in the next turn. By an exception nothing is leaked if gcc or clang compiled the
- *       implementation, as C++ or as C with -fexceptions. Else the words of that event stay
- *       allocated, and of the client the bare struct, when it is freed.
+ *     - fork: where the child returns from the callback, or from the hook `connect` or `log`,
+ *       nothing is delivered, sent or armed in the child;
+ *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains is
+ *       delivered in the next loop iteration. An exception leaks nothing if gcc or clang compiled
+ *       the implementation, as C++ or as C with -fexceptions. Otherwise the text of that event
+ *       stays allocated, and so does the bare struct of the client when it is freed.
  *     Writing to a closed socket raises SIGPIPE unless the program ignores it, as every
  *     network program should: signal(SIGPIPE, SIG_IGN). The library never changes a signal's
  *     disposition.
@@ -117,20 +118,20 @@
  *     RELEASING          STATE        STATE      STATE      STATE
  *     CLOSED       (5)   CLOSED       CLOSED     CLOSED     CLOSED
  *
- *     A handle changes state when a callback is delivered: it is WAITING until its acquire's
- *     callback is called, a grant that was cancelled in between is given back.
- *     (1) With .reentrant OK: the hold count goes up, with no round trip unless a longer
- *         lease than the hold's is asked for (then it counts as a renewal by hand: one at a
- *         time). Lease 0 is the client's watchdog lease here too, and from then on the
- *         watchdog renews the hold, unless the option is OFF.
+ *     A handle changes state when a callback is delivered. It stays WAITING until the acquire's
+ *     callback runs, even if the server has granted the lock by then. If you cancel in between,
+ *     the library releases that grant.
+ *     (1) OK with .reentrant: the hold count goes up. That needs no round trip unless the lease
+ *         asked for is longer than the hold's; then it counts as a renewal by hand, of which one
+ *         at a time is possible. Lease 0 is the client's watchdog lease here too, and from then
+ *         on the watchdog renews the hold, unless options.watchdog is OFF.
  *     (2) One renewal by hand at a time; a second one meanwhile is STATE.
- *     (3) The local deadline has passed, or the server said so, and on_lost has not been
- *         called yet.
+ *     (3) The local deadline has passed, or the server said that the hold is gone, and on_lost
+ *         has not been called yet.
  *     (4) Ends as RELEASED with status RLOCK_ERR_LOST, and on_lost is not called.
- *     (5) The client was freed. A client that is being shut down answers CLOSED to acquire
- *         only.
+ *     (5) The client was freed. A client that is being shut down returns CLOSED to acquire only.
  *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
- *     goes out behind it.
+ *     is sent after it.
  *     rlock_free in any state: pending operations end without a callback, a hold is released
  *     in the background.
  *
@@ -146,24 +147,24 @@
  *     NOMEM    (6)       NOMEM        NOMEM       NOMEM        retry       retry
  *     OTHER    (7)       SERVER       SERVER      SERVER       retry       retry
  *
- *     Retry ends with the operation: an acquire's at the end of its wait, with the status of
- *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's
- *     at the local deadline, with LOST; a release's at the hold's deadline, with CONN,
- *     UNKNOWN, SERVER, AUTH or NOMEM, after which the token is cleaned up behind it. Once a
- *     try was UNKNOWN, a later one that found no connection does not make it CONN. A release
- *     whose first try was UNKNOWN may end NOT_HELD because that try had worked.
- *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. Before the
- *         first connect as after it.
+ *     Retry ends with the operation. An acquire's ends when its wait is over, with the status of
+ *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's at
+ *     the local deadline, with LOST; a release's at the hold's deadline, with CONN, UNKNOWN,
+ *     SERVER, AUTH or NOMEM, after which the token is cleaned up in the background. After an
+ *     UNKNOWN attempt, a later attempt that finds no connection does not make the status CONN. A
+ *     release whose first attempt was UNKNOWN may end NOT_HELD because that attempt succeeded.
+ *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. The same before
+ *         the first connection and after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
- *         MASTERDOWN and MOVED the address is asked for anew: the name, or the connect hook.
- *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so a waiter is told even
- *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
+ *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook.
+ *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so it is reported to a waiter
+ *         even with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
  *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
  *     (6) This process could not get memory for the request.
- *     (7) Any other error, and an answer that no honest server gives. An acquire is cleaned up
- *         behind it, unless the error comes before it was executed: docs/protocol.md, "Errors".
+ *     (7) Any other error, and an answer that no honest server gives. The token of an acquire is
+ *         then cleaned up, unless the error comes before execution: docs/protocol.md, "Errors".
  *
  * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
  *
@@ -172,7 +173,7 @@
  *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
  *     RLOCK_FREE(p)
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
- *                         the time since the last look (default: CLOCK_BOOTTIME, else
+ *                         the time since the last reading (default: CLOCK_BOOTTIME, else
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
@@ -211,7 +212,8 @@ extern "C" {
  * >>status-codes - what calls return and events carry: 0 or negative
  */
 
-/* ERR_BUSY: of an acquire that tried once. ERR_SERVER: the server's words are in event->text. */
+/* Only an acquire with wait_ms 0 ends with ERR_BUSY. With ERR_SERVER event->text has the server's
+ * words. */
 #define RLOCK_STATUS_MAP(X)                                                 \
     X(OK, 0, "ok")                                                          \
     X(ERR_BUSY, -1, "held by another")                                      \
@@ -236,25 +238,27 @@ typedef enum rlock_status {
         RLOCK_STATUS_LAST = -14
 } rlock_status;
 
-/* The text of a status, in English, static; "unknown status" for any other number. */
+/* Returns the text of a status, in English; "unknown status" for any other number. It is
+ * static: do not free it. */
 RLOCK_API const char *rlock_strerror(int status);
 
 /* ------------------------------------------------------------------------------------------------
  * >>loop-contract - how the library asks a loop to watch descriptors and to call it back
  *
- * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one.
+ * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one. A dispatch is one call
+ * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved.
  *
  * The loop promises
- * 1. One thread. Never to call the library from inside a hook, and to touch no state after an
+ * 1. One thread. It never calls the library from inside a hook, and touches no state after an
  *    rlock_on_... returned.
- * 2. Level-triggered events; error and hang-up are reported as everything watched. Spurious and
- *    early calls are harmless.
- * 3. After watch(io, ..., 0) returned, never rlock_on_io(io), not even for an event already
- *    fetched; after close(), no rlock_on_... at all.
- * 4. set_timer(0) means after one more look at the sockets, never before it; one that is due
- *    already keeps its turn. Delays are rounded up.
+ * 2. Level-triggered events. An error or a hang-up is reported as everything that is watched.
+ *    Spurious and early calls are harmless.
+ * 3. After watch(io, ..., 0) returned, it never calls rlock_on_io(io), not even for an event that
+ *    was fetched before; after close() it makes no call at all.
+ * 4. set_timer(0) fires after the sockets have been polled once more, never before; a timer that is
+ *    due already keeps its turn. Delays are rounded up.
  * 5. watch may fail (that connection then fails, and watch(0) follows); set_timer and close may
- *    not: allocate in open. A name is the library's until it is resolved, or until close.
+ *    not: allocate in open. A name belongs to the library until it is resolved, or until close.
  *
  * The library promises
  * 1. No user callback ever runs inside a public call. What is decided at once is delivered by a
@@ -262,15 +266,15 @@ RLOCK_API const char *rlock_strerror(int status);
  * 2. Each accepted operation gets exactly one callback, unless its handle or client is freed
  *    first: then none.
  * 3. Any public function, the two frees included, may be called from any callback.
- * 4. After rlock_free or rlock_client_free returns, nothing of that object is called or touched
+ * 4. After rlock_free or rlock_client_free returned, nothing of that object is called or touched
  *    again: watch(0) of every descriptor and close have been called; only memory may wait for
- *    the entry's end.
- * 5. The clock is sampled anew at every entry, never a loop's cached time. CLOCK_BOOTTIME where
- *    there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the server's
- *    time to live does not.
- * 6. One entry delivers a snapshot of what is ready; what callbacks add waits for the next turn.
- *    Expiry is settled before replies are delivered. An entry may be made from inside a callback,
- *    and a callback need not return: the next entry goes on with the snapshot.
+ *    the end of the dispatch.
+ * 5. Each dispatch samples the clock anew, never a loop's cached time. The clock is CLOCK_BOOTTIME
+ *    where there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the
+ *    server's time to live does not.
+ * 6. One dispatch delivers a snapshot of what is ready; what callbacks add waits for the next loop
+ *    iteration. Expiry is settled before replies are delivered. A callback may cause a dispatch,
+ *    and need not return: the next dispatch goes on with the snapshot.
  * 7. After fork, every call in the child returns RLOCK_ERR_STATE, sends nothing and closes
  *    nothing of the parent's.
  */
@@ -278,9 +282,9 @@ RLOCK_API const char *rlock_strerror(int status);
 #define RLOCK_IO_READ 1u
 #define RLOCK_IO_WRITE 2u
 
-/* One watched descriptor. The library's; `data` is the loop's own: NULL at the first watch, and
- * reset to NULL by the loop or left alone when watch(0) forgets the descriptor. The other members
- * are for stores: see >>store-contract. */
+/* One watched descriptor. It belongs to the library; `data` belongs to the loop: NULL at the first
+ * watch, and reset to NULL by the loop or left alone when watch(0) forgets the descriptor. The
+ * other members are for stores: see >>store-contract. */
 typedef struct rlock_io {
     void *data;
     rlock_client *client;
@@ -288,7 +292,7 @@ typedef struct rlock_io {
     unsigned watched;
 } rlock_io;
 
-/* One name being resolved. The library's; `data` is the loop's own. */
+/* One name being resolved. It belongs to the library; `data` belongs to the loop. */
 typedef struct rlock_name {
     void *data;
     rlock_client *client;
@@ -296,30 +300,32 @@ typedef struct rlock_name {
 } rlock_name;
 
 typedef struct rlock_loop {
-    /* Yours: the ev_loop, the uv_loop_t ... */
+    /* Yours: the ev_loop, the uv_loop_t, and so on. */
     void *ctx;
 
-    /* One per client: makes the state of the hooks; NULL = failed. */
+    /* Makes the state of the hooks, once for each client; NULL = failed. */
     void *(*open)(void *ctx, rlock_client *client);
 
-    /* RLOCK_IO_READ|WRITE, 0 = forget. Returns 0 or negative. */
+    /* Watches for RLOCK_IO_READ, RLOCK_IO_WRITE or both; 0 = forget. Returns 0, or negative if it
+     * cannot. */
     int (*watch)(void *state, rlock_io *io, int fd, unsigned events);
 
-    /* One-shot, replaces the last; negative = stop. */
+    /* Sets the one-shot timer and replaces the last; negative = stop. */
     void (*set_timer)(void *state, int64_t delay_us);
 
     /* Forgets the timer and every pending name, frees the state. */
     void (*close)(void *state);
 
-    /* Optional; default: see RLOCK_NOW_US. */
+    /* Optional; the default is RLOCK_NOW_US. */
     int64_t (*now_us)(void *ctx);
 
-    /* Optional. Returns 0 or negative; after 0 one rlock_on_resolved, never from inside resolve. */
+    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved
+     * follows, never from inside resolve. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
 } rlock_loop;
 
-/* The loop calls these. `events` are those that are ready; the address is copied, NULL = not
- * found. */
+/* Dispatch: the loop calls these. `events` are those that are ready; the address is copied,
+ * NULL = not found. */
 RLOCK_API void rlock_on_io(rlock_io *io, unsigned events);
 RLOCK_API void rlock_on_timer(rlock_client *client);
 RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *address);
@@ -327,37 +333,37 @@ RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *addres
 /* ------------------------------------------------------------------------------------------------
  * >>store-contract - where locks are kept: requests go down, answers and events come up
  *
- * A store knows nothing of handles, callbacks or waiting; a lock knows nothing of connections,
- * scripts or replies. Nothing of a store may block, and no `answered` may be called from inside
- * submit: answer from a timer or a descriptor. docs/writing-a-store.md walks through one.
+ * A store knows nothing of handles, callbacks or waiting; the core knows nothing of connections,
+ * scripts or replies. No function of a store may block, and none may call `answered` from inside
+ * submit: a store answers from a timer or a descriptor. docs/writing-a-store.md walks through one.
  */
 
-/* The kinds below MUTEX are queued: who waits stands in a line at the server, first come, first
- * served, and is called when it is granted; each hold has a lease of its own. On one key FAIR goes
- * with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE, MUTEX with MUTEX: every other meeting is
- * RLOCK_ERR_WRONG_TYPE, and harms nothing. */
+/* FAIR, READ, WRITE and SEMAPHORE are queued: the server keeps their waiters in a queue, first
+ * come, first served, offers the lock to the first and notifies it. Each hold has a lease of its
+ * own. On one key FAIR goes with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE, MUTEX with MUTEX;
+ * every other combination is RLOCK_ERR_WRONG_TYPE, and changes nothing. */
 typedef enum rlock_kind {
-    RLOCK_KIND_MUTEX = 0, /* one holder; who asks first when it is free has it */
-    RLOCK_KIND_FAIR,      /* one holder, in the order in which they asked */
-    RLOCK_KIND_READ,      /* on one key any number of readers ... */
-    RLOCK_KIND_WRITE,     /* ... or one writer */
-    RLOCK_KIND_SEMAPHORE  /* holders of no more than `permits` together */
+    RLOCK_KIND_MUTEX = 0, /* one holder; among clients, the first whose attempt finds it free */
+    RLOCK_KIND_FAIR,      /* one holder, in the order of the queue */
+    RLOCK_KIND_READ,      /* any number of readers, while no writer holds; but see options.owner */
+    RLOCK_KIND_WRITE,     /* one writer, while no reader holds */
+    RLOCK_KIND_SEMAPHORE  /* any number of holders that together take no more than `permits` */
 } rlock_kind;
 
-/* INSPECT and what follows are questions about a key, of nobody's hold. */
+/* INSPECT and those after it are questions about a key, independent of any hold. */
 typedef enum rlock_op {
     RLOCK_OP_ACQUIRE = 0,
     RLOCK_OP_RENEW,
     RLOCK_OP_RELEASE,
-    RLOCK_OP_INSPECT,    /* how things stand: see rlock_info */
-    RLOCK_OP_FORCE,      /* away with every hold, and tell the holders */
-    RLOCK_OP_SET_PERMITS /* the number in `token` is what the semaphore has from now on */
+    RLOCK_OP_INSPECT,    /* report how the key stands: see rlock_info */
+    RLOCK_OP_FORCE,      /* remove every hold, and notify the holders */
+    RLOCK_OP_SET_PERMITS /* `token` is the number of permits that the semaphore has from now on */
 } rlock_op;
 
 /* Flags of an acquire.
  * RETRY: this token may be there already, from an attempt that was not answered.
- * WATCH: somebody waits; if held, say for how long and call `woken` when it changes.
- * ONCE: nobody waits: of a queued kind, do not join the line. */
+ * WATCH: the handle waits; if the key is held, say for how long, and report a change by `woken`.
+ * ONCE: the handle does not wait: it may not join the queue of a queued kind. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_WATCH 2u
 #define RLOCK_REQUEST_ONCE 4u
@@ -368,52 +374,52 @@ typedef struct rlock_link {
 
 typedef struct rlock_timer {
     int64_t due_us;
-    uint32_t index; /* place in its heap, counted from 1; 0 = not in one */
+    uint32_t index; /* where it is in its heap, counted from 1; 0 = not in one */
     uint32_t turn;  /* of its client, in which it was set */
     void (*fire)(struct rlock_timer *timer);
 } rlock_timer;
 
-/* What a key is asked for as, if not as a MUTEX of one key. */
+/* What kind of lock a request means, if it is not a MUTEX with one key. */
 typedef struct rlock_terms {
     rlock_kind kind;
-    uint32_t permits;     /* of a queued kind: what all holders together may weigh; ... */
-    uint32_t weight;      /* ... what one weighs */
+    uint32_t permits;     /* queued kinds: the permits of the key */
+    uint32_t weight;      /* queued kinds: how many permits one hold takes */
     uint64_t owner;       /* see options.owner */
     uint64_t beside;      /* acquire: the hold of this token is no obstacle; 0 = none */
-    uint32_t count;       /* keys, one behind the other at request.key, with a NUL behind each */
-    const uint32_t *lens; /* their lengths */
+    uint32_t count;       /* keys: they follow each other at request.key, each with a NUL */
+    const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
 
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
-    const rlock_terms *terms; /* NULL: a MUTEX of one key */
+    const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint8_t place;    /* the store's: where the request is now; 0 = not with the store */
-    uint8_t how;      /* the store's */
-    uint16_t fences;  /* acquire: how many fencing tokens in a row are wanted; 0 = none */
-    uint32_t epoch;   /* the store's; 0 when the request is new */
-    int64_t lease_ms; /* renew: 0 = only look whether the token is still there; never shorten
-                         a time to live */
-    uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: whose place
-                         in the line is wanted, 0 = nobody's */
-    uint64_t next;    /* release: whose acquire is submitted right behind this, so that it need
-                         not be called; 0 = nobody's */
+    uint8_t place;    /* belongs to the store: where the request is; 0 = not with the store */
+    uint8_t how;      /* belongs to the store */
+    uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
+    uint32_t epoch;   /* belongs to the store; 0 when the request is new */
+    int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
+                         whether the token is still there. Never shorten a time to live */
+    uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
+                         whose position is wanted, 0 = none */
+    uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
+                         that it need not be notified; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
-    int64_t due_us;   /* of requests that have to wait, the earliest goes first */
-    rlock_link link;  /* the store's */
-    void *store;      /* the store's */
+    int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
+    rlock_link link;  /* belongs to the store */
+    void *store;      /* belongs to the store */
 } rlock_request;
 
 typedef enum rlock_outcome {
     RLOCK_OUTCOME_DONE = 0, /* granted, renewed or released */
-    RLOCK_OUTCOME_HELD,     /* acquire: another's token is there, for left_ms more (-1: for ever) */
+    RLOCK_OUTCOME_HELD,     /* acquire: another holder is there, for left_ms more (-1: for ever) */
     RLOCK_OUTCOME_GONE,     /* renew, release: the key is not there */
     RLOCK_OUTCOME_STOLEN,   /* renew, release: another's token is there */
     RLOCK_OUTCOME_FAULT     /* none of these: see fault */
 } rlock_outcome;
 
-/* The rows of FAULT x OPERATION above. */
+/* The rows of the table FAULT x OPERATION. */
 typedef enum rlock_fault {
     RLOCK_FAULT_DOWN = 0,
     RLOCK_FAULT_UNKNOWN,
@@ -426,15 +432,16 @@ typedef enum rlock_fault {
 
 /* How a key stands at the server. */
 typedef struct rlock_info {
-    int status;        /* RLOCK_OK, or how the question failed: as of an acquire that tries once */
-    int64_t holders;   /* 0 = nobody; of a FORCE: whose holds were taken away */
-    int64_t left_ms;   /* until the last of their leases is over; -1: never */
-    int64_t waiters;   /* in the line at the server; -1 of a MUTEX, which has none */
-    int64_t permits;   /* what could be granted now; of a MUTEX 1 or 0 */
-    int64_t position;  /* of rlock_queue_position: how many are before it; else -1 */
-    const char *token; /* of a holder, NULL = none; any bytes, with a NUL behind; until the ... */
+    int status;        /* RLOCK_OK, or how the question failed: as an acquire with wait_ms 0 */
+    int64_t holders;   /* how many hold the key; after a forced release: how many held it */
+    int64_t left_ms;   /* until the last of their leases ends; -1 = never */
+    int64_t waiters;   /* in the queue at the server; -1 for a MUTEX, which has no queue */
+    int64_t permits;   /* what could be granted now; for a MUTEX 1 or 0 */
+    int64_t position;  /* rlock_queue_position: how many waiters are ahead; else -1 */
+    const char *token; /* a holder's token: any bytes, then a NUL; NULL if the key is free. Valid
+                          until the callback returns */
     size_t token_len;
-    const char *text; /* the server's words of an error, or NULL; ... callback returns */
+    const char *text; /* the server's words of an error, or NULL. Valid as long as `token` */
 } rlock_info;
 
 typedef struct rlock_answer {
@@ -442,74 +449,78 @@ typedef struct rlock_answer {
     rlock_fault fault;
     bool sure;   /* when this request ran, no earlier attempt of it could be executed any more; that
                   none can be now, when the answer is read, is not enough */
-    bool ours;   /* acquire, of a queued kind: granted, and who is next in line is of this client */
-    bool told;   /* acquire, HELD: `woken` comes for each change since this request ran */
-    bool undone; /* a fault OTHER: this attempt was surely not executed, nor will it be */
-    uint64_t fence;
-    int64_t left_ms;
+    bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
+    bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
+    bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
+    uint64_t fence;         /* acquire, DONE: the first fencing token; 0 if none was wanted */
+    int64_t left_ms;        /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
     const char *text;       /* the server's words, or NULL; valid during the call */
-    const rlock_info *info; /* of a question that was answered; valid during the call */
+    const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
 
 #define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
-#define RLOCK_PUSH_CALLS 2u   /* `called` comes for who waits in a line */
+#define RLOCK_PUSH_CALLS 2u   /* `called` comes for waiters in a queue */
 
-/* A store calls these; `owner` is what open was given. */
+/* A store calls these to report to the core; `owner` is what open was given. */
 typedef struct rlock_store_events {
+    /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
 
-    /* Requests leave again; what was held must be checked. */
+    /* Requests can leave again; the core checks its holds. */
     void (*up)(void *owner);
 
     /* An attempt to connect failed, or a connection was lost. */
     void (*down)(void *owner, rlock_fault fault, const char *text);
 
-    /* What is pushed now: RLOCK_PUSH_... */
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. */
     void (*pushing)(void *owner, unsigned what);
 
-    /* A hint: the key changed; NULL = any may have. */
+    /* A hint: the key changed; NULL = any key may have. */
     void (*woken)(void *owner, const char *key, size_t key_len);
 
-    /* A hint: this token of ours has come to the head of the line, or was taken away. */
+    /* Notifies the client, which is a hint too: the key was offered to this token, or the hold of
+     * this token was taken away. */
     void (*called)(void *owner, const char *key, size_t key_len, uint64_t token);
 } rlock_store_events;
 
 struct rlock_config;
 
 typedef struct rlock_store {
-    /* Yours. */
+    /* Yours: the library does not touch it. */
     void *ctx;
 
-    /* RLOCK_OK, or an error from >>status-codes. */
+    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. */
     int (*open)(const struct rlock_store *store, rlock_client *client,
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
 
-    /* Does or sends what was submitted, without waiting; nothing is called or answered any more. */
+    /* Sends the submitted requests without blocking; raises no event and answers nothing
+     * afterwards. Frees the state. */
     void (*close)(void *state);
 
-    /* Answered once, unless forgotten first. */
+    /* Takes a request, and answers it once, unless it is forgotten first. */
     void (*submit)(void *state, rlock_request *request);
 
-    /* No answer any more; true: it may have been, or be, done. */
+    /* Withdraws a request: it must not be answered. True if it was, or still may be, executed. */
     bool (*forget)(void *state, rlock_request *request);
 
-    /* `woken` is wanted; may be repeated. */
+    /* Begins (on) or stops to report changes of a key by `woken`; may be repeated. */
     void (*watch)(void *state, const char *key, size_t key_len, bool on);
 
-    /* The end of an entry: send what was submitted. */
+    /* Sends what was submitted; called at the end of each dispatch. */
     void (*flush)(void *state);
 
-    /* Optional: what it cannot do, in words for the log, or NULL. It is asked for each new handle;
-     * the terms may be NULL, as in a request. */
+    /* Optional. Returns what the store cannot do, in words for the log, or NULL. It is called for
+     * each new handle and each question; the terms may be NULL, as in a request. */
     const char *(*refuses)(void *state, const char *key, size_t key_len, const rlock_terms *terms,
                            bool fencing);
 } rlock_store;
 
-/* What a store may ask of its client: the clock of this entry; its id, 36 characters, a random
- * UUID; timers and descriptors. Timers fire inside an entry, before anything else; a timer is
- * `added` once before its first set (RLOCK_ERR_NOMEM possible) and dropped before its memory goes;
- * set moves it, a negative time stops it. */
+/* What a client gives to its store: the clock of this dispatch; its id, a random UUID of 36
+ * characters; timers and descriptors. Timers fire in a dispatch, before anything else. A timer is
+ * added once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is
+ * freed; set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook
+ * `watch` returned: 0, or negative if it cannot. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
@@ -518,28 +529,33 @@ RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t
 RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
 RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
 
-/* A store inside the process: same leases, waiting, waking and fencing, no server. Every client
- * whose config names it shares its keys; all of them on one thread. Free it after its clients.
- * NULL is allowed. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM (also: no random bytes). */
+/* Makes, and frees, a store inside the process: the same kinds, leases, waiting, waking and
+ * fencing, without a server. Every client whose config names it shares its keys; all of these
+ * clients belong to one thread. Free it after its clients; NULL is allowed.
+ * Errors: RLOCK_ERR_ARG (out is NULL), RLOCK_ERR_NOMEM (also: no random bytes). */
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
-/* A store made of 1 to 15 Redis servers that know nothing of each other: a key is held if a
- * majority of them says so, and goes on so while fewer than half of them fail (docs/guarantees.md).
- * Of each config only host, port, unix_path, username, password, database, connect with its user,
- * and store (NULL = Redis) are read, and copied; all else comes from the client's config, whose own
- * address is not used. Every client that locks the same keys must name the same servers. It gives
- * no fencing numbers. Any number of clients, on any threads; free it after them. NULL is allowed.
- * Not there with RLOCK_NO_REDIS or RLOCK_NO_KINDS. Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM. */
+/* Makes, and frees, a store of 1 to 15 Redis servers that know nothing of each other: a key is held
+ * if a majority of them says so, and stays held while fewer than half of them fail
+ * (docs/guarantees.md). It supports only a mutex with one key, without fencing tokens. Of each
+ * config the library reads and copies only host, port, unix_path, username, password, database,
+ * connect with its user, and store (NULL = Redis). All else comes from the client's config, whose
+ * own address is not used. Every client that locks the same keys must name the same servers. Any
+ * number of clients, on any threads, may use it. Free it after them; NULL is allowed. With
+ * RLOCK_NO_REDIS or RLOCK_NO_KINDS it does not exist.
+ * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15, a server's port or
+ * database is out of range, its unix_path is too long, or it has a username without a password),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
 /* ------------------------------------------------------------------------------------------------
- * >>client-api - one connection to one server, shared by any number of locks
+ * >>client-api - a client: one connection to one server, shared by any number of handles
  */
 
 typedef enum rlock_wire {
-    /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock, ... */
+    /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock and others. */
     RLOCK_WIRE_STRING = 0,
     /* The hash and the channel of Redisson's RLock. */
     RLOCK_WIRE_REDISSON
@@ -549,36 +565,38 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1
 #define RLOCK_LOG_INFO 2
 
-/* Zero = the default in the comment; everything is copied. */
+/* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
-    rlock_loop loop;         /* required */
-    const char *host;        /* 127.0.0.1; a numeric address or localhost, other names need
+    rlock_loop loop;            /* required; the loop's adapter fills it in */
+    const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
                                    loop.resolve */
-    int port;                /* 6379 */
-    const char *unix_path;   /* none; instead of host and port; as long as a socket's may be:
+    int port;                   /* 6379; 1 to 65535 */
+    const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */
-    const char *username;    /* none: AUTH with the password alone */
-    const char *password;    /* none */
-    const char *client_name; /* none: no CLIENT SETNAME */
-    int database;            /* 0 */
-    rlock_wire wire;         /* RLOCK_WIRE_STRING */
-    const char *prefix;      /* "rlock:", of the keys that the library makes beside the user's; the
-                                   same for all who share a key */
-    int64_t watchdog_lease_ms;  /* 30000; 10 to 86400000 */
-    int64_t command_timeout_ms; /* 1000: no answer for that long = the connection is dead */
-    int64_t poll_ms;            /* 250: how seldom a waiter asks where nothing can be pushed */
-    int drift_permille;         /* 10: by how much two clocks may run apart; 1 to 500 */
-    int handovers;              /* 256: how often a hold goes on inside this client, from who lets
-                                   go to the next in line, before it is released; to 4096, -1 =
+    const char *username;       /* none: AUTH with the password alone; needs a password */
+    const char *password;       /* none: no AUTH */
+    const char *client_name;    /* none: no CLIENT SETNAME */
+    int database;               /* 0; 0 or more */
+    rlock_wire wire;            /* RLOCK_WIRE_STRING */
+    const char *prefix;         /* "rlock:"; without braces; begins the names of the keys that the
+                                   library adds; give all clients of a key the same */
+    int64_t watchdog_lease_ms;  /* 30000 ms; 10 to 86400000; the lease that lease_ms 0 means */
+    int64_t command_timeout_ms; /* 1000 ms; 1 to 86400000; without an answer for so long the
+                                   connection is dead */
+    int64_t poll_ms;            /* 250 ms; 1 to 86400000; the longest pause between two polls of a
+                                   waiter when push is unavailable */
+    int drift_permille;         /* 10; 1 to 500; by how much two clocks may run apart */
+    int handovers;              /* 256; -1 to 4096; how many times in a row a release may hand the
+                                   hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None; instead of host, port and unix_path: makes a context on which a connect was started
-     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, ask again after
-     * the back-off. It is asked for the command connection, and behind that for the watching one,
-     * which has to reach the same server. It may not call the library. */
+    /* None; replaces host, port and unix_path. Makes a context on which a connect was started
+     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
+     * the back-off. The library calls it for the command connection, and after that for the push
+     * connection, which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
-    const rlock_store *store;                             /* Redis */
+    const rlock_store *store;                             /* Redis, as configured above */
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
 } rlock_config;
@@ -587,42 +605,44 @@ typedef struct rlock_stats {
     /* Holds granted; renewals that succeeded; holds let go; holds lost. */
     uint64_t acquired, renewed, released, lost;
 
-    uint64_t handed_on; /* of the releases, those without the server: see config.handovers */
+    uint64_t handed_on; /* those of `released` that were local hand-overs: see config.handovers */
     uint64_t commands;  /* requests sent to the server, handshakes and heartbeats included */
     uint64_t woken;     /* pushes received */
 
     uint64_t connects, faults;        /* connections made; connections lost or refused */
-    uint64_t held, waiting, cleaning; /* now: holds, waiting acquires, tokens being cleaned up */
+    uint64_t held, waiting, cleaning; /* now: holds, pending acquires, tokens being cleaned up */
     uint64_t handles;                 /* now */
-    bool up, pushing;                 /* now: connected; waiters and holders are told by push */
+    bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
-/* Makes a client; it connects when the first request needs it.
- * Errors: RLOCK_ERR_ARG (with a log line that says which), RLOCK_ERR_NOMEM (also: no random bytes,
- * loop.open failed). */
+/* Makes a client. It connects when the first request needs it.
+ * Errors: RLOCK_ERR_ARG (a log line says which field), RLOCK_ERR_NOMEM (also: no random bytes,
+ * loop.open failed); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
-/* Releases what is held with one non-blocking write (what the socket does not take at once, some
- * thousand releases, runs out with its lease), closes, frees. No callback runs any more, not
- * even for pending operations. Handles survive it: they answer RLOCK_ERR_CLOSED and still want
- * rlock_free. NULL is allowed. */
+/* Releases every hold with one non-blocking write, closes the connections and frees the client.
+ * The socket takes some thousand releases at once; a hold whose release it does not take ends with
+ * its lease. No callback runs any more, not even for pending operations. Handles survive it: calls
+ * on them return RLOCK_ERR_CLOSED, and each still needs rlock_free. NULL is allowed. In a forked
+ * child it does nothing. */
 RLOCK_API void rlock_client_free(rlock_client *client);
 
-/* Refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, tells every holder LOST with
- * RLOCK_REASON_CLOSED, releases everything, then calls `done` (may be NULL): RLOCK_OK, or
- * RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the command timeout, at
- * most 24 h). The client still wants rlock_client_free.
- * Errors: RLOCK_ERR_ARG, RLOCK_ERR_STATE (it is being shut down already, or forked). */
+/* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
+ * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
+ * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
+ * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free.
+ * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
+ * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
 
-/* Counters and gauges of a client; zeros in a forked child. */
+/* Fills in the counters and gauges of a client; zeros if it is NULL or in a forked child. */
 RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 
 /* ------------------------------------------------------------------------------------------------
- * >>lock-api - a handle: one owner of one key
+ * >>lock-api - a handle: one would-be holder of one key, or of a set of keys
  */
 
 #define RLOCK_FOREVER (-1)
@@ -643,8 +663,8 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
-    RLOCK_REASON_CLOSED   /* the client was shut down under it */
+    RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
+    RLOCK_REASON_CLOSED   /* the client was shut down during the hold */
 } rlock_reason;
 
 /* One word for a reason or a kind, in English, static: "expired", "semaphore"; "unknown" for any
@@ -654,14 +674,15 @@ RLOCK_API const char *rlock_kind_str(rlock_kind kind);
 
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
-    int status;            /* RLOCK_OK or an error; of RLOCK_LOST: RLOCK_ERR_LOST */
+    int status;            /* RLOCK_OK or an error; with RLOCK_LOST always RLOCK_ERR_LOST */
     rlock_reason reason;   /* of RLOCK_LOST, and of a release that found the hold lost */
-    uint64_t fence;        /* fencing token of the hold, 0 if off */
-    int64_t remaining_ms;  /* ACQUIRED, RENEWED: until the local deadline. BUSY, TIMEOUT: of the
-                              holder's lease as last known, -1 unknown. Else 0 */
+    uint64_t fence;        /* fencing token of the hold, 0 if fencing is off */
+    int64_t remaining_ms;  /* ACQUIRED or RENEWED with OK: the time until the local deadline. With
+                              BUSY or TIMEOUT: what was left of the holder's lease when last heard,
+                              -1 = unknown. Otherwise 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              of RLOCK_LOST: why there is no connection, if there is none. Until
-                              the callback returns */
+                              of RLOCK_LOST: why there is no connection, if there is none. Valid
+                              until the callback returns */
 } rlock_event;
 
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
@@ -670,115 +691,150 @@ typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 #define RLOCK_WATCHDOG_ON 1
 #define RLOCK_WATCHDOG_OFF 2
 
-/* Zero = the default in the comment; everything is copied. */
+/* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_options {
-    const char *key;         /* required, or keys; any bytes, at most RLOCK_KEY_MAX */
-    size_t key_len;          /* 0 = strlen(key) */
+    const char *key;         /* required, unless keys is set; any bytes, 1 to RLOCK_KEY_MAX */
+    size_t key_len;          /* strlen(key) */
     rlock_kind kind;         /* RLOCK_KIND_MUTEX */
-    uint32_t permits;        /* required of a SEMAPHORE: how many there are; to RLOCK_PERMITS_MAX.
-                                rlock_set_permits changes the number for all who use it */
-    uint32_t weight;         /* 1: how many of them a hold takes, all or none */
-    uint64_t owner;          /* 0: the handle is an owner by itself. Else a READ is granted at once
-                                while a WRITE of the same client, key and owner is held: to step
-                                down, acquire it and release the other. The other way round it
-                                would wait for itself */
-    const char *const *keys; /* none; several keys, instead of key: all or none, in one command,
-                                with one lease and one fence. A MUTEX only */
-    const size_t *key_lens;  /* NULL = their strlen */
-    size_t key_count;        /* of keys, to RLOCK_KEYS_MAX, no two alike */
+    uint32_t permits;        /* required with a SEMAPHORE, else 0; 1 to RLOCK_PERMITS_MAX; how many
+                                permits the key has, unless rlock_set_permits says otherwise */
+    uint32_t weight;         /* 1; 1 to permits, with a SEMAPHORE only; how many permits a hold
+                                takes, all or none */
+    uint64_t owner;          /* none; any number, with READ and WRITE only. While a WRITE is held, a
+                                READ of the same client, key and owner is granted at once. So a
+                                downgrade is possible: acquire the READ, then release the WRITE. An
+                                upgrade is not: the WRITE would wait for your own READ */
+    const char *const *keys; /* none; several keys, in place of key: all or none, in one command,
+                                with one lease and one fencing token. With a MUTEX only */
+    const size_t *key_lens;  /* the strlen of each of keys */
+    size_t key_count;        /* the number of keys; to RLOCK_KEYS_MAX, no two alike */
     bool fencing;            /* false: no fencing token */
     bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
     int watchdog;            /* RLOCK_WATCHDOG_AUTO */
-    int64_t max_hold_ms;     /* 0: no limit; after it the hold ends as EXPIRED, watchdog or not */
-    rlock_callback *on_lost; /* none */
+    int64_t max_hold_ms;     /* no limit; ms; then the hold ends as EXPIRED, watchdog or not */
+    rlock_callback *on_lost; /* none; called once when a hold is lost */
     void *user;              /* for on_lost */
 } rlock_options;
 
-/* Makes a handle, idle.
- * Errors: RLOCK_ERR_ARG (also, with a log line that says so: what the store cannot do; fencing or a
- * queued kind on a key with a `}` and no valid hash tag, beside which no other key can share its
- * cluster slot; a queued kind on a key that is called as the library calls one beside another:
- * docs/protocol.md), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down), RLOCK_ERR_STATE
- * (forked). */
+/* Makes a handle, which is idle.
+ * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
+ * RLOCK_ERR_STATE (a forked child). Where the store refuses the options, RLOCK_ERR_ARG comes with a
+ * log line that says why: the store cannot do it; or fencing or a queued kind is wanted on a key
+ * with a `}` and no hash tag {...}, next to which no other key can share its cluster slot; or a
+ * queued kind is wanted on a key that is named like a key of the library's own
+ * (docs/protocol.md, "Whose a key is"). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
-/* Frees a handle in any state. Pending operations end without a callback, a hold is released in
- * the background. NULL is allowed. */
+/* Frees a handle in any state. Pending operations end without a callback, and a hold is released in
+ * the background. NULL is allowed. In a forked child it does nothing. */
 RLOCK_API void rlock_free(rlock *lock);
 
-/* Asks for the lock. wait_ms: 0 = try once (and give up after the command timeout if no server can
- * be asked), RLOCK_FOREVER, or how long to wait. lease_ms: 0 = the client's watchdog lease,
- * renewed every third of it until release; else 10 to 86400000, renewed only if the option says
- * so. `done` is required.
- * Ends as RLOCK_ACQUIRED with RLOCK_OK, _ERR_BUSY, _TIMEOUT, _CANCELED, _CLOSED, or as
- * FAULT x OPERATION says.
- * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+/* Acquires the lock, and reports to `done`, which is required.
+ * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
+ * how many milliseconds to wait. lease_ms: 0 = the client's watchdog lease, which the watchdog
+ * renews every third of it until the release, unless options.watchdog is OFF; 10 to 86400000 = a
+ * lease that ends by itself, unless you renew it or options.watchdog is ON.
+ * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
+ * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
+ * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
+ * _NOMEM. On a held re-entrant handle also with RLOCK_ERR_LOST.
+ * Errors: RLOCK_ERR_STATE (the handle is not idle, and not held with .reentrant; a longer lease is
+ * asked for while a renewal is pending; a forked child), RLOCK_ERR_CLOSED (the client was freed or
+ * is being shut down), RLOCK_ERR_ARG (lock or done is NULL, a number is out of range),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                             void *user);
 
-/* Renews the hold now, for lease_ms (0 = the lease it has), which is the lease of
- * the watchdog from then on. A shorter one lowers the local deadline at once, however it ends; the
- * server's time to live is never shortened.
- * Ends as RLOCK_RENEWED with RLOCK_OK, _ERR_LOST, _CANCELED (released meanwhile), or as
- * FAULT x OPERATION says; only with OK does the deadline move on. `done` may be NULL.
- * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+/* Renews the hold now for lease_ms (0 = the lease that it has), which is the lease of the watchdog
+ * from then on. A shorter lease lowers the local deadline at once, however the renewal ends; the
+ * server's time to live is never shortened. `done` may be NULL.
+ * Ends as RLOCK_RENEWED with RLOCK_OK, RLOCK_ERR_LOST, RLOCK_ERR_CANCELED (released meanwhile), or
+ * by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER or _NOMEM. Only RLOCK_OK moves the deadline
+ * on; after a fault the hold lasts until the old one.
+ * Errors: RLOCK_ERR_NOT_HELD (the handle is idle), RLOCK_ERR_LOST (its hold is lost),
+ * RLOCK_ERR_STATE (it is waiting or releasing; another renewal is pending; a forked child),
+ * RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL, lease_ms is out of range),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user);
 
-/* Lets go: from the call on the handle claims nothing. Of a re-entrant hold the last release lets
- * go, the others end with RLOCK_OK and lower the count. `done` may be NULL.
- * Ends as RLOCK_RELEASED with RLOCK_OK, _ERR_NOT_HELD (the server no longer had it), _LOST (see
- * STATE x CALL), _UNKNOWN (no answer until the hold's deadline), or as FAULT x OPERATION says.
- * Errors: see STATE x CALL. Needs no memory. */
+/* Releases the hold: from this call on the handle claims nothing. A hold that was acquired n times
+ * (.reentrant) needs n releases: all but the last end with RLOCK_OK and lower the hold count.
+ * `done` may be NULL.
+ * Ends as RLOCK_RELEASED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the server no longer had it),
+ * RLOCK_ERR_LOST (it was lost, and on_lost was not called yet: it is not called any more),
+ * RLOCK_ERR_UNKNOWN (no answer until the hold's deadline), or by a fault that lasted until then:
+ * RLOCK_ERR_CONN, _AUTH, _SERVER or _NOMEM. After UNKNOWN or a fault the release is repeated in the
+ * background.
+ * Errors: RLOCK_ERR_NOT_HELD (the handle is idle), RLOCK_ERR_STATE (it is waiting or releasing; a
+ * forked child), RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL). It needs no
+ * memory. */
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
 
-/* Ends the pending acquire with RLOCK_ERR_CANCELED; what it may have got is given back.
- * Errors: see STATE x CALL. */
+/* Ends the pending acquire with RLOCK_ERR_CANCELED. If the server has granted the lock by then, or
+ * grants it later, the library releases it in the background.
+ * Errors: RLOCK_ERR_STATE (the handle is not waiting, or this is a forked child), RLOCK_ERR_CLOSED
+ * (the client was freed), RLOCK_ERR_ARG (lock is NULL). */
 RLOCK_API int rlock_cancel(rlock *lock);
 
-/* Held by this handle now, by the local deadline and a fresh clock. These ask nobody, and take
- * NULL. */
+/* True if this handle holds the lock now, by its local deadline and a fresh clock. It sends
+ * nothing. False for NULL and in a forked child. */
 RLOCK_API bool rlock_is_held(const rlock *lock);
 
-/* Milliseconds until the local deadline, rounded down; 0 if not held. */
+/* Returns the milliseconds until the local deadline, rounded down; 0 if not held. It sends
+ * nothing, and takes NULL. */
 RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
 
-/* Fencing token of the hold: larger than that of every earlier hold of this key. 0 if not held or
- * off. */
+/* Returns the fencing token of the hold, larger than that of every earlier hold of this key; 0 if
+ * not held, or without options.fencing. It sends nothing, and takes NULL. */
 RLOCK_API uint64_t rlock_fence(const rlock *lock);
 
-/* How many releases the hold needs: 0 if not held, above 1 only with .reentrant. */
+/* Returns how many releases the hold needs: 0 if not held, above 1 only with .reentrant. It sends
+ * nothing, and takes NULL. */
 RLOCK_API int rlock_hold_count(const rlock *lock);
 
-/* The key, with a NUL behind it; *len (may be NULL) is its length. Valid until rlock_free. Of
- * several keys the first; the others stand behind it, in the order of the options. */
+/* Returns the key, followed by a NUL; *len (len may be NULL) is its length. Of several keys it is
+ * the first; the others follow it in the order of the options, each with its NUL. Valid until
+ * rlock_free. NULL if lock is NULL or in a forked child. */
 RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 
-/* --- questions: about a key, of nobody's hold --- */
+/* --- questions: about a key, independent of any hold --- */
 
 typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
 
-/* Asks how the key of these options stands, as their kind; of what they say only key, key_len,
- * kind, permits and weight count. `done` is required, and is called once, unless the client is
- * freed first. One try: it ends by the command timeout at the latest. Nothing is owned by it.
- * Errors: RLOCK_ERR_ARG (as of rlock_new; several keys), _NOMEM, _STATE (forked), _CLOSED. */
+/* Reports how the key of these options stands; only their key, key_len, kind, permits and weight
+ * count. `done` is required. It is called once, by the command timeout at the latest, unless the
+ * client is freed first; info->status says how the question ended.
+ * Errors: RLOCK_ERR_ARG (an argument is NULL; options that rlock_new refuses; several keys),
+ * RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
-/* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
- * this library are told LOST, with RLOCK_REASON_DELETED, or STOLEN if another has it by then.
- * `done` (may be NULL) and errors: as above; info->holders says how many holds there were. */
+/* For operators: removes every hold of the key, of any client; the next waiters are served. LOST
+ * is reported to the holders that use this library, with RLOCK_REASON_DELETED, or STOLEN if another
+ * holds the key by then. `done` may be NULL. It is called once, by the command timeout at the
+ * latest, unless the client is freed first; info->holders is how many holds there were.
+ * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses; several keys),
+ * RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
                                   rlock_info_callback *done, void *user);
 
-/* Changes how many permits a semaphore has, for all who use it, for a day, and for a day more from
- * each time that somebody gets one without waiting; 0 = what their options say. With fewer than are
- * out, none is granted until enough came back. `done` (may be NULL) and errors: as above. */
+/* Sets the number of permits of a semaphore for all clients; 0 = what the options of each say. It
+ * lasts 24 h from now and from each grant that did not have to wait. If the new number is below the
+ * permits in use, no hold is revoked, and none is granted until enough permits return. `done` may
+ * be NULL. It is called once, by the command timeout at the latest, unless the client is freed
+ * first; info->status says how it ended.
+ * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses, or of another
+ * kind; permits is above RLOCK_PERMITS_MAX), RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child),
+ * RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *options,
                                 uint32_t permits, rlock_info_callback *done, void *user);
 
-/* Asks how many wait before a handle of a queued kind that is WAITING: info->position, 0 = it is
- * next; -1 if it does not stand in the line. `done` is required, and may come after rlock_free.
- * Errors: RLOCK_ERR_STATE (not waiting, no queued kind, forked), and as above. */
+/* Reports how many waiters are ahead of a handle of a queued kind that is WAITING: info->position,
+ * 0 = it is next, -1 = it is not in the queue. `done` is required. It is called once, by the
+ * command timeout at the latest, unless the client is freed first; it may be called after
+ * rlock_free.
+ * Errors: RLOCK_ERR_STATE (not waiting; not a queued kind; a forked child), RLOCK_ERR_ARG (lock or
+ * done is NULL), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client was freed or is being shut down). */
 RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
 #ifdef __cplusplus
@@ -1227,7 +1283,7 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>client - one clock sample an entry, one loop timer, the ready list, deferred frees
+ * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
  */
 
 /* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
@@ -1342,8 +1398,8 @@ static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     rlock__list_append(&client->ready, &ready->link);
 }
 
-/* Whether anything is left to be done after a call of what is the user's: it may have freed the
- * client, or forked, and this is the child. */
+/* True if work may go on after a call of the user's code: that may have freed the client, or
+ * forked, and this is the child. */
 static bool rlock__alive(const rlock_client *client) {
     return !client->closed && !rlock__forked(client);
 }
@@ -1356,7 +1412,7 @@ static int64_t rlock__due_us(const rlock_client *client) {
     return client->timers.count ? client->timers.items[1]->due_us : RLOCK__NEVER;
 }
 
-/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays: it only looks. */
+/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays, harmlessly. */
 static void rlock__arm(rlock_client *client) {
     int64_t due_us, delay_us;
     if (!client->armed_us) {
@@ -1407,7 +1463,7 @@ static void rlock__leave(rlock_client *client) {
 }
 
 /* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
- * here waits for the next turn, and keeps nothing else waiting. */
+ * here waits for the next loop iteration, and keeps nothing else waiting. */
 static void rlock__settle(rlock_client *client) {
     uint32_t turn = ++client->turn;
     RLOCK_ASSERT(client->depth);
@@ -1468,8 +1524,8 @@ static bool rlock__deliver(rlock_client *client) {
     return alive;
 }
 
-/* The end of an entry: delivers what is ready now; what the callbacks add waits for the next turn.
- * Then one write. */
+/* Ends a dispatch: delivers what is ready now, then writes once. What the callbacks add waits for
+ * the next loop iteration. */
 static void rlock__finish(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
     if (!rlock__alive(client)) {
@@ -1595,8 +1651,8 @@ static size_t rlock__digits(char *out, uint64_t number) {
     return n;
 }
 
-#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon; ... */
-#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* ... behind it the number */
+#define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
+#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 
 /* A token as others see it, without a NUL; returns its length. */
 static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
@@ -1605,13 +1661,13 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
     return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
 }
 
-/* Whether it is of a queued kind. */
+/* True if the request is of a queued kind. */
 static bool rlock__in_line(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
-/* What belongs together on one key, and stands in one line, has one letter: all else that meets
- * there is of the wrong type. */
+/* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
+ * have the same letter; a request with another one is of the wrong type there. */
 static char rlock__sort_of(rlock_kind kind) {
     return "mfwws"[kind]; /* [rlock_kind] */
 }
@@ -1621,7 +1677,7 @@ static char rlock__sort(const rlock_request *request) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>memory - the store inside the process: what a server does, done at the next turn of the loop
+ * >>memory - the store inside the process: what a server does, done in the next loop iteration
  */
 
 typedef struct rlock__memory {
@@ -1638,12 +1694,12 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     rlock__node node;
     rlock_link link, watches;
     rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
-    int64_t permits_us;       /* until when the number of permits is ... */
-    uint32_t permits;         /* ... what was set; 0 = what the terms say */
+    int64_t permits_us;       /* until when `permits` counts */
+    uint32_t permits;         /* the number that was set; 0 = what the terms say */
     uint32_t watching;        /* how many of the watches are on */
 } rlock__entry;
 
-typedef struct rlock__member { /* a token that holds a key, or stands in its line */
+typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`line`) */
     rlock_link link, called;
     rlock__entry *entry;
     struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
@@ -1670,8 +1726,7 @@ typedef struct rlock__watch { /* one key that one client watches */
     bool on;
 } rlock__watch;
 
-#define RLOCK__DAY_US \
-    86400000000 /* for so long behind its last use a set number of permits lives */
+#define RLOCK__DAY_US 86400000000 /* for so long a number of permits lives that was set */
 
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&memory->map, key, len);
@@ -1720,7 +1775,7 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
 }
 
-/* Its client is told in a turn of its own loop. */
+/* Notifies its client, in a dispatch of that client. */
 static void rlock__member_call(rlock__member *member) {
     if (member->tenant && rlock__list_empty(&member->called)) {
         rlock__list_append(&member->tenant->called, &member->called);
@@ -1759,9 +1814,9 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
     return set ? entry->permits : queued ? request->terms->permits : 1;
 }
 
-/* Whether it is in use as another sort of thing than the request takes it for. Who holds has found
- * no other there: so one of them tells it for all, and who is first in line for all in line. Of a
- * line a mutex knows nothing. */
+/* True if the key is in use as another sort of lock than the request means. All holders are of one
+ * sort, so one of them tells it for all; so does the first waiter of the queue. A mutex knows
+ * nothing of a queue. */
 static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
                                  int64_t now_us) {
     const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
@@ -1777,8 +1832,8 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
            (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
 }
 
-/* Serves the line while there is room: who is at its head holds for one turn, and is called unless
- * it is just asking. False: somebody waits still. */
+/* Serves the queue while there is room: the first waiter holds for one command timeout, and is
+ * notified unless this request is its own. False: somebody still waits. */
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
@@ -1822,7 +1877,7 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     rlock__dealloc(entry);
 }
 
-/* Looks at the entry that was looked at longest ago: unused ones go bit by bit. */
+/* Examines the entry that was examined longest ago: unused ones go bit by bit. */
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
@@ -1856,7 +1911,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     return entry;
 }
 
-/* Tells every client that watches the key, each in a turn of its own loop. */
+/* Reports a change to every client that watches the key, each in a dispatch of its own. */
 static void rlock__entry_changed(rlock__entry *entry) {
     rlock_link *at;
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
@@ -1887,7 +1942,7 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
     answer->fault = fault;
 }
 
-/* Whether a queued kind has room; else the request stands in line, if it may. */
+/* True if there is room for a queued kind; else the request joins the queue, if it may. */
 static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
@@ -1914,7 +1969,7 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
     return false;
 }
 
-/* Whether one of the keys is to be had; else the answer says why not. */
+/* True if one of the keys can be had; else the answer says why not. */
 static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *request,
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     int64_t end_us = RLOCK__NEVER;
@@ -1996,7 +2051,7 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
     }
 }
 
-/* Takes a key away from its holder, and gives what is free to who waits. */
+/* Takes a key away from its holder, and serves its queue or wakes its waiters. */
 static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
@@ -2250,7 +2305,7 @@ static void rlock__memory_flush(void *state) {
     (void)state;
 }
 
-/* A client goes: it watches nothing, stands in no line, and what it holds runs out. */
+/* A client goes: it watches nothing, leaves the queues, and what it holds runs out. */
 static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant) {
     rlock_link *at, *next;
     for (at = entry->watches.next; at != &entry->watches; at = next) {
@@ -2355,27 +2410,27 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #endif
 
 #define RLOCK__WINDOW 262144u /* bytes sent and not answered; what is more waits in order */
-#define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
+#define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
-#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24) /* of IPv6 with its scope */
-#define RLOCK__BATCH 64                            /* renewals in one command ... */
-#define RLOCK__BATCH_BYTES 16384u /* ... whose keys are not longer than that together */
+#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
+#define RLOCK__BATCH 64                                /* most renewals in one command */
+#define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
 enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
 
 enum { /* rlock_request.how */
        RLOCK__HOW_BEST = 0,
-       RLOCK__HOW_PLAIN,  /* one command of the server does it */
-       RLOCK__HOW_SCRIPT, /* that one said no, or more is wanted */
-       RLOCK__HOW_EVAL,   /* the server does not know the script: in full, or ... */
-       RLOCK__HOW_BEHIND, /* ... behind another that is sent in full just now; ... */
-       RLOCK__HOW_FULL    /* ... which did not help */
+       RLOCK__HOW_PLAIN,  /* by one command of the server */
+       RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
+       RLOCK__HOW_EVAL,   /* by the script in full: the server does not know it */
+       RLOCK__HOW_BEHIND, /* by its SHA-1 after another request that sends it in full now */
+       RLOCK__HOW_FULL    /* by the script in full, after BEHIND did not help */
 };
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
@@ -2396,7 +2451,7 @@ typedef struct rlock__conn {
     rlock_io io;
     struct rlock__redis *redis;
     redisAsyncContext *ac;
-    rlock_timer timer; /* next attempt, or the look whether it is alive */
+    rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_name name;
     int state, step, fd;
     unsigned want; /* what hiredis wants watched */
@@ -2407,17 +2462,17 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
-    bool strayed;      /* it led to the wrong server: goes once all that is out is answered */
-    bool doubted;      /* late with an answer: it gets one more look */
+    bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
+    bool doubted;      /* late with an answer: its socket is read once more */
     rlock_fault fault; /* why it is going down */
     char text[128];
     redisReplyObjectFunctions *make; /* hiredis' own */
-    redisReplyObjectFunctions guard; /* the same behind rlock__reply_expected */
+    redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
     char words[RLOCK__WORDS];        /* its text, with a NUL */
 } rlock__conn;
 
-typedef struct rlock__command { /* of one request or more under way; kept for the next ones */
+typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
     struct rlock__redis *redis;
     rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
@@ -2425,7 +2480,7 @@ typedef struct rlock__command { /* of one request or more under way; kept for th
     uint32_t bytes;
     uint8_t count, op, how;
     bool tells; /* its request's script in full */
-    bool heard; /* what it reads is registered, and who is told of a change listens already */
+    bool heard; /* the keys that it reads are registered, and the push connection listens */
 } rlock__command;
 
 typedef struct rlock__redis {
@@ -2443,29 +2498,29 @@ typedef struct rlock__redis {
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */
     uint32_t epoch;       /* of the command connection, counted from 1 */
-    uint32_t gone_epoch;  /* connections up to this one can execute nothing any more, but for ... */
-    uint32_t open_epoch;  /* ... those up to this one, which may; 0 = none */
+    uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
+    uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
-    uint32_t lost_epoch;  /* the last one that was lost with what may not be done late on it ... */
-    long long lost_id;    /* ... and its CLIENT ID, to be killed at the same process of a server */
-    int64_t heard_us;     /* when the process before was last heard of, ... */
-    struct sockaddr_storage peer;     /* ... and where; all zero = unknown */
+    uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
+    long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
+    int64_t heard_us;     /* when the process before answered last */
+    struct sockaddr_storage peer;     /* the address of that process; all zero = unknown */
     char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
     int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
     bool served;           /* this connection has done something */
     bool native;           /* the server of this connection knows DELIFEQ */
-    bool batches;          /* ... runs the script of many renewals */
-    bool batch_unknown;    /* ... once it is told it */
-    const char *told;      /* the script that is on its way in full: not once more before that */
+    bool batches;          /* the server of this connection runs the script of many renewals */
+    bool batch_unknown;    /* it has to be sent that script in full first */
+    const char *told;      /* the script that is on its way in full: not sent again meanwhile */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
     bool tracked, subscribed, closing;
-    bool calls_wanted;  /* some key is of a queued kind */
-    bool line_wanted;   /* ... and somebody here stood in its line */
-    bool calls_refused; /* by an ACL */
-    bool calling;       /* its own channel is subscribed to */
-    unsigned pushing;   /* what the owner was told */
+    bool calls_wanted;  /* some key is of a queued kind: notifications are wanted */
+    bool line_wanted;   /* a handle of this client has waited in a queue */
+    bool calls_refused; /* notifications are refused, by an ACL */
+    bool calling;       /* the client's own channel is subscribed to */
+    unsigned pushing;   /* what was reported last */
     char *buffer;       /* where commands are formatted */
     size_t length, room;
     bool overflow;
@@ -2687,8 +2742,8 @@ static const rlock__script
  * >>redis-dialect - requests as RESP, replies as answers, errors as faults
  */
 
-/* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
- * Each is said before anything is executed; of what is not in here nobody knows. */
+/* What error replies mean, by the whole words that they begin with, after an ERR if there is one.
+ * A server sends each of these before it executes anything; of other errors that is not known. */
 typedef struct rlock__error {
     const char *words;
     rlock_fault fault;
@@ -2727,7 +2782,7 @@ static const rlock__error rlock__errors[] = {
 
 #define RLOCK__SCRIPT_FAILED "ERR Error running script"
 
-/* Before Redis 7 the words stand behind others of the script's failure, and behind the place in it:
+/* Before Redis 7 the words follow others about the script's failure, and the line of the script:
  * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
 static const char *rlock__error_words(const char *text) {
     const char *at = text;
@@ -2748,7 +2803,7 @@ static bool rlock__begins(const char *text, const char *words) {
                      (next >= 'a' && next <= 'z'));
 }
 
-/* No name of a user or a key is looked at: they stand further on. */
+/* Returns the row for an error. Names of users and keys play no part: they stand further on. */
 static const rlock__error *rlock__error_of(const char *text) {
     const rlock__error *error = rlock__errors;
     const char *words = rlock__error_words(text);
@@ -2850,7 +2905,7 @@ static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len)
     }
 }
 
-/* Whether a key can have others beside it in its cluster slot, and where its hash tag is.
+/* True if a key has a hash tag: then every key with the same one shares its cluster slot.
  * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags */
 static bool rlock__has_tag(const char *key, size_t len) {
     const char *open = (const char *)memchr(key, '{', len);
@@ -2858,7 +2913,7 @@ static bool rlock__has_tag(const char *key, size_t len) {
     return shut && shut > open + 1;
 }
 
-/* A key beside the user's, in the same cluster slot: key:suffix, or prefix{key}:suffix. */
+/* A key of the library in the cluster slot of the user's: key:suffix, or prefix{key}:suffix. */
 static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
                               const char *suffix) {
     bool tagged = rlock__has_tag(key, len);
@@ -3101,7 +3156,7 @@ static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
     return true;
 }
 
-/* Whether these words end as `..., on @user_script:1.`; before the end may stand any name. */
+/* True if these words end with `, on @user_script:1.`; any name may stand before that. */
 static bool rlock__ends_in_script(const char *text) {
     static const char place[] = ", on @user_script:";
     size_t len = sizeof place - 1, n = strlen(text);
@@ -3112,8 +3167,8 @@ static bool rlock__ends_in_script(const char *text) {
     return n >= len && memcmp(text + n - len, place, len) == 0;
 }
 
-/* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
- * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
+/* True if an error says that nothing was done for an acquire. The scripts of the mutex write the
+ * lock last; that of the queued kinds may have added a waiter, or made an offer, before. */
 static bool rlock__undone(const rlock_request *request, const char *text) {
     bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
@@ -3258,7 +3313,7 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     return true;
 }
 
-/* ... or ends the connection. */
+/* Sends what was formatted last, or ends the connection. */
 static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
     if (!rlock__conn_send(conn, fn, NULL)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
@@ -3272,7 +3327,7 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
-/* Whether nothing that was sent on an earlier connection can be executed any more. */
+/* True if nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
@@ -3354,7 +3409,7 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
     return limit * 500u + jittered; /* half of it fixed, half at random; the first one at once */
 }
 
-/* What the watching connection is wanted for, and not refused. */
+/* What the push connection is wanted for, and not refused. */
 static bool rlock__tracks(const rlock__redis *redis) {
     return redis->push_wanted && !redis->push_refused;
 }
@@ -3391,7 +3446,8 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN,
+                             "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
@@ -3452,7 +3508,7 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
     return len == strlen(word) && memcmp(text, word, len) == 0;
 }
 
-/* Where this client is called: prefix and id. */
+/* True for the channel on which this client is notified: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
     return RLOCK__HAS_KINDS && redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
@@ -3598,7 +3654,7 @@ static void rlock__conn_close(rlock__conn *conn) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>redis-push - being told that a key changed, or that a token is called
+ * >>redis-push - what the server reports unasked: a key changed, a token is notified (`called`)
  */
 
 /* Of the channel {a} both a and {a} may be the key. */
@@ -3609,7 +3665,7 @@ static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
     }
 }
 
-/* A call: the token's number, a colon, the key. */
+/* A notification: the token's number, a colon, the key. */
 static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
     char *end;
     uint64_t token = strtoull(text, &end, 10);
@@ -3669,7 +3725,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* The channel that is always listened to, and whose repetition is the heartbeat. */
+/* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
 static void rlock__watcher_subscribe(rlock__redis *redis) {
     RLOCK_ASSERT(redis->watcher.ac);
     rlock__put_words(redis, "SUBSCRIBE", 1);
@@ -3681,7 +3737,7 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
     rlock__conn_say(&redis->watcher, rlock__on_message);
 }
 
-/* ... and the one on which this client is called, if any key of it is of a queued kind. */
+/* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
 static void rlock__calls_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
         return;
@@ -3727,8 +3783,8 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis_pushing(redis);
 }
 
-/* Sends the invalidations of what the command connection reads to the watching connection, if some
- * key is to be watched: who only waits to be called needs none of them.
+/* Has the server send the invalidations of what the command connection reads to the push
+ * connection, if some key is to be tracked: notifications need none of them.
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
     rlock__conn *watcher = &redis->watcher;
@@ -3742,7 +3798,8 @@ static void rlock__track(rlock__redis *redis) {
     }
     if (*watcher->run_id && *redis->commands.run_id &&
         strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN,
+                         "it reached another server than the command connection");
         return;
     }
     if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
@@ -4638,13 +4695,13 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
     const rlock__redis *redis = (const rlock__redis *)state;
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
     if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
-        return "on the wire of Redisson there is only the mutex with one key";
+        return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
     }
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
-        return "a key with a } needs a valid hash tag where keys beside it are needed";
+        return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
     if (queued && rlock__is_beside(redis, key, len)) {
-        return "a key of this name may stand beside that of another lock";
+        return "the library may put a key of this name beside that of another lock; rename it";
     }
     return NULL;
 }
@@ -5722,9 +5779,9 @@ typedef enum rlock__state {
     RLOCK__CLOSED_STATE
 } rlock__state;
 
-/* One key, or set of keys, as one thing: the waiters of this process in a line, and who of them
- * holds it. Of a mutex only the first in line asks the store; of a queued kind the line is at the
- * server, and each asks for its place there, once, and again when it is called. */
+/* One client's handles of a key, or of a set of keys: the waiters in their order, the holders, and
+ * the claims that are let go. Of a mutex only the first waiter makes attempts; of a queued kind the
+ * queue is at the server, and each waiter makes one attempt to join it, and one when notified. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
@@ -5733,23 +5790,23 @@ typedef struct rlock__gate {
     rlock_link leaving;           /* claims that are letting it go */
     struct rlock__things *things; /* NULL: a mutex with one key */
     struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;            /* the next try, when nobody wakes us before */
+    rlock_timer timer;            /* the next attempt, if nothing wakes the gate before */
     uint32_t references;          /* handles and claims */
-    uint8_t polls;                /* tries since somebody woke us: the exponent of the back-off */
-    bool dirty;                   /* woken while a try is out: its answer may be old */
-    bool taken;                   /* somebody was known to have it since the first began to wait */
-    bool yields;                  /* the next try is put off, so that others come first */
+    uint8_t polls;                /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                   /* woken during an attempt: its answer may be stale */
+    bool taken;                   /* a holder was known since the first waiter began to wait */
+    bool yields;                  /* the next attempt is put off: other clients come first */
     bool watched;
 } rlock__gate; /* each key's bytes and a NUL follow */
 
-/* What a gate has that is no mutex with one key. Owners and weights are their handles': one line is
- * for all of them, as at the server. */
+/* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
+ * they share one queue, as at the server. */
 typedef struct rlock__things {
     char sort;                    /* of the kind: see rlock__sort */
     uint32_t permits;             /* see rlock_terms */
-    uint32_t count;               /* of keys, ... */
-    const uint32_t *lens;         /* ... of their lengths, ... */
-    struct rlock__alias *aliases; /* ... and of these; the first is not used */
+    uint32_t count;               /* how many keys */
+    const uint32_t *lens;         /* `count` lengths */
+    struct rlock__alias *aliases; /* `count` of them; the first is not used */
 } rlock__things;
 
 /* What a handle wants that is no mutex with one key. Its claims may outlive it. */
@@ -5758,7 +5815,7 @@ typedef struct rlock__wish {
     uint32_t references;
 } rlock__wish;
 
-typedef struct rlock__alias { /* a key of a gate beside its first */
+typedef struct rlock__alias { /* another key of a gate than its first */
     rlock__node node;
     rlock__gate *gate;
 } rlock__alias;
@@ -5783,19 +5840,19 @@ typedef struct rlock__claim {
     char *text;            /* the server's words for the event */
     int64_t until_us;      /* the local deadline */
     int64_t since_us;      /* when the lease was asked for last */
-    int64_t granted_us;    /* ... for the grant by the server, since when the key is here */
-    int64_t next_us;       /* of a hold the next renewal; of a release the next try */
-    int64_t look_us;       /* of a hold the next look, without a renewal */
+    int64_t granted_us;    /* when the acquire was sent that the server granted to this client */
+    int64_t next_us;       /* of a hold the next renewal; of a release the next attempt */
+    int64_t look_us;       /* of a hold the next check, without a renewal */
     int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
     int64_t max_until_us;  /* no deadline is later than this one */
     int64_t lease_ms, left_ms;
     int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint64_t fence;
-    uint16_t handed; /* how often it went on to the next in line since that grant */
-    bool yields;     /* the key was here for a turn: when it is let go, others come first */
-    bool ours;       /* granted, and the next in line at the server was of this client */
-    int status;      /* the event's; before that, how the last try ended */
-    uint8_t phase;   /* RLOCK__TRYING ... */
+    uint16_t handed; /* how many local hand-overs there were since that grant */
+    bool yields;     /* after local hand-overs: when it is let go, other clients come first */
+    bool ours;       /* granted, and the next waiter at the server was of this client */
+    int status;      /* the event's; before that, how the last attempt ended */
+    uint8_t phase;   /* RLOCK__TRYING to RLOCK__GONE */
     uint8_t event;   /* rlock_event_kind to be delivered, 0 = none */
     uint8_t reason;
     bool once; /* wait_ms was 0 */
@@ -5803,10 +5860,10 @@ typedef struct rlock__claim {
     bool counted;    /* as acquired, and not as lost */
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or called while a request is out, or a try failed: once more */
+    bool again;      /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
-/* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
+/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
 typedef struct rlock__op {
     rlock__ready ready;
     struct rlock__op *next; /* of the same handle */
@@ -5841,14 +5898,14 @@ RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
-/* The deadline of a lease that was asked for at sent_us. */
+/* Returns the local deadline of a lease that was asked for at sent_us. */
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
     RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
     return sent_us + lease_ms * 1000 - drift_us - 2000;
 }
 
-/* ... and of a hold with such a lease. */
+/* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
                       claim->max_until_us);
@@ -5867,7 +5924,7 @@ static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
     return RLOCK__HAS_KINDS && claim->request.terms && claim->request.terms->kind == kind;
 }
 
-/* Whether others may hold beside it, even if there is one permit: their number may change. */
+/* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
 static bool rlock__shared(const rlock__claim *claim) {
     return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
 }
@@ -5877,7 +5934,7 @@ static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
     return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
 }
 
-/* The first of this process that holds, or NULL. */
+/* Returns the first holder of this client, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
     return RLOCK__FIRST(&gate->holding, rlock__claim, link);
 }
@@ -5905,14 +5962,14 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
     client->claim_count--;
 }
 
-/* What a claim lets go of, but for its gate. */
+/* Frees what a claim refers to, except its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
     RLOCK_ASSERT(!claim->request.place || claim->gate->client->closed);
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
 
-/* A shutdown ends when nothing is left to be done, or it is out of patience. */
+/* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
                 client->phases[RLOCK__LETTING_GO];
@@ -5943,7 +6000,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock__shutdown_end(client, RLOCK_OK);
 }
 
-/* Owes the handle an event; none if nobody is there. One that was owed before is replaced. */
+/* Owes the handle an event, if the claim has one still; an event that was owed is replaced. */
 static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
                                rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
@@ -5975,8 +6032,8 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
     client->store->submit(client->store_state, &claim->request);
 }
 
-/* Notes how a try ended, for when the time is over. Of a try that may have been executed that
- * stays the last word: no later one that was surely not executed makes up for it. */
+/* Notes how an attempt ended, for when the time is over. After an attempt that may have been
+ * executed the note stays UNKNOWN, even if a later one was surely not executed. */
 static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (claim->status != RLOCK_ERR_UNKNOWN) {
@@ -5985,7 +6042,7 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
     }
 }
 
-/* Takes the request back from the store; what may have been sent may have happened. */
+/* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     RLOCK_ASSERT(claim->phase != RLOCK__GONE);
@@ -5998,7 +6055,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
 }
 
-/* Ends an operation beside the claim's own. */
+/* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     if (op->lock->renewal == op) {
@@ -6010,17 +6067,17 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>gate - one gate a key: the waiters of this process, only their head asks the server
+ * >>gate - one gate for each key: the waiters of this process; only the first asks the server
  */
 
-#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter who would be woken */
-#define RLOCK__MANY_KEYS 100    /* from so many watched keys on push is not all */
-#define RLOCK__DOZE_KEY_MS 5    /* each is asked for once in so long for each of them, ... */
-#define RLOCK__DOZE_MIN_MS 1000 /* ... but not more often */
+#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter that is woken by push */
+#define RLOCK__MANY_KEYS 100    /* with so many tracked keys push alone is not relied on */
+#define RLOCK__DOZE_KEY_MS 5    /* each is asked for after so long times their number */
+#define RLOCK__DOZE_MIN_MS 1000 /* the least such time */
 
-/* How long push alone is relied on. A server remembers only so many keys for it
- * (tracking-table-max-keys), and of those that a command of ours drives out it tells us nothing. So
- * whoever watches many asks for each now and then, the more seldom the more they are. */
+/* Returns how long push alone is relied on. A server remembers only so many keys for it
+ * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
+ * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
 static int64_t rlock__doze_ms(const rlock_client *client) {
     int64_t doze_ms = (int64_t)client->watched * RLOCK__DOZE_KEY_MS;
     if (client->watched < RLOCK__MANY_KEYS) {
@@ -6031,7 +6088,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 
-/* Whether the store tells this gate when there is something for it. */
+/* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
     return (gate->client->pushing &
             (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
@@ -6047,20 +6104,20 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
-/* Its i-th key, where *key is the one before it; false: there is none. */
+/* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
     return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
 }
 
-/* Whether a reader may hold beside this writer: it is the same owner's, who steps down. */
+/* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
            reader->request.terms->owner &&
            reader->request.terms->owner == writer->request.terms->owner;
 }
 
-/* The token of the writer beside which it may hold; 0 = none. */
+/* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
     const rlock_link *at = reader->gate->holding.next;
     for (; at != &reader->gate->holding; at = at->next) {
@@ -6103,9 +6160,9 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. Who
- * weighs more than there are permits now is passed over: then the first that weighs less is first,
- * or the first that weighs less than that one ... */
+/* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
+ * for those whose attempt failed. The server removes a waiter that weighs more than there are
+ * permits now; so each waiter that weighs less than all before it makes an attempt too. */
 static void rlock__line_try(rlock__gate *gate) {
     bool weighed = gate->things->sort == 's';
     uint32_t least = UINT32_MAX;
@@ -6121,7 +6178,8 @@ static void rlock__line_try(rlock__gate *gate) {
     }
 }
 
-/* A writer holds: readers of its owner step down beside it, wherever they stand in the line. */
+/* A writer holds: readers of its owner are granted next to it, whatever their position: a
+ * downgrade. */
 static void rlock__line_step_down(const rlock__claim *writer) {
     rlock_link *at = writer->gate->waiting.next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
@@ -6136,7 +6194,8 @@ static void rlock__line_step_down(const rlock__claim *writer) {
     }
 }
 
-/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+/* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
+ * the answer may be stale. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
@@ -6147,7 +6206,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock__line_try(gate);
 }
 
-/* Of a mutex: asks for the first in line. */
+/* A mutex: makes an attempt for the first waiter. */
 static void rlock__gate_try(rlock__gate *gate) {
     RLOCK_ASSERT(!rlock__queued(gate));
     if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
@@ -6172,8 +6231,8 @@ static void rlock__gate_fire(rlock_timer *timer) {
     rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
-/* Whether others come first: a hold that was here for a turn is being let go, or was just now. A
- * server without client tracking tells us of our own releases. */
+/* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
+ * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
@@ -6185,7 +6244,7 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
     return gate->yields && gate->timer.index;
 }
 
-/* Something may have changed. A try that is out may have been answered before it did. */
+/* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
     gate->polls = 0;
     if (gate->trying) {
@@ -6211,7 +6270,7 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
     }
 }
 
-/* The next try is put off for a moment. */
+/* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     RLOCK_ASSERT(pause_us >= 0);
     gate->polls = 0;
@@ -6230,7 +6289,7 @@ static bool rlock__key_watched(const rlock_client *client, const char *key, size
     return node != NULL;
 }
 
-/* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
+/* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const char *key;
@@ -6245,7 +6304,7 @@ static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     }
 }
 
-/* From now on somebody wants it. */
+/* Tracks the gate's keys, if they are not tracked yet. */
 static void rlock__gate_watch(rlock__gate *gate) {
     if (!gate->watched) {
         rlock__gate_watch_keys(gate, true);
@@ -6272,7 +6331,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
 }
 
-/* There is another first in line. One of a queued kind has its place already. */
+/* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
         rlock__gate_try(gate);
@@ -6281,7 +6340,7 @@ static void rlock__gate_next(rlock__gate *gate) {
     }
 }
 
-/* One in line was answered without a grant. The first sleeps for the others of its line. */
+/* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
@@ -6387,7 +6446,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
     return gate;
 }
 
-/* The gate's keys come into the map: each finds it. */
+/* Adds the gate's keys to the map: each leads to it. */
 static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
     rlock_client *client = gate->client;
     char *at = (char *)(gate + 1);
@@ -6422,7 +6481,7 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     return gate;
 }
 
-/* One of its keys leaves the map. */
+/* Removes one of the gate's keys from the map. */
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
     rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, node);
@@ -6482,18 +6541,18 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock__claim_end(claim);
 }
 
-/* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
- * if it is likely the first at the server too. */
+/* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
+ * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
     return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
                                                                                              : NULL;
 }
 
-#define RLOCK__RETRY_MIN_US 10000 /* between two tries to clean up */
+#define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
 #define RLOCK__RETRY_MAX_US 500000
 
-/* A release whose caller still waits for its end. */
+/* True for a release whose caller still waits for its end. */
 static bool rlock__claim_release_pending(const rlock__claim *claim) {
     return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
 }
@@ -6529,8 +6588,8 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     }
 }
 
-/* Once more after a while, the longer the lease. The clean-up is over when no attempt of ours can
- * be there any more: counted from now, if it is not counted yet. */
+/* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
+ * this token can arrive any more: that time is counted from now, unless it is counted already. */
 static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
@@ -6551,7 +6610,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
     return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
 }
 
-/* The connection is back: clean up before anybody asks for the key. */
+/* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (!claim->request.place) {
@@ -6636,10 +6695,10 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>trying - an acquire that is refused, fails, asks again or ends
+ * >>trying - an acquire that is refused, fails, is repeated or ends
  */
 
-/* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
+/* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = gate->waiting.next == &claim->link;
@@ -6657,7 +6716,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate_unref(gate);
 }
 
-/* A grant came too late, or was lost before anybody was told: ask again while there is time. */
+/* A grant came too late, or was lost before it was delivered: retries while there is time. */
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
@@ -6744,10 +6803,10 @@ static void rlock__trying_fire(rlock__claim *claim) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>holding - when a hold is renewed or looked at, and what the answer means for it
+ * >>holding - when a hold is renewed or checked (`look`), and what the answer means for it
  */
 
-/* Nobody holds any more. The server is told if the token may still be, or come, there. */
+/* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
@@ -6845,7 +6904,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
-/* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
+/* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = claim->lock->renewal;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
@@ -6858,7 +6917,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
                         urgent ? claim->gate->client->now_us : claim->until_us);
 }
 
-/* A hint that the key changed: look, at once or behind what is out. */
+/* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->request.place) {
@@ -6868,7 +6927,7 @@ static void rlock__holding_look(rlock__claim *claim) {
     }
 }
 
-/* The connection is back: renew before anything else. */
+/* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.place) {
@@ -6876,19 +6935,20 @@ static void rlock__holding_up(rlock__claim *claim) {
     }
 }
 
-/* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
+/* True for a shared hold whose client is notified: it is not registered for push. When
+ * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
     return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
 }
 
-/* When a hold that is registered for push is looked at next, if no renewal comes before. */
+/* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_doze(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     claim->look_us =
         rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
 }
 
-/* The time for a look has come. The first registers the hold; a later one is for what was lost. */
+/* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
@@ -6927,7 +6987,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
-/* All of the ticks that have begun are renewed, and the timer goes to the next slot in use. */
+/* Renews the holds of all ticks that have begun, and sets the timer to the next slot in use. */
 static void rlock__ring_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
     int64_t now = client->now_us / RLOCK__TICK_US;
@@ -6987,7 +7047,7 @@ static void rlock__renewed(rlock__claim *claim) {
     rlock__holding_plan(claim);
 }
 
-/* Nothing to build on: the old deadline stands, the next try comes the sooner the nearer it is. */
+/* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
@@ -7045,7 +7105,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>granting - a hold begins: by the server, or handed on inside this process
+ * >>granting - a hold begins: by the server, or by a local hand-over inside this process
  */
 
 #define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
@@ -7106,16 +7166,17 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
     }
 }
 
-/* Others want the key too: so it stays here for a while only, however often it is renewed; and for
- * less if the lease is so short that then too little of it would be left to hand it on. */
+/* True if the hold may not be handed over locally any more: other clients want the key too, so it
+ * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
+ * the lease is so short that too little of it would be left for the next holder. */
 static bool rlock__turn_over(const rlock__claim *held) {
     int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->gate->client->now_us - held->granted_us > turn_us;
 }
 
-/* Whether what a hold has is what the next one asked for, a sixteenth more or less: what is left of
- * it here, and what the server has it for if this process dies. */
+/* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
+ * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->gate->client;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, next->lease_ms);
@@ -7124,7 +7185,8 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
            held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
 }
 
-/* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store. */
+/* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight;
+ * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
     rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
@@ -7142,8 +7204,9 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     return rlock__lease_fits(held, next) ? next : NULL;
 }
 
-/* A release that tells the server nothing: the hold goes to the next in line, with its token, its
- * lease and the next fence. The two claims change places, and so each handle is told its end. */
+/* Hands the hold over to the next waiter of this client, if there is one: with its token, its lease
+ * and the next fencing token, and without the server. The two handles swap their claims, so each
+ * claim delivers the end of its new handle's operation. False: the caller has to release. */
 static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
@@ -7203,7 +7266,7 @@ static void rlock__op_free(rlock_client *client, rlock__op *op) {
     }
 }
 
-/* The state at a time: a deadline that has passed counts although no timer fired yet. */
+/* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     if (lock->gate->client->closed) {
         return RLOCK__CLOSED_STATE;
@@ -7214,7 +7277,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     return (rlock__state)lock->state;
 }
 
-/* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
+/* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__look(const rlock *lock) {
     rlock_client *client = lock->gate->client;
     return client->closed ? client->now_us : rlock__clock(client);
@@ -7360,10 +7423,10 @@ static void rlock__claim_deliver(rlock__ready *ready, char **words) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>question - about a key, of nobody's hold
+ * >>question - questions about a key, independent of any hold
  */
 
-/* A question about a key. It is no claim: nothing at the server is its. */
+/* A question about a key. It is no claim: it leaves nothing at the server. */
 typedef struct rlock__question {
     rlock_request request;
     rlock_terms terms;
@@ -7423,7 +7486,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock__ready_add(question->gate->client, &question->ready);
 }
 
-/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+/* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     rlock_link *at = gate->holding.next;
     (void)with;
@@ -7459,7 +7522,7 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* No connection: those that wait for one end now. */
+/* There is no connection: ends the questions that are not answered. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
@@ -7539,7 +7602,7 @@ static void rlock__gates_each(rlock_client *client,
     }
 }
 
-/* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
+/* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
     bool line = !rlock__list_empty(&gate->waiting);
@@ -7622,8 +7685,9 @@ static void rlock__store_down(void *owner, rlock_fault fault, const char *text) 
     rlock__questions_down(client, fault, text);
 }
 
-/* The key changed; of a queued kind that may be for each who comes and goes, and who has to know is
- * called: only the loss of a hold that nobody shares is seen by it. NULL: any key may have. */
+/* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
+ * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
+ * hold that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     rlock_link *at = gate->holding.next;
     for (; at != &gate->holding; at = at->next) {
@@ -7684,7 +7748,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     }
 }
 
-/* The claim with a token on a list, or NULL. Who is called is nearly always the first. */
+/* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
 static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
     rlock_link *at = list->next;
     while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
@@ -7772,7 +7836,7 @@ static bool rlock__within(int64_t value, int64_t least, int64_t most) {
     return value == 0 || (value >= least && value <= most);
 }
 
-/* What is wrong with a configuration, or NULL. */
+/* Returns what is wrong with a configuration, or NULL. */
 static const char *rlock__config_fault(const rlock_config *config) {
     if (!config->loop.open || !config->loop.watch || !config->loop.set_timer ||
         !config->loop.close) {
@@ -7898,7 +7962,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     return status;
 }
 
-/* Takes the handle out of a claim, without a word to its owner. */
+/* Takes the handle out of a claim; no event is delivered any more. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
@@ -8122,7 +8186,7 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 
 #define RLOCK__ALL RLOCK_PERMITS_MAX
 
-/* The queued kinds: what all holders together may weigh, and what one weighs; 0: as options say. */
+/* Queued kinds: the permits of the key, and how many one hold takes; 0: as the options say. */
 static const struct {
     uint32_t permits, weight;
 } rlock__kinds[] = {/* [rlock_kind] */
@@ -8208,7 +8272,7 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
            (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
 }
 
-/* Whether the store cannot do it; the log is told why. */
+/* True if the store refuses what is wanted; the reason is logged. */
 static bool rlock__refused_by(const rlock_client *client, const rlock__want *want) {
     const rlock_terms *terms = want->plain ? NULL : &want->terms;
     const char *why = NULL;
@@ -8227,7 +8291,7 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
 
 /* --- the handle --- */
 
-/* What every call on a handle asks first; it reads the clock for the call. */
+/* Returns what STATE x CALL says of a call on a handle; reads the clock for that call. */
 static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
@@ -8332,13 +8396,13 @@ static int64_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms;
 }
 
-/* Whether a hold that is asked for with this lease is renewed until it is released. */
+/* True if a hold that is acquired with this lease is renewed until it is released. */
 static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
     return lock->watchdog == RLOCK_WATCHDOG_ON ||
            (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
 }
 
-/* A hold that is wanted once more: the count goes up, a longer lease is asked for. */
+/* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
@@ -8441,7 +8505,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     return status;
 }
 
-/* A renewal by hand is under way, or has ended and was not told yet. */
+/* True if a renewal by hand is under way, or has ended and was not delivered yet. */
 static bool rlock__renewing(const rlock *lock) {
     const rlock__op *op = lock->ops;
     while (op && op->kind != RLOCK_RENEWED) {

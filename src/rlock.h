@@ -1,8 +1,8 @@
 /* rlock.h - 0.1.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
  *
- * It acquires, renews and releases a lock without ever blocking, keeps it alive with a watchdog,
- * and tells you the moment it is lost. One header; it speaks to the server through hiredis and to
- * your event loop through an adapter.
+ * The library acquires, renews and releases a lock without blocking, keeps it alive with a
+ * watchdog, and reports the moment it is lost. It is one header; it speaks to the server through
+ * hiredis and to your event loop through an adapter.
  *
  * DO THIS
  *
@@ -29,80 +29,81 @@
  * CONTENTS
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
- *     Implementation. A section calls what stands above it. This file is joined from parts, one a
- *     section: they are what is edited (src/ in the repository, CONTRIBUTING.md).
+ *     Implementation. A section calls what stands above it. This file is joined from parts, one
+ *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform       clock, random bytes, allocation
  *     >>list           doubly linked lists inside the things they link
  *     >>map            from keys to the things that hold a node
  *     >>heap           due times in one heap
- *     >>client         one clock sample an entry, one loop timer, the ready list, deferred frees
+ *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
- *     >>redis-push     being told that a key changed
+ *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>quorum         a store made of several servers: the majority counts
  *     >>claim          one token at the store, its gate and its handle
- *     >>gate           the waiters of this process for a key, only their head asks the server
+ *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
- *     >>trying         an acquire that is refused, fails, asks again or ends
- *     >>holding        when a hold is renewed, and what an answer means for it
- *     >>granting       a hold begins: by the server, or handed on inside this process
+ *     >>trying         an acquire that is refused, fails, is repeated or ends
+ *     >>holding        when a hold is renewed or checked, and what the answer means for it
+ *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
- *     >>question       about a key, of nobody's hold
+ *     >>question       questions about a key, independent of any hold
  *     >>events         what a store reports
  *     >>api-client     the public functions of a client
- *     >>api-handle     ... of a handle, and the questions
+ *     >>api-handle     the public functions of a handle, and the questions
  *
  * GUARANTEED
  *
- *     - "Held" is never reported past a deadline computed from a clock read before the
+ *     - "Held" is never reported past a deadline computed from a clock that was read before the
  *       request could leave: until = (clock when the request was handed to a connected
  *       socket) + lease - lease x drift - 2 ms.
  *     - Each accepted operation ends in exactly one callback, unless its handle or its client
  *       is freed first: then in none. A call that returns an error gets none. No callback
  *       runs inside a call, and none after a free.
- *     - on_lost comes once for a hold: by the local deadline even with the network dead, and
- *       at once when the server says that the key is gone or another's. Never after RELEASED.
- *     - Nobody's key is deleted or extended but with the token of its owner, on the server,
- *       in one step; only rlock_force_release takes a lock from whoever has it. No script
- *       shortens a time to live. What was sent and not answered is taken as possibly done,
- *       and cleaned up.
+ *     - on_lost is called once per lost hold: by the local deadline even with the network dead,
+ *       and at once when the server says that the key is gone or another's. It is never called
+ *       after RELEASED.
+ *     - A key is deleted or extended only with its holder's token, compared on the server in the
+ *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
+ *       time to live. A request that was sent and not answered may have been executed: its token
+ *       is cleaned up in the background.
  *
  * NOT GUARANTEED
  *
- *     - That a paused process or a late packet does no harm: a lock is advice to a process
- *       that was stopped for longer than its lease. Only a resource that checks rlock_fence()
- *       is safe from one.
+ *     - Safety from a paused process or a late packet: a process that was stopped for longer
+ *       than its lease may go on as if it held the lock. Only a resource that checks
+ *       rlock_fence() is safe from it.
  *     - Anything across a server that loses data: a restart without persistence, a failover
  *       before replication, an eviction (set maxmemory-policy noeviction), an administrator's
- *       DEL. The loss is told, not prevented.
+ *       DEL. The loss is reported, not prevented.
  *     - docs/guarantees.md says what is assumed, deployment by deployment.
  *
  * LIFETIMES AND CALLBACKS
  *
- *     Handles are made and freed by the library. A handle is an owner: two flows that must
- *     exclude each other use two handles, of one client or of two.
- *     Callback safety: every function here may be called from every callback, the two frees
- *     included, also that of the handle or client being freed. The hooks `log` and `connect`
- *     and the hooks of a loop are no callbacks: they may call nothing of this, and must return.
+ *     The library makes and frees handles. A handle is one would-be holder: two tasks that must
+ *     exclude each other need two handles, even within one client.
+ *     Callback safety: every function here may be called from every callback. That includes the
+ *     two frees, even of the handle or client whose callback runs. The hooks `log` and `connect`
+ *     and the hooks of a loop are not callbacks: they may call nothing of this, and must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
- *     `text` of an event and the event itself live until the callback returns.
+ *     An event and its `text` live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
- *     nothing and touches no descriptor; the frees do nothing there either.
+ *     nothing and touches no descriptor; the two frees do nothing there either.
  *     While a callback runs, nothing of the library is half done, and the loop's timer is set
  *     for what remains to be delivered or sent. So a callback may also
  *     - run the loop, where the loop allows it: what is submitted in there can end in there;
- *     - fork: where the child returns from it, nothing is delivered, sent or armed in the child,
- *       nor where it returns from the hook `connect` or `log`;
- *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains comes
- *       in the next turn. By an exception nothing is leaked if gcc or clang compiled the
- *       implementation, as C++ or as C with -fexceptions. Else the words of that event stay
- *       allocated, and of the client the bare struct, when it is freed.
+ *     - fork: where the child returns from the callback, or from the hook `connect` or `log`,
+ *       nothing is delivered, sent or armed in the child;
+ *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains is
+ *       delivered in the next loop iteration. An exception leaks nothing if gcc or clang compiled
+ *       the implementation, as C++ or as C with -fexceptions. Otherwise the text of that event
+ *       stays allocated, and so does the bare struct of the client when it is freed.
  *     Writing to a closed socket raises SIGPIPE unless the program ignores it, as every
  *     network program should: signal(SIGPIPE, SIG_IGN). The library never changes a signal's
  *     disposition.
@@ -117,20 +118,20 @@
  *     RELEASING          STATE        STATE      STATE      STATE
  *     CLOSED       (5)   CLOSED       CLOSED     CLOSED     CLOSED
  *
- *     A handle changes state when a callback is delivered: it is WAITING until its acquire's
- *     callback is called, a grant that was cancelled in between is given back.
- *     (1) With .reentrant OK: the hold count goes up, with no round trip unless a longer
- *         lease than the hold's is asked for (then it counts as a renewal by hand: one at a
- *         time). Lease 0 is the client's watchdog lease here too, and from then on the
- *         watchdog renews the hold, unless the option is OFF.
+ *     A handle changes state when a callback is delivered. It stays WAITING until the acquire's
+ *     callback runs, even if the server has granted the lock by then. If you cancel in between,
+ *     the library releases that grant.
+ *     (1) OK with .reentrant: the hold count goes up. That needs no round trip unless the lease
+ *         asked for is longer than the hold's; then it counts as a renewal by hand, of which one
+ *         at a time is possible. Lease 0 is the client's watchdog lease here too, and from then
+ *         on the watchdog renews the hold, unless options.watchdog is OFF.
  *     (2) One renewal by hand at a time; a second one meanwhile is STATE.
- *     (3) The local deadline has passed, or the server said so, and on_lost has not been
- *         called yet.
+ *     (3) The local deadline has passed, or the server said that the hold is gone, and on_lost
+ *         has not been called yet.
  *     (4) Ends as RELEASED with status RLOCK_ERR_LOST, and on_lost is not called.
- *     (5) The client was freed. A client that is being shut down answers CLOSED to acquire
- *         only.
+ *     (5) The client was freed. A client that is being shut down returns CLOSED to acquire only.
  *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
- *     goes out behind it.
+ *     is sent after it.
  *     rlock_free in any state: pending operations end without a callback, a hold is released
  *     in the background.
  *
@@ -146,24 +147,24 @@
  *     NOMEM    (6)       NOMEM        NOMEM       NOMEM        retry       retry
  *     OTHER    (7)       SERVER       SERVER      SERVER       retry       retry
  *
- *     Retry ends with the operation: an acquire's at the end of its wait, with the status of
- *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's
- *     at the local deadline, with LOST; a release's at the hold's deadline, with CONN,
- *     UNKNOWN, SERVER, AUTH or NOMEM, after which the token is cleaned up behind it. Once a
- *     try was UNKNOWN, a later one that found no connection does not make it CONN. A release
- *     whose first try was UNKNOWN may end NOT_HELD because that try had worked.
- *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. Before the
- *         first connect as after it.
+ *     Retry ends with the operation. An acquire's ends when its wait is over, with the status of
+ *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's at
+ *     the local deadline, with LOST; a release's at the hold's deadline, with CONN, UNKNOWN,
+ *     SERVER, AUTH or NOMEM, after which the token is cleaned up in the background. After an
+ *     UNKNOWN attempt, a later attempt that finds no connection does not make the status CONN. A
+ *     release whose first attempt was UNKNOWN may end NOT_HELD because that attempt succeeded.
+ *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. The same before
+ *         the first connection and after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
- *         MASTERDOWN and MOVED the address is asked for anew: the name, or the connect hook.
- *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so a waiter is told even
- *         with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
+ *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook.
+ *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so it is reported to a waiter
+ *         even with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
  *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
  *     (6) This process could not get memory for the request.
- *     (7) Any other error, and an answer that no honest server gives. An acquire is cleaned up
- *         behind it, unless the error comes before it was executed: docs/protocol.md, "Errors".
+ *     (7) Any other error, and an answer that no honest server gives. The token of an acquire is
+ *         then cleaned up, unless the error comes before execution: docs/protocol.md, "Errors".
  *
  * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
  *
@@ -172,7 +173,7 @@
  *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
  *     RLOCK_FREE(p)
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
- *                         the time since the last look (default: CLOCK_BOOTTIME, else
+ *                         the time since the last reading (default: CLOCK_BOOTTIME, else
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it

@@ -75,7 +75,7 @@ static bool rlock__within(int64_t value, int64_t least, int64_t most) {
     return value == 0 || (value >= least && value <= most);
 }
 
-/* What is wrong with a configuration, or NULL. */
+/* Returns what is wrong with a configuration, or NULL. */
 static const char *rlock__config_fault(const rlock_config *config) {
     if (!config->loop.open || !config->loop.watch || !config->loop.set_timer ||
         !config->loop.close) {
@@ -201,7 +201,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     return status;
 }
 
-/* Takes the handle out of a claim, without a word to its owner. */
+/* Takes the handle out of a claim; no event is delivered any more. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);

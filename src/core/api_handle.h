@@ -84,7 +84,7 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 
 #define RLOCK__ALL RLOCK_PERMITS_MAX
 
-/* The queued kinds: what all holders together may weigh, and what one weighs; 0: as options say. */
+/* Queued kinds: the permits of the key, and how many one hold takes; 0: as the options say. */
 static const struct {
     uint32_t permits, weight;
 } rlock__kinds[] = {/* [rlock_kind] */
@@ -170,7 +170,7 @@ static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
            (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
 }
 
-/* Whether the store cannot do it; the log is told why. */
+/* True if the store refuses what is wanted; the reason is logged. */
 static bool rlock__refused_by(const rlock_client *client, const rlock__want *want) {
     const rlock_terms *terms = want->plain ? NULL : &want->terms;
     const char *why = NULL;
@@ -189,7 +189,7 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
 
 /* --- the handle --- */
 
-/* What every call on a handle asks first; it reads the clock for the call. */
+/* Returns what STATE x CALL says of a call on a handle; reads the clock for that call. */
 static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
@@ -294,13 +294,13 @@ static int64_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms;
 }
 
-/* Whether a hold that is asked for with this lease is renewed until it is released. */
+/* True if a hold that is acquired with this lease is renewed until it is released. */
 static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
     return lock->watchdog == RLOCK_WATCHDOG_ON ||
            (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
 }
 
-/* A hold that is wanted once more: the count goes up, a longer lease is asked for. */
+/* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
@@ -403,7 +403,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     return status;
 }
 
-/* A renewal by hand is under way, or has ended and was not told yet. */
+/* True if a renewal by hand is under way, or has ended and was not delivered yet. */
 static bool rlock__renewing(const rlock *lock) {
     const rlock__op *op = lock->ops;
     while (op && op->kind != RLOCK_RENEWED) {

@@ -39,9 +39,9 @@ typedef enum rlock__state {
     RLOCK__CLOSED_STATE
 } rlock__state;
 
-/* One key, or set of keys, as one thing: the waiters of this process in a line, and who of them
- * holds it. Of a mutex only the first in line asks the store; of a queued kind the line is at the
- * server, and each asks for its place there, once, and again when it is called. */
+/* One client's handles of a key, or of a set of keys: the waiters in their order, the holders, and
+ * the claims that are let go. Of a mutex only the first waiter makes attempts; of a queued kind the
+ * queue is at the server, and each waiter makes one attempt to join it, and one when notified. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
@@ -50,23 +50,23 @@ typedef struct rlock__gate {
     rlock_link leaving;           /* claims that are letting it go */
     struct rlock__things *things; /* NULL: a mutex with one key */
     struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;            /* the next try, when nobody wakes us before */
+    rlock_timer timer;            /* the next attempt, if nothing wakes the gate before */
     uint32_t references;          /* handles and claims */
-    uint8_t polls;                /* tries since somebody woke us: the exponent of the back-off */
-    bool dirty;                   /* woken while a try is out: its answer may be old */
-    bool taken;                   /* somebody was known to have it since the first began to wait */
-    bool yields;                  /* the next try is put off, so that others come first */
+    uint8_t polls;                /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                   /* woken during an attempt: its answer may be stale */
+    bool taken;                   /* a holder was known since the first waiter began to wait */
+    bool yields;                  /* the next attempt is put off: other clients come first */
     bool watched;
 } rlock__gate; /* each key's bytes and a NUL follow */
 
-/* What a gate has that is no mutex with one key. Owners and weights are their handles': one line is
- * for all of them, as at the server. */
+/* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
+ * they share one queue, as at the server. */
 typedef struct rlock__things {
     char sort;                    /* of the kind: see rlock__sort */
     uint32_t permits;             /* see rlock_terms */
-    uint32_t count;               /* of keys, ... */
-    const uint32_t *lens;         /* ... of their lengths, ... */
-    struct rlock__alias *aliases; /* ... and of these; the first is not used */
+    uint32_t count;               /* how many keys */
+    const uint32_t *lens;         /* `count` lengths */
+    struct rlock__alias *aliases; /* `count` of them; the first is not used */
 } rlock__things;
 
 /* What a handle wants that is no mutex with one key. Its claims may outlive it. */
@@ -75,7 +75,7 @@ typedef struct rlock__wish {
     uint32_t references;
 } rlock__wish;
 
-typedef struct rlock__alias { /* a key of a gate beside its first */
+typedef struct rlock__alias { /* another key of a gate than its first */
     rlock__node node;
     rlock__gate *gate;
 } rlock__alias;
@@ -100,19 +100,19 @@ typedef struct rlock__claim {
     char *text;            /* the server's words for the event */
     int64_t until_us;      /* the local deadline */
     int64_t since_us;      /* when the lease was asked for last */
-    int64_t granted_us;    /* ... for the grant by the server, since when the key is here */
-    int64_t next_us;       /* of a hold the next renewal; of a release the next try */
-    int64_t look_us;       /* of a hold the next look, without a renewal */
+    int64_t granted_us;    /* when the acquire was sent that the server granted to this client */
+    int64_t next_us;       /* of a hold the next renewal; of a release the next attempt */
+    int64_t look_us;       /* of a hold the next check, without a renewal */
     int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
     int64_t max_until_us;  /* no deadline is later than this one */
     int64_t lease_ms, left_ms;
     int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint64_t fence;
-    uint16_t handed; /* how often it went on to the next in line since that grant */
-    bool yields;     /* the key was here for a turn: when it is let go, others come first */
-    bool ours;       /* granted, and the next in line at the server was of this client */
-    int status;      /* the event's; before that, how the last try ended */
-    uint8_t phase;   /* RLOCK__TRYING ... */
+    uint16_t handed; /* how many local hand-overs there were since that grant */
+    bool yields;     /* after local hand-overs: when it is let go, other clients come first */
+    bool ours;       /* granted, and the next waiter at the server was of this client */
+    int status;      /* the event's; before that, how the last attempt ended */
+    uint8_t phase;   /* RLOCK__TRYING to RLOCK__GONE */
     uint8_t event;   /* rlock_event_kind to be delivered, 0 = none */
     uint8_t reason;
     bool once; /* wait_ms was 0 */
@@ -120,10 +120,10 @@ typedef struct rlock__claim {
     bool counted;    /* as acquired, and not as lost */
     bool exists;     /* the token may be at the server */
     bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or called while a request is out, or a try failed: once more */
+    bool again;      /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
-/* An operation beside the claim's own: a renewal by hand, a nested acquire or release. */
+/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
 typedef struct rlock__op {
     rlock__ready ready;
     struct rlock__op *next; /* of the same handle */
@@ -158,14 +158,14 @@ RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
-/* The deadline of a lease that was asked for at sent_us. */
+/* Returns the local deadline of a lease that was asked for at sent_us. */
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
     RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
     return sent_us + lease_ms * 1000 - drift_us - 2000;
 }
 
-/* ... and of a hold with such a lease. */
+/* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
                       claim->max_until_us);
@@ -184,7 +184,7 @@ static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
     return RLOCK__HAS_KINDS && claim->request.terms && claim->request.terms->kind == kind;
 }
 
-/* Whether others may hold beside it, even if there is one permit: their number may change. */
+/* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
 static bool rlock__shared(const rlock__claim *claim) {
     return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
 }
@@ -194,7 +194,7 @@ static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
     return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
 }
 
-/* The first of this process that holds, or NULL. */
+/* Returns the first holder of this client, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
     return RLOCK__FIRST(&gate->holding, rlock__claim, link);
 }
@@ -222,14 +222,14 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
     client->claim_count--;
 }
 
-/* What a claim lets go of, but for its gate. */
+/* Frees what a claim refers to, except its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
     RLOCK_ASSERT(!claim->request.place || claim->gate->client->closed);
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
 
-/* A shutdown ends when nothing is left to be done, or it is out of patience. */
+/* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
                 client->phases[RLOCK__LETTING_GO];
@@ -260,7 +260,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock__shutdown_end(client, RLOCK_OK);
 }
 
-/* Owes the handle an event; none if nobody is there. One that was owed before is replaced. */
+/* Owes the handle an event, if the claim has one still; an event that was owed is replaced. */
 static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
                                rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
@@ -292,8 +292,8 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
     client->store->submit(client->store_state, &claim->request);
 }
 
-/* Notes how a try ended, for when the time is over. Of a try that may have been executed that
- * stays the last word: no later one that was surely not executed makes up for it. */
+/* Notes how an attempt ended, for when the time is over. After an attempt that may have been
+ * executed the note stays UNKNOWN, even if a later one was surely not executed. */
 static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (claim->status != RLOCK_ERR_UNKNOWN) {
@@ -302,7 +302,7 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
     }
 }
 
-/* Takes the request back from the store; what may have been sent may have happened. */
+/* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     RLOCK_ASSERT(claim->phase != RLOCK__GONE);
@@ -315,7 +315,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
 }
 
-/* Ends an operation beside the claim's own. */
+/* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     if (op->lock->renewal == op) {

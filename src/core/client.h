@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>client - one clock sample an entry, one loop timer, the ready list, deferred frees
+ * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
  */
 
 #ifndef RLOCK_CORE_CLIENT_H
@@ -127,8 +127,8 @@ static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     rlock__list_append(&client->ready, &ready->link);
 }
 
-/* Whether anything is left to be done after a call of what is the user's: it may have freed the
- * client, or forked, and this is the child. */
+/* True if work may go on after a call of the user's code: that may have freed the client, or
+ * forked, and this is the child. */
 static bool rlock__alive(const rlock_client *client) {
     return !client->closed && !rlock__forked(client);
 }
@@ -141,7 +141,7 @@ static int64_t rlock__due_us(const rlock_client *client) {
     return client->timers.count ? client->timers.items[1]->due_us : RLOCK__NEVER;
 }
 
-/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays: it only looks. */
+/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays, harmlessly. */
 static void rlock__arm(rlock_client *client) {
     int64_t due_us, delay_us;
     if (!client->armed_us) {
@@ -192,7 +192,7 @@ static void rlock__leave(rlock_client *client) {
 }
 
 /* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
- * here waits for the next turn, and keeps nothing else waiting. */
+ * here waits for the next loop iteration, and keeps nothing else waiting. */
 static void rlock__settle(rlock_client *client) {
     uint32_t turn = ++client->turn;
     RLOCK_ASSERT(client->depth);
@@ -253,8 +253,8 @@ static bool rlock__deliver(rlock_client *client) {
     return alive;
 }
 
-/* The end of an entry: delivers what is ready now; what the callbacks add waits for the next turn.
- * Then one write. */
+/* Ends a dispatch: delivers what is ready now, then writes once. What the callbacks add waits for
+ * the next loop iteration. */
 static void rlock__finish(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
     if (!rlock__alive(client)) {

@@ -28,7 +28,7 @@ static void rlock__op_free(rlock_client *client, rlock__op *op) {
     }
 }
 
-/* The state at a time: a deadline that has passed counts although no timer fired yet. */
+/* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     if (lock->gate->client->closed) {
         return RLOCK__CLOSED_STATE;
@@ -39,7 +39,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     return (rlock__state)lock->state;
 }
 
-/* The clock for whoever looks at a handle from outside; that of a closed client is not asked. */
+/* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__look(const rlock *lock) {
     rlock_client *client = lock->gate->client;
     return client->closed ? client->now_us : rlock__clock(client);

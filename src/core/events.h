@@ -51,7 +51,7 @@ static void rlock__gates_each(rlock_client *client,
     }
 }
 
-/* Who wants to try once does not stand in line behind another: as in rlock__acquire_start. */
+/* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
     rlock_link *at = gate->waiting.next->next, *next;
     bool line = !rlock__list_empty(&gate->waiting);
@@ -134,8 +134,9 @@ static void rlock__store_down(void *owner, rlock_fault fault, const char *text) 
     rlock__questions_down(client, fault, text);
 }
 
-/* The key changed; of a queued kind that may be for each who comes and goes, and who has to know is
- * called: only the loss of a hold that nobody shares is seen by it. NULL: any key may have. */
+/* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
+ * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
+ * hold that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     rlock_link *at = gate->holding.next;
     for (; at != &gate->holding; at = at->next) {
@@ -196,7 +197,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     }
 }
 
-/* The claim with a token on a list, or NULL. Who is called is nearly always the first. */
+/* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
 static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
     rlock_link *at = list->next;
     while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>gate - one gate a key: the waiters of this process, only their head asks the server
+ * >>gate - one gate for each key: the waiters of this process; only the first asks the server
  */
 
 #ifndef RLOCK_CORE_GATE_H
@@ -16,14 +16,14 @@
 #include "core/token.h"
 #include "core/claim.h"
 
-#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter who would be woken */
-#define RLOCK__MANY_KEYS 100    /* from so many watched keys on push is not all */
-#define RLOCK__DOZE_KEY_MS 5    /* each is asked for once in so long for each of them, ... */
-#define RLOCK__DOZE_MIN_MS 1000 /* ... but not more often */
+#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter that is woken by push */
+#define RLOCK__MANY_KEYS 100    /* with so many tracked keys push alone is not relied on */
+#define RLOCK__DOZE_KEY_MS 5    /* each is asked for after so long times their number */
+#define RLOCK__DOZE_MIN_MS 1000 /* the least such time */
 
-/* How long push alone is relied on. A server remembers only so many keys for it
- * (tracking-table-max-keys), and of those that a command of ours drives out it tells us nothing. So
- * whoever watches many asks for each now and then, the more seldom the more they are. */
+/* Returns how long push alone is relied on. A server remembers only so many keys for it
+ * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
+ * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
 static int64_t rlock__doze_ms(const rlock_client *client) {
     int64_t doze_ms = (int64_t)client->watched * RLOCK__DOZE_KEY_MS;
     if (client->watched < RLOCK__MANY_KEYS) {
@@ -34,7 +34,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 
-/* Whether the store tells this gate when there is something for it. */
+/* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
     return (gate->client->pushing &
             (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
@@ -50,20 +50,20 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
-/* Its i-th key, where *key is the one before it; false: there is none. */
+/* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
     return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
 }
 
-/* Whether a reader may hold beside this writer: it is the same owner's, who steps down. */
+/* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
            reader->request.terms->owner &&
            reader->request.terms->owner == writer->request.terms->owner;
 }
 
-/* The token of the writer beside which it may hold; 0 = none. */
+/* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
     const rlock_link *at = reader->gate->holding.next;
     for (; at != &reader->gate->holding; at = at->next) {
@@ -106,9 +106,9 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
-/* Of a queued kind: asks for the first, who looks after the line, and for whose try failed. Who
- * weighs more than there are permits now is passed over: then the first that weighs less is first,
- * or the first that weighs less than that one ... */
+/* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
+ * for those whose attempt failed. The server removes a waiter that weighs more than there are
+ * permits now; so each waiter that weighs less than all before it makes an attempt too. */
 static void rlock__line_try(rlock__gate *gate) {
     bool weighed = gate->things->sort == 's';
     uint32_t least = UINT32_MAX;
@@ -124,7 +124,8 @@ static void rlock__line_try(rlock__gate *gate) {
     }
 }
 
-/* A writer holds: readers of its owner step down beside it, wherever they stand in the line. */
+/* A writer holds: readers of its owner are granted next to it, whatever their position: a
+ * downgrade. */
 static void rlock__line_step_down(const rlock__claim *writer) {
     rlock_link *at = writer->gate->waiting.next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
@@ -139,7 +140,8 @@ static void rlock__line_step_down(const rlock__claim *writer) {
     }
 }
 
-/* ... for each; who asks just now asks once more behind that, if its answer may be too old. */
+/* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
+ * the answer may be stale. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
@@ -150,7 +152,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     rlock__line_try(gate);
 }
 
-/* Of a mutex: asks for the first in line. */
+/* A mutex: makes an attempt for the first waiter. */
 static void rlock__gate_try(rlock__gate *gate) {
     RLOCK_ASSERT(!rlock__queued(gate));
     if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
@@ -175,8 +177,8 @@ static void rlock__gate_fire(rlock_timer *timer) {
     rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
 }
 
-/* Whether others come first: a hold that was here for a turn is being let go, or was just now. A
- * server without client tracking tells us of our own releases. */
+/* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
+ * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
@@ -188,7 +190,7 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
     return gate->yields && gate->timer.index;
 }
 
-/* Something may have changed. A try that is out may have been answered before it did. */
+/* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
     gate->polls = 0;
     if (gate->trying) {
@@ -214,7 +216,7 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
     }
 }
 
-/* The next try is put off for a moment. */
+/* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     RLOCK_ASSERT(pause_us >= 0);
     gate->polls = 0;
@@ -233,7 +235,7 @@ static bool rlock__key_watched(const rlock_client *client, const char *key, size
     return node != NULL;
 }
 
-/* Whether somebody here wants to be woken when one of the keys changes; others may want it too. */
+/* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const char *key;
@@ -248,7 +250,7 @@ static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
     }
 }
 
-/* From now on somebody wants it. */
+/* Tracks the gate's keys, if they are not tracked yet. */
 static void rlock__gate_watch(rlock__gate *gate) {
     if (!gate->watched) {
         rlock__gate_watch_keys(gate, true);
@@ -275,7 +277,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
 }
 
-/* There is another first in line. One of a queued kind has its place already. */
+/* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
         rlock__gate_try(gate);
@@ -284,7 +286,7 @@ static void rlock__gate_next(rlock__gate *gate) {
     }
 }
 
-/* One in line was answered without a grant. The first sleeps for the others of its line. */
+/* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
@@ -390,7 +392,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
     return gate;
 }
 
-/* The gate's keys come into the map: each finds it. */
+/* Adds the gate's keys to the map: each leads to it. */
 static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
     rlock_client *client = gate->client;
     char *at = (char *)(gate + 1);
@@ -425,7 +427,7 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     return gate;
 }
 
-/* One of its keys leaves the map. */
+/* Removes one of the gate's keys from the map. */
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
     rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, node);

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>granting - a hold begins: by the server, or handed on inside this process
+ * >>granting - a hold begins: by the server, or by a local hand-over inside this process
  */
 
 #ifndef RLOCK_CORE_GRANTING_H
@@ -75,16 +75,17 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
     }
 }
 
-/* Others want the key too: so it stays here for a while only, however often it is renewed; and for
- * less if the lease is so short that then too little of it would be left to hand it on. */
+/* True if the hold may not be handed over locally any more: other clients want the key too, so it
+ * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
+ * the lease is so short that too little of it would be left for the next holder. */
 static bool rlock__turn_over(const rlock__claim *held) {
     int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->gate->client->now_us - held->granted_us > turn_us;
 }
 
-/* Whether what a hold has is what the next one asked for, a sixteenth more or less: what is left of
- * it here, and what the server has it for if this process dies. */
+/* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
+ * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->gate->client;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, next->lease_ms);
@@ -93,7 +94,8 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
            held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
 }
 
-/* Who a hold can go on to, or NULL: the next in line, if nothing of either is with the store. */
+/* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight;
+ * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
     rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
@@ -111,8 +113,9 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     return rlock__lease_fits(held, next) ? next : NULL;
 }
 
-/* A release that tells the server nothing: the hold goes to the next in line, with its token, its
- * lease and the next fence. The two claims change places, and so each handle is told its end. */
+/* Hands the hold over to the next waiter of this client, if there is one: with its token, its lease
+ * and the next fencing token, and without the server. The two handles swap their claims, so each
+ * claim delivers the end of its new handle's operation. False: the caller has to release. */
 static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>holding - when a hold is renewed or looked at, and what the answer means for it
+ * >>holding - when a hold is renewed or checked (`look`), and what the answer means for it
  */
 
 #ifndef RLOCK_CORE_HOLDING_H
@@ -17,7 +17,7 @@
 #include "core/leaving.h"
 #include "core/trying.h"
 
-/* Nobody holds any more. The server is told if the token may still be, or come, there. */
+/* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
@@ -115,7 +115,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
-/* Asks the server: for the operation that waits, else a renewal, or with lease 0 only a look. */
+/* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = claim->lock->renewal;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
@@ -128,7 +128,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
                         urgent ? claim->gate->client->now_us : claim->until_us);
 }
 
-/* A hint that the key changed: look, at once or behind what is out. */
+/* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->request.place) {
@@ -138,7 +138,7 @@ static void rlock__holding_look(rlock__claim *claim) {
     }
 }
 
-/* The connection is back: renew before anything else. */
+/* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.place) {
@@ -146,19 +146,20 @@ static void rlock__holding_up(rlock__claim *claim) {
     }
 }
 
-/* Who shares is not registered, but called. When calls begin each looks: rlock__gate_pushing. */
+/* True for a shared hold whose client is notified: it is not registered for push. When
+ * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
     return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
 }
 
-/* When a hold that is registered for push is looked at next, if no renewal comes before. */
+/* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_doze(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     claim->look_us =
         rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
 }
 
-/* The time for a look has come. The first registers the hold; a later one is for what was lost. */
+/* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
     bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
@@ -197,7 +198,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
-/* All of the ticks that have begun are renewed, and the timer goes to the next slot in use. */
+/* Renews the holds of all ticks that have begun, and sets the timer to the next slot in use. */
 static void rlock__ring_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
     int64_t now = client->now_us / RLOCK__TICK_US;
@@ -257,7 +258,7 @@ static void rlock__renewed(rlock__claim *claim) {
     rlock__holding_plan(claim);
 }
 
-/* Nothing to build on: the old deadline stands, the next try comes the sooner the nearer it is. */
+/* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;

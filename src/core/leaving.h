@@ -42,18 +42,18 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock__claim_end(claim);
 }
 
-/* Who asks right behind the release of a queued kind, in the same write, or NULL: the first here,
- * if it is likely the first at the server too. */
+/* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
+ * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
     return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
                                                                                              : NULL;
 }
 
-#define RLOCK__RETRY_MIN_US 10000 /* between two tries to clean up */
+#define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
 #define RLOCK__RETRY_MAX_US 500000
 
-/* A release whose caller still waits for its end. */
+/* True for a release whose caller still waits for its end. */
 static bool rlock__claim_release_pending(const rlock__claim *claim) {
     return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
 }
@@ -89,8 +89,8 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     }
 }
 
-/* Once more after a while, the longer the lease. The clean-up is over when no attempt of ours can
- * be there any more: counted from now, if it is not counted yet. */
+/* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
+ * this token can arrive any more: that time is counted from now, unless it is counted already. */
 static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
@@ -111,7 +111,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
     return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
 }
 
-/* The connection is back: clean up before anybody asks for the key. */
+/* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (!claim->request.place) {

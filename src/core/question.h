@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>question - about a key, of nobody's hold
+ * >>question - questions about a key, independent of any hold
  */
 
 #ifndef RLOCK_CORE_QUESTION_H
@@ -16,7 +16,7 @@
 #include "core/gate.h"
 #include "core/holding.h"
 
-/* A question about a key. It is no claim: nothing at the server is its. */
+/* A question about a key. It is no claim: it leaves nothing at the server. */
 typedef struct rlock__question {
     rlock_request request;
     rlock_terms terms;
@@ -76,7 +76,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock__ready_add(question->gate->client, &question->ready);
 }
 
-/* What was held of this key is not any more, by our own hand: no store tells us of that. */
+/* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     rlock_link *at = gate->holding.next;
     (void)with;
@@ -112,7 +112,7 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* No connection: those that wait for one end now. */
+/* There is no connection: ends the questions that are not answered. */
 static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {

@@ -24,8 +24,8 @@ static size_t rlock__digits(char *out, uint64_t number) {
     return n;
 }
 
-#define RLOCK__TOKEN_HEAD 37u /* of all tokens of a client: its id and a colon; ... */
-#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* ... behind it the number */
+#define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
+#define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 
 /* A token as others see it, without a NUL; returns its length. */
 static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
@@ -34,13 +34,13 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
     return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
 }
 
-/* Whether it is of a queued kind. */
+/* True if the request is of a queued kind. */
 static bool rlock__in_line(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
-/* What belongs together on one key, and stands in one line, has one letter: all else that meets
- * there is of the wrong type. */
+/* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
+ * have the same letter; a request with another one is of the wrong type there. */
 static char rlock__sort_of(rlock_kind kind) {
     return "mfwws"[kind]; /* [rlock_kind] */
 }

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>trying - an acquire that is refused, fails, asks again or ends
+ * >>trying - an acquire that is refused, fails, is repeated or ends
  */
 
 #ifndef RLOCK_CORE_TRYING_H
@@ -16,7 +16,7 @@
 #include "core/gate.h"
 #include "core/leaving.h"
 
-/* Ends an acquire without a grant; its token is cleaned up, the next in line asks. */
+/* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = gate->waiting.next == &claim->link;
@@ -34,7 +34,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate_unref(gate);
 }
 
-/* A grant came too late, or was lost before anybody was told: ask again while there is time. */
+/* A grant came too late, or was lost before it was delivered: retries while there is time. */
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;

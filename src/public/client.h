@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>client-api - one connection to one server, shared by any number of locks
+ * >>client-api - a client: one connection to one server, shared by any number of handles
  */
 
 #ifndef RLOCK_PUBLIC_CLIENT_H
@@ -10,7 +10,7 @@
 #include "public/store.h"
 
 typedef enum rlock_wire {
-    /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock, ... */
+    /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock and others. */
     RLOCK_WIRE_STRING = 0,
     /* The hash and the channel of Redisson's RLock. */
     RLOCK_WIRE_REDISSON
@@ -20,36 +20,38 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1
 #define RLOCK_LOG_INFO 2
 
-/* Zero = the default in the comment; everything is copied. */
+/* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
-    rlock_loop loop;         /* required */
-    const char *host;        /* 127.0.0.1; a numeric address or localhost, other names need
+    rlock_loop loop;            /* required; the loop's adapter fills it in */
+    const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
                                    loop.resolve */
-    int port;                /* 6379 */
-    const char *unix_path;   /* none; instead of host and port; as long as a socket's may be:
+    int port;                   /* 6379; 1 to 65535 */
+    const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */
-    const char *username;    /* none: AUTH with the password alone */
-    const char *password;    /* none */
-    const char *client_name; /* none: no CLIENT SETNAME */
-    int database;            /* 0 */
-    rlock_wire wire;         /* RLOCK_WIRE_STRING */
-    const char *prefix;      /* "rlock:", of the keys that the library makes beside the user's; the
-                                   same for all who share a key */
-    int64_t watchdog_lease_ms;  /* 30000; 10 to 86400000 */
-    int64_t command_timeout_ms; /* 1000: no answer for that long = the connection is dead */
-    int64_t poll_ms;            /* 250: how seldom a waiter asks where nothing can be pushed */
-    int drift_permille;         /* 10: by how much two clocks may run apart; 1 to 500 */
-    int handovers;              /* 256: how often a hold goes on inside this client, from who lets
-                                   go to the next in line, before it is released; to 4096, -1 =
+    const char *username;       /* none: AUTH with the password alone; needs a password */
+    const char *password;       /* none: no AUTH */
+    const char *client_name;    /* none: no CLIENT SETNAME */
+    int database;               /* 0; 0 or more */
+    rlock_wire wire;            /* RLOCK_WIRE_STRING */
+    const char *prefix;         /* "rlock:"; without braces; begins the names of the keys that the
+                                   library adds; give all clients of a key the same */
+    int64_t watchdog_lease_ms;  /* 30000 ms; 10 to 86400000; the lease that lease_ms 0 means */
+    int64_t command_timeout_ms; /* 1000 ms; 1 to 86400000; without an answer for so long the
+                                   connection is dead */
+    int64_t poll_ms;            /* 250 ms; 1 to 86400000; the longest pause between two polls of a
+                                   waiter when push is unavailable */
+    int drift_permille;         /* 10; 1 to 500; by how much two clocks may run apart */
+    int handovers;              /* 256; -1 to 4096; how many times in a row a release may hand the
+                                   hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None; instead of host, port and unix_path: makes a context on which a connect was started
-     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, ask again after
-     * the back-off. It is asked for the command connection, and behind that for the watching one,
-     * which has to reach the same server. It may not call the library. */
+    /* None; replaces host, port and unix_path. Makes a context on which a connect was started
+     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
+     * the back-off. The library calls it for the command connection, and after that for the push
+     * connection, which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
-    const rlock_store *store;                             /* Redis */
+    const rlock_store *store;                             /* Redis, as configured above */
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
 } rlock_config;
@@ -58,38 +60,40 @@ typedef struct rlock_stats {
     /* Holds granted; renewals that succeeded; holds let go; holds lost. */
     uint64_t acquired, renewed, released, lost;
 
-    uint64_t handed_on; /* of the releases, those without the server: see config.handovers */
+    uint64_t handed_on; /* those of `released` that were local hand-overs: see config.handovers */
     uint64_t commands;  /* requests sent to the server, handshakes and heartbeats included */
     uint64_t woken;     /* pushes received */
 
     uint64_t connects, faults;        /* connections made; connections lost or refused */
-    uint64_t held, waiting, cleaning; /* now: holds, waiting acquires, tokens being cleaned up */
+    uint64_t held, waiting, cleaning; /* now: holds, pending acquires, tokens being cleaned up */
     uint64_t handles;                 /* now */
-    bool up, pushing;                 /* now: connected; waiters and holders are told by push */
+    bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
-/* Makes a client; it connects when the first request needs it.
- * Errors: RLOCK_ERR_ARG (with a log line that says which), RLOCK_ERR_NOMEM (also: no random bytes,
- * loop.open failed). */
+/* Makes a client. It connects when the first request needs it.
+ * Errors: RLOCK_ERR_ARG (a log line says which field), RLOCK_ERR_NOMEM (also: no random bytes,
+ * loop.open failed); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
-/* Releases what is held with one non-blocking write (what the socket does not take at once, some
- * thousand releases, runs out with its lease), closes, frees. No callback runs any more, not
- * even for pending operations. Handles survive it: they answer RLOCK_ERR_CLOSED and still want
- * rlock_free. NULL is allowed. */
+/* Releases every hold with one non-blocking write, closes the connections and frees the client.
+ * The socket takes some thousand releases at once; a hold whose release it does not take ends with
+ * its lease. No callback runs any more, not even for pending operations. Handles survive it: calls
+ * on them return RLOCK_ERR_CLOSED, and each still needs rlock_free. NULL is allowed. In a forked
+ * child it does nothing. */
 RLOCK_API void rlock_client_free(rlock_client *client);
 
-/* Refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, tells every holder LOST with
- * RLOCK_REASON_CLOSED, releases everything, then calls `done` (may be NULL): RLOCK_OK, or
- * RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the command timeout, at
- * most 24 h). The client still wants rlock_client_free.
- * Errors: RLOCK_ERR_ARG, RLOCK_ERR_STATE (it is being shut down already, or forked). */
+/* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
+ * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
+ * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
+ * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free.
+ * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
+ * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
 
-/* Counters and gauges of a client; zeros in a forked child. */
+/* Fills in the counters and gauges of a client; zeros if it is NULL or in a forked child. */
 RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 
 #endif /* RLOCK_PUBLIC_CLIENT_H */

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>lock-api - a handle: one owner of one key
+ * >>lock-api - a handle: one would-be holder of one key, or of a set of keys
  */
 
 #ifndef RLOCK_PUBLIC_LOCK_H
@@ -26,8 +26,8 @@ typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
-    RLOCK_REASON_DELETED, /* the key is gone; of a queued kind, the hold in it */
-    RLOCK_REASON_CLOSED   /* the client was shut down under it */
+    RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
+    RLOCK_REASON_CLOSED   /* the client was shut down during the hold */
 } rlock_reason;
 
 /* One word for a reason or a kind, in English, static: "expired", "semaphore"; "unknown" for any
@@ -37,14 +37,15 @@ RLOCK_API const char *rlock_kind_str(rlock_kind kind);
 
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
-    int status;            /* RLOCK_OK or an error; of RLOCK_LOST: RLOCK_ERR_LOST */
+    int status;            /* RLOCK_OK or an error; with RLOCK_LOST always RLOCK_ERR_LOST */
     rlock_reason reason;   /* of RLOCK_LOST, and of a release that found the hold lost */
-    uint64_t fence;        /* fencing token of the hold, 0 if off */
-    int64_t remaining_ms;  /* ACQUIRED, RENEWED: until the local deadline. BUSY, TIMEOUT: of the
-                              holder's lease as last known, -1 unknown. Else 0 */
+    uint64_t fence;        /* fencing token of the hold, 0 if fencing is off */
+    int64_t remaining_ms;  /* ACQUIRED or RENEWED with OK: the time until the local deadline. With
+                              BUSY or TIMEOUT: what was left of the holder's lease when last heard,
+                              -1 = unknown. Otherwise 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              of RLOCK_LOST: why there is no connection, if there is none. Until
-                              the callback returns */
+                              of RLOCK_LOST: why there is no connection, if there is none. Valid
+                              until the callback returns */
 } rlock_event;
 
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
@@ -53,115 +54,150 @@ typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 #define RLOCK_WATCHDOG_ON 1
 #define RLOCK_WATCHDOG_OFF 2
 
-/* Zero = the default in the comment; everything is copied. */
+/* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_options {
-    const char *key;         /* required, or keys; any bytes, at most RLOCK_KEY_MAX */
-    size_t key_len;          /* 0 = strlen(key) */
+    const char *key;         /* required, unless keys is set; any bytes, 1 to RLOCK_KEY_MAX */
+    size_t key_len;          /* strlen(key) */
     rlock_kind kind;         /* RLOCK_KIND_MUTEX */
-    uint32_t permits;        /* required of a SEMAPHORE: how many there are; to RLOCK_PERMITS_MAX.
-                                rlock_set_permits changes the number for all who use it */
-    uint32_t weight;         /* 1: how many of them a hold takes, all or none */
-    uint64_t owner;          /* 0: the handle is an owner by itself. Else a READ is granted at once
-                                while a WRITE of the same client, key and owner is held: to step
-                                down, acquire it and release the other. The other way round it
-                                would wait for itself */
-    const char *const *keys; /* none; several keys, instead of key: all or none, in one command,
-                                with one lease and one fence. A MUTEX only */
-    const size_t *key_lens;  /* NULL = their strlen */
-    size_t key_count;        /* of keys, to RLOCK_KEYS_MAX, no two alike */
+    uint32_t permits;        /* required with a SEMAPHORE, else 0; 1 to RLOCK_PERMITS_MAX; how many
+                                permits the key has, unless rlock_set_permits says otherwise */
+    uint32_t weight;         /* 1; 1 to permits, with a SEMAPHORE only; how many permits a hold
+                                takes, all or none */
+    uint64_t owner;          /* none; any number, with READ and WRITE only. While a WRITE is held, a
+                                READ of the same client, key and owner is granted at once. So a
+                                downgrade is possible: acquire the READ, then release the WRITE. An
+                                upgrade is not: the WRITE would wait for your own READ */
+    const char *const *keys; /* none; several keys, in place of key: all or none, in one command,
+                                with one lease and one fencing token. With a MUTEX only */
+    const size_t *key_lens;  /* the strlen of each of keys */
+    size_t key_count;        /* the number of keys; to RLOCK_KEYS_MAX, no two alike */
     bool fencing;            /* false: no fencing token */
     bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
     int watchdog;            /* RLOCK_WATCHDOG_AUTO */
-    int64_t max_hold_ms;     /* 0: no limit; after it the hold ends as EXPIRED, watchdog or not */
-    rlock_callback *on_lost; /* none */
+    int64_t max_hold_ms;     /* no limit; ms; then the hold ends as EXPIRED, watchdog or not */
+    rlock_callback *on_lost; /* none; called once when a hold is lost */
     void *user;              /* for on_lost */
 } rlock_options;
 
-/* Makes a handle, idle.
- * Errors: RLOCK_ERR_ARG (also, with a log line that says so: what the store cannot do; fencing or a
- * queued kind on a key with a `}` and no valid hash tag, beside which no other key can share its
- * cluster slot; a queued kind on a key that is called as the library calls one beside another:
- * docs/protocol.md), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (being shut down), RLOCK_ERR_STATE
- * (forked). */
+/* Makes a handle, which is idle.
+ * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
+ * RLOCK_ERR_STATE (a forked child). Where the store refuses the options, RLOCK_ERR_ARG comes with a
+ * log line that says why: the store cannot do it; or fencing or a queued kind is wanted on a key
+ * with a `}` and no hash tag {...}, next to which no other key can share its cluster slot; or a
+ * queued kind is wanted on a key that is named like a key of the library's own
+ * (docs/protocol.md, "Whose a key is"). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
-/* Frees a handle in any state. Pending operations end without a callback, a hold is released in
- * the background. NULL is allowed. */
+/* Frees a handle in any state. Pending operations end without a callback, and a hold is released in
+ * the background. NULL is allowed. In a forked child it does nothing. */
 RLOCK_API void rlock_free(rlock *lock);
 
-/* Asks for the lock. wait_ms: 0 = try once (and give up after the command timeout if no server can
- * be asked), RLOCK_FOREVER, or how long to wait. lease_ms: 0 = the client's watchdog lease,
- * renewed every third of it until release; else 10 to 86400000, renewed only if the option says
- * so. `done` is required.
- * Ends as RLOCK_ACQUIRED with RLOCK_OK, _ERR_BUSY, _TIMEOUT, _CANCELED, _CLOSED, or as
- * FAULT x OPERATION says.
- * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+/* Acquires the lock, and reports to `done`, which is required.
+ * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
+ * how many milliseconds to wait. lease_ms: 0 = the client's watchdog lease, which the watchdog
+ * renews every third of it until the release, unless options.watchdog is OFF; 10 to 86400000 = a
+ * lease that ends by itself, unless you renew it or options.watchdog is ON.
+ * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
+ * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
+ * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
+ * _NOMEM. On a held re-entrant handle also with RLOCK_ERR_LOST.
+ * Errors: RLOCK_ERR_STATE (the handle is not idle, and not held with .reentrant; a longer lease is
+ * asked for while a renewal is pending; a forked child), RLOCK_ERR_CLOSED (the client was freed or
+ * is being shut down), RLOCK_ERR_ARG (lock or done is NULL, a number is out of range),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                             void *user);
 
-/* Renews the hold now, for lease_ms (0 = the lease it has), which is the lease of
- * the watchdog from then on. A shorter one lowers the local deadline at once, however it ends; the
- * server's time to live is never shortened.
- * Ends as RLOCK_RENEWED with RLOCK_OK, _ERR_LOST, _CANCELED (released meanwhile), or as
- * FAULT x OPERATION says; only with OK does the deadline move on. `done` may be NULL.
- * Errors: see STATE x CALL; RLOCK_ERR_ARG; RLOCK_ERR_NOMEM. */
+/* Renews the hold now for lease_ms (0 = the lease that it has), which is the lease of the watchdog
+ * from then on. A shorter lease lowers the local deadline at once, however the renewal ends; the
+ * server's time to live is never shortened. `done` may be NULL.
+ * Ends as RLOCK_RENEWED with RLOCK_OK, RLOCK_ERR_LOST, RLOCK_ERR_CANCELED (released meanwhile), or
+ * by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER or _NOMEM. Only RLOCK_OK moves the deadline
+ * on; after a fault the hold lasts until the old one.
+ * Errors: RLOCK_ERR_NOT_HELD (the handle is idle), RLOCK_ERR_LOST (its hold is lost),
+ * RLOCK_ERR_STATE (it is waiting or releasing; another renewal is pending; a forked child),
+ * RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL, lease_ms is out of range),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user);
 
-/* Lets go: from the call on the handle claims nothing. Of a re-entrant hold the last release lets
- * go, the others end with RLOCK_OK and lower the count. `done` may be NULL.
- * Ends as RLOCK_RELEASED with RLOCK_OK, _ERR_NOT_HELD (the server no longer had it), _LOST (see
- * STATE x CALL), _UNKNOWN (no answer until the hold's deadline), or as FAULT x OPERATION says.
- * Errors: see STATE x CALL. Needs no memory. */
+/* Releases the hold: from this call on the handle claims nothing. A hold that was acquired n times
+ * (.reentrant) needs n releases: all but the last end with RLOCK_OK and lower the hold count.
+ * `done` may be NULL.
+ * Ends as RLOCK_RELEASED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the server no longer had it),
+ * RLOCK_ERR_LOST (it was lost, and on_lost was not called yet: it is not called any more),
+ * RLOCK_ERR_UNKNOWN (no answer until the hold's deadline), or by a fault that lasted until then:
+ * RLOCK_ERR_CONN, _AUTH, _SERVER or _NOMEM. After UNKNOWN or a fault the release is repeated in the
+ * background.
+ * Errors: RLOCK_ERR_NOT_HELD (the handle is idle), RLOCK_ERR_STATE (it is waiting or releasing; a
+ * forked child), RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL). It needs no
+ * memory. */
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
 
-/* Ends the pending acquire with RLOCK_ERR_CANCELED; what it may have got is given back.
- * Errors: see STATE x CALL. */
+/* Ends the pending acquire with RLOCK_ERR_CANCELED. If the server has granted the lock by then, or
+ * grants it later, the library releases it in the background.
+ * Errors: RLOCK_ERR_STATE (the handle is not waiting, or this is a forked child), RLOCK_ERR_CLOSED
+ * (the client was freed), RLOCK_ERR_ARG (lock is NULL). */
 RLOCK_API int rlock_cancel(rlock *lock);
 
-/* Held by this handle now, by the local deadline and a fresh clock. These ask nobody, and take
- * NULL. */
+/* True if this handle holds the lock now, by its local deadline and a fresh clock. It sends
+ * nothing. False for NULL and in a forked child. */
 RLOCK_API bool rlock_is_held(const rlock *lock);
 
-/* Milliseconds until the local deadline, rounded down; 0 if not held. */
+/* Returns the milliseconds until the local deadline, rounded down; 0 if not held. It sends
+ * nothing, and takes NULL. */
 RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
 
-/* Fencing token of the hold: larger than that of every earlier hold of this key. 0 if not held or
- * off. */
+/* Returns the fencing token of the hold, larger than that of every earlier hold of this key; 0 if
+ * not held, or without options.fencing. It sends nothing, and takes NULL. */
 RLOCK_API uint64_t rlock_fence(const rlock *lock);
 
-/* How many releases the hold needs: 0 if not held, above 1 only with .reentrant. */
+/* Returns how many releases the hold needs: 0 if not held, above 1 only with .reentrant. It sends
+ * nothing, and takes NULL. */
 RLOCK_API int rlock_hold_count(const rlock *lock);
 
-/* The key, with a NUL behind it; *len (may be NULL) is its length. Valid until rlock_free. Of
- * several keys the first; the others stand behind it, in the order of the options. */
+/* Returns the key, followed by a NUL; *len (len may be NULL) is its length. Of several keys it is
+ * the first; the others follow it in the order of the options, each with its NUL. Valid until
+ * rlock_free. NULL if lock is NULL or in a forked child. */
 RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 
-/* --- questions: about a key, of nobody's hold --- */
+/* --- questions: about a key, independent of any hold --- */
 
 typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
 
-/* Asks how the key of these options stands, as their kind; of what they say only key, key_len,
- * kind, permits and weight count. `done` is required, and is called once, unless the client is
- * freed first. One try: it ends by the command timeout at the latest. Nothing is owned by it.
- * Errors: RLOCK_ERR_ARG (as of rlock_new; several keys), _NOMEM, _STATE (forked), _CLOSED. */
+/* Reports how the key of these options stands; only their key, key_len, kind, permits and weight
+ * count. `done` is required. It is called once, by the command timeout at the latest, unless the
+ * client is freed first; info->status says how the question ended.
+ * Errors: RLOCK_ERR_ARG (an argument is NULL; options that rlock_new refuses; several keys),
+ * RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
-/* For operators: takes every hold of the key away, whoever has it; who waits is served. Holders of
- * this library are told LOST, with RLOCK_REASON_DELETED, or STOLEN if another has it by then.
- * `done` (may be NULL) and errors: as above; info->holders says how many holds there were. */
+/* For operators: removes every hold of the key, of any client; the next waiters are served. LOST
+ * is reported to the holders that use this library, with RLOCK_REASON_DELETED, or STOLEN if another
+ * holds the key by then. `done` may be NULL. It is called once, by the command timeout at the
+ * latest, unless the client is freed first; info->holders is how many holds there were.
+ * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses; several keys),
+ * RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *options,
                                   rlock_info_callback *done, void *user);
 
-/* Changes how many permits a semaphore has, for all who use it, for a day, and for a day more from
- * each time that somebody gets one without waiting; 0 = what their options say. With fewer than are
- * out, none is granted until enough came back. `done` (may be NULL) and errors: as above. */
+/* Sets the number of permits of a semaphore for all clients; 0 = what the options of each say. It
+ * lasts 24 h from now and from each grant that did not have to wait. If the new number is below the
+ * permits in use, no hold is revoked, and none is granted until enough permits return. `done` may
+ * be NULL. It is called once, by the command timeout at the latest, unless the client is freed
+ * first; info->status says how it ended.
+ * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses, or of another
+ * kind; permits is above RLOCK_PERMITS_MAX), RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child),
+ * RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *options,
                                 uint32_t permits, rlock_info_callback *done, void *user);
 
-/* Asks how many wait before a handle of a queued kind that is WAITING: info->position, 0 = it is
- * next; -1 if it does not stand in the line. `done` is required, and may come after rlock_free.
- * Errors: RLOCK_ERR_STATE (not waiting, no queued kind, forked), and as above. */
+/* Reports how many waiters are ahead of a handle of a queued kind that is WAITING: info->position,
+ * 0 = it is next, -1 = it is not in the queue. `done` is required. It is called once, by the
+ * command timeout at the latest, unless the client is freed first; it may be called after
+ * rlock_free.
+ * Errors: RLOCK_ERR_STATE (not waiting; not a queued kind; a forked child), RLOCK_ERR_ARG (lock or
+ * done is NULL), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client was freed or is being shut down). */
 RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
 #endif /* RLOCK_PUBLIC_LOCK_H */

@@ -1,19 +1,20 @@
 /* ------------------------------------------------------------------------------------------------
  * >>loop-contract - how the library asks a loop to watch descriptors and to call it back
  *
- * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one.
+ * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one. A dispatch is one call
+ * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved.
  *
  * The loop promises
- * 1. One thread. Never to call the library from inside a hook, and to touch no state after an
+ * 1. One thread. It never calls the library from inside a hook, and touches no state after an
  *    rlock_on_... returned.
- * 2. Level-triggered events; error and hang-up are reported as everything watched. Spurious and
- *    early calls are harmless.
- * 3. After watch(io, ..., 0) returned, never rlock_on_io(io), not even for an event already
- *    fetched; after close(), no rlock_on_... at all.
- * 4. set_timer(0) means after one more look at the sockets, never before it; one that is due
- *    already keeps its turn. Delays are rounded up.
+ * 2. Level-triggered events. An error or a hang-up is reported as everything that is watched.
+ *    Spurious and early calls are harmless.
+ * 3. After watch(io, ..., 0) returned, it never calls rlock_on_io(io), not even for an event that
+ *    was fetched before; after close() it makes no call at all.
+ * 4. set_timer(0) fires after the sockets have been polled once more, never before; a timer that is
+ *    due already keeps its turn. Delays are rounded up.
  * 5. watch may fail (that connection then fails, and watch(0) follows); set_timer and close may
- *    not: allocate in open. A name is the library's until it is resolved, or until close.
+ *    not: allocate in open. A name belongs to the library until it is resolved, or until close.
  *
  * The library promises
  * 1. No user callback ever runs inside a public call. What is decided at once is delivered by a
@@ -21,15 +22,15 @@
  * 2. Each accepted operation gets exactly one callback, unless its handle or client is freed
  *    first: then none.
  * 3. Any public function, the two frees included, may be called from any callback.
- * 4. After rlock_free or rlock_client_free returns, nothing of that object is called or touched
+ * 4. After rlock_free or rlock_client_free returned, nothing of that object is called or touched
  *    again: watch(0) of every descriptor and close have been called; only memory may wait for
- *    the entry's end.
- * 5. The clock is sampled anew at every entry, never a loop's cached time. CLOCK_BOOTTIME where
- *    there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the server's
- *    time to live does not.
- * 6. One entry delivers a snapshot of what is ready; what callbacks add waits for the next turn.
- *    Expiry is settled before replies are delivered. An entry may be made from inside a callback,
- *    and a callback need not return: the next entry goes on with the snapshot.
+ *    the end of the dispatch.
+ * 5. Each dispatch samples the clock anew, never a loop's cached time. The clock is CLOCK_BOOTTIME
+ *    where there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the
+ *    server's time to live does not.
+ * 6. One dispatch delivers a snapshot of what is ready; what callbacks add waits for the next loop
+ *    iteration. Expiry is settled before replies are delivered. A callback may cause a dispatch,
+ *    and need not return: the next dispatch goes on with the snapshot.
  * 7. After fork, every call in the child returns RLOCK_ERR_STATE, sends nothing and closes
  *    nothing of the parent's.
  */
@@ -42,9 +43,9 @@
 #define RLOCK_IO_READ 1u
 #define RLOCK_IO_WRITE 2u
 
-/* One watched descriptor. The library's; `data` is the loop's own: NULL at the first watch, and
- * reset to NULL by the loop or left alone when watch(0) forgets the descriptor. The other members
- * are for stores: see >>store-contract. */
+/* One watched descriptor. It belongs to the library; `data` belongs to the loop: NULL at the first
+ * watch, and reset to NULL by the loop or left alone when watch(0) forgets the descriptor. The
+ * other members are for stores: see >>store-contract. */
 typedef struct rlock_io {
     void *data;
     rlock_client *client;
@@ -52,7 +53,7 @@ typedef struct rlock_io {
     unsigned watched;
 } rlock_io;
 
-/* One name being resolved. The library's; `data` is the loop's own. */
+/* One name being resolved. It belongs to the library; `data` belongs to the loop. */
 typedef struct rlock_name {
     void *data;
     rlock_client *client;
@@ -60,30 +61,32 @@ typedef struct rlock_name {
 } rlock_name;
 
 typedef struct rlock_loop {
-    /* Yours: the ev_loop, the uv_loop_t ... */
+    /* Yours: the ev_loop, the uv_loop_t, and so on. */
     void *ctx;
 
-    /* One per client: makes the state of the hooks; NULL = failed. */
+    /* Makes the state of the hooks, once for each client; NULL = failed. */
     void *(*open)(void *ctx, rlock_client *client);
 
-    /* RLOCK_IO_READ|WRITE, 0 = forget. Returns 0 or negative. */
+    /* Watches for RLOCK_IO_READ, RLOCK_IO_WRITE or both; 0 = forget. Returns 0, or negative if it
+     * cannot. */
     int (*watch)(void *state, rlock_io *io, int fd, unsigned events);
 
-    /* One-shot, replaces the last; negative = stop. */
+    /* Sets the one-shot timer and replaces the last; negative = stop. */
     void (*set_timer)(void *state, int64_t delay_us);
 
     /* Forgets the timer and every pending name, frees the state. */
     void (*close)(void *state);
 
-    /* Optional; default: see RLOCK_NOW_US. */
+    /* Optional; the default is RLOCK_NOW_US. */
     int64_t (*now_us)(void *ctx);
 
-    /* Optional. Returns 0 or negative; after 0 one rlock_on_resolved, never from inside resolve. */
+    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved
+     * follows, never from inside resolve. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
 } rlock_loop;
 
-/* The loop calls these. `events` are those that are ready; the address is copied, NULL = not
- * found. */
+/* Dispatch: the loop calls these. `events` are those that are ready; the address is copied,
+ * NULL = not found. */
 RLOCK_API void rlock_on_io(rlock_io *io, unsigned events);
 RLOCK_API void rlock_on_timer(rlock_client *client);
 RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *address);

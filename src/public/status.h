@@ -7,7 +7,8 @@
 
 #include "public/head.h"
 
-/* ERR_BUSY: of an acquire that tried once. ERR_SERVER: the server's words are in event->text. */
+/* Only an acquire with wait_ms 0 ends with ERR_BUSY. With ERR_SERVER event->text has the server's
+ * words. */
 #define RLOCK_STATUS_MAP(X)                                                 \
     X(OK, 0, "ok")                                                          \
     X(ERR_BUSY, -1, "held by another")                                      \
@@ -32,7 +33,8 @@ typedef enum rlock_status {
         RLOCK_STATUS_LAST = -14
 } rlock_status;
 
-/* The text of a status, in English, static; "unknown status" for any other number. */
+/* Returns the text of a status, in English; "unknown status" for any other number. It is
+ * static: do not free it. */
 RLOCK_API const char *rlock_strerror(int status);
 
 #endif /* RLOCK_PUBLIC_STATUS_H */

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>memory - the store inside the process: what a server does, done at the next turn of the loop
+ * >>memory - the store inside the process: what a server does, done in the next loop iteration
  */
 
 #ifndef RLOCK_STORE_MEMORY_H
@@ -29,12 +29,12 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     rlock__node node;
     rlock_link link, watches;
     rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
-    int64_t permits_us;       /* until when the number of permits is ... */
-    uint32_t permits;         /* ... what was set; 0 = what the terms say */
+    int64_t permits_us;       /* until when `permits` counts */
+    uint32_t permits;         /* the number that was set; 0 = what the terms say */
     uint32_t watching;        /* how many of the watches are on */
 } rlock__entry;
 
-typedef struct rlock__member { /* a token that holds a key, or stands in its line */
+typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`line`) */
     rlock_link link, called;
     rlock__entry *entry;
     struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
@@ -61,8 +61,7 @@ typedef struct rlock__watch { /* one key that one client watches */
     bool on;
 } rlock__watch;
 
-#define RLOCK__DAY_US \
-    86400000000 /* for so long behind its last use a set number of permits lives */
+#define RLOCK__DAY_US 86400000000 /* for so long a number of permits lives that was set */
 
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&memory->map, key, len);
@@ -111,7 +110,7 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
 }
 
-/* Its client is told in a turn of its own loop. */
+/* Notifies its client, in a dispatch of that client. */
 static void rlock__member_call(rlock__member *member) {
     if (member->tenant && rlock__list_empty(&member->called)) {
         rlock__list_append(&member->tenant->called, &member->called);
@@ -150,9 +149,9 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
     return set ? entry->permits : queued ? request->terms->permits : 1;
 }
 
-/* Whether it is in use as another sort of thing than the request takes it for. Who holds has found
- * no other there: so one of them tells it for all, and who is first in line for all in line. Of a
- * line a mutex knows nothing. */
+/* True if the key is in use as another sort of lock than the request means. All holders are of one
+ * sort, so one of them tells it for all; so does the first waiter of the queue. A mutex knows
+ * nothing of a queue. */
 static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
                                  int64_t now_us) {
     const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
@@ -168,8 +167,8 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
            (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
 }
 
-/* Serves the line while there is room: who is at its head holds for one turn, and is called unless
- * it is just asking. False: somebody waits still. */
+/* Serves the queue while there is room: the first waiter holds for one command timeout, and is
+ * notified unless this request is its own. False: somebody still waits. */
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
@@ -213,7 +212,7 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     rlock__dealloc(entry);
 }
 
-/* Looks at the entry that was looked at longest ago: unused ones go bit by bit. */
+/* Examines the entry that was examined longest ago: unused ones go bit by bit. */
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
@@ -247,7 +246,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     return entry;
 }
 
-/* Tells every client that watches the key, each in a turn of its own loop. */
+/* Reports a change to every client that watches the key, each in a dispatch of its own. */
 static void rlock__entry_changed(rlock__entry *entry) {
     rlock_link *at;
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
@@ -278,7 +277,7 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
     answer->fault = fault;
 }
 
-/* Whether a queued kind has room; else the request stands in line, if it may. */
+/* True if there is room for a queued kind; else the request joins the queue, if it may. */
 static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
@@ -305,7 +304,7 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
     return false;
 }
 
-/* Whether one of the keys is to be had; else the answer says why not. */
+/* True if one of the keys can be had; else the answer says why not. */
 static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *request,
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     int64_t end_us = RLOCK__NEVER;
@@ -387,7 +386,7 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
     }
 }
 
-/* Takes a key away from its holder, and gives what is free to who waits. */
+/* Takes a key away from its holder, and serves its queue or wakes its waiters. */
 static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
@@ -641,7 +640,7 @@ static void rlock__memory_flush(void *state) {
     (void)state;
 }
 
-/* A client goes: it watches nothing, stands in no line, and what it holds runs out. */
+/* A client goes: it watches nothing, leaves the queues, and what it holds runs out. */
 static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant) {
     rlock_link *at, *next;
     for (at = entry->watches.next; at != &entry->watches; at = next) {

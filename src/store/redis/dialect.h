@@ -13,8 +13,8 @@
 #include "store/redis/state.h"
 #include "store/redis/scripts.h"
 
-/* What error replies mean, by the whole words that they begin with, behind an ERR if there is one.
- * Each is said before anything is executed; of what is not in here nobody knows. */
+/* What error replies mean, by the whole words that they begin with, after an ERR if there is one.
+ * A server sends each of these before it executes anything; of other errors that is not known. */
 typedef struct rlock__error {
     const char *words;
     rlock_fault fault;
@@ -53,7 +53,7 @@ static const rlock__error rlock__errors[] = {
 
 #define RLOCK__SCRIPT_FAILED "ERR Error running script"
 
-/* Before Redis 7 the words stand behind others of the script's failure, and behind the place in it:
+/* Before Redis 7 the words follow others about the script's failure, and the line of the script:
  * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
 static const char *rlock__error_words(const char *text) {
     const char *at = text;
@@ -74,7 +74,7 @@ static bool rlock__begins(const char *text, const char *words) {
                      (next >= 'a' && next <= 'z'));
 }
 
-/* No name of a user or a key is looked at: they stand further on. */
+/* Returns the row for an error. Names of users and keys play no part: they stand further on. */
 static const rlock__error *rlock__error_of(const char *text) {
     const rlock__error *error = rlock__errors;
     const char *words = rlock__error_words(text);
@@ -176,7 +176,7 @@ static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len)
     }
 }
 
-/* Whether a key can have others beside it in its cluster slot, and where its hash tag is.
+/* True if a key has a hash tag: then every key with the same one shares its cluster slot.
  * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags */
 static bool rlock__has_tag(const char *key, size_t len) {
     const char *open = (const char *)memchr(key, '{', len);
@@ -184,7 +184,7 @@ static bool rlock__has_tag(const char *key, size_t len) {
     return shut && shut > open + 1;
 }
 
-/* A key beside the user's, in the same cluster slot: key:suffix, or prefix{key}:suffix. */
+/* A key of the library in the cluster slot of the user's: key:suffix, or prefix{key}:suffix. */
 static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
                               const char *suffix) {
     bool tagged = rlock__has_tag(key, len);
@@ -427,7 +427,7 @@ static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
     return true;
 }
 
-/* Whether these words end as `..., on @user_script:1.`; before the end may stand any name. */
+/* True if these words end with `, on @user_script:1.`; any name may stand before that. */
 static bool rlock__ends_in_script(const char *text) {
     static const char place[] = ", on @user_script:";
     size_t len = sizeof place - 1, n = strlen(text);
@@ -438,8 +438,8 @@ static bool rlock__ends_in_script(const char *text) {
     return n >= len && memcmp(text + n - len, place, len) == 0;
 }
 
-/* Whether an error says that nothing was done for an acquire. The scripts of the mutex write the
- * lock last; that of the queued kinds may have given a place, or a turn, before it failed. */
+/* True if an error says that nothing was done for an acquire. The scripts of the mutex write the
+ * lock last; that of the queued kinds may have added a waiter, or made an offer, before. */
 static bool rlock__undone(const rlock_request *request, const char *text) {
     bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;

@@ -94,7 +94,7 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     return true;
 }
 
-/* ... or ends the connection. */
+/* Sends what was formatted last, or ends the connection. */
 static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
     if (!rlock__conn_send(conn, fn, NULL)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
@@ -108,7 +108,7 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
-/* Whether nothing that was sent on an earlier connection can be executed any more. */
+/* True if nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
@@ -190,7 +190,7 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
     return limit * 500u + jittered; /* half of it fixed, half at random; the first one at once */
 }
 
-/* What the watching connection is wanted for, and not refused. */
+/* What the push connection is wanted for, and not refused. */
 static bool rlock__tracks(const rlock__redis *redis) {
     return redis->push_wanted && !redis->push_refused;
 }
@@ -227,7 +227,8 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "follows the other");
+            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN,
+                             "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
@@ -288,7 +289,7 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
     return len == strlen(word) && memcmp(text, word, len) == 0;
 }
 
-/* Where this client is called: prefix and id. */
+/* True for the channel on which this client is notified: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
     return RLOCK__HAS_KINDS && redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>redis-push - being told that a key changed, or that a token is called
+ * >>redis-push - what the server reports unasked: a key changed, a token is notified (`called`)
  */
 
 #ifndef RLOCK_STORE_REDIS_PUSH_H
@@ -23,7 +23,7 @@ static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
     }
 }
 
-/* A call: the token's number, a colon, the key. */
+/* A notification: the token's number, a colon, the key. */
 static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
     char *end;
     uint64_t token = strtoull(text, &end, 10);
@@ -83,7 +83,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* The channel that is always listened to, and whose repetition is the heartbeat. */
+/* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
 static void rlock__watcher_subscribe(rlock__redis *redis) {
     RLOCK_ASSERT(redis->watcher.ac);
     rlock__put_words(redis, "SUBSCRIBE", 1);
@@ -95,7 +95,7 @@ static void rlock__watcher_subscribe(rlock__redis *redis) {
     rlock__conn_say(&redis->watcher, rlock__on_message);
 }
 
-/* ... and the one on which this client is called, if any key of it is of a queued kind. */
+/* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
 static void rlock__calls_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
         return;
@@ -141,8 +141,8 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis_pushing(redis);
 }
 
-/* Sends the invalidations of what the command connection reads to the watching connection, if some
- * key is to be watched: who only waits to be called needs none of them.
+/* Has the server send the invalidations of what the command connection reads to the push
+ * connection, if some key is to be tracked: notifications need none of them.
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
     rlock__conn *watcher = &redis->watcher;
@@ -156,7 +156,8 @@ static void rlock__track(rlock__redis *redis) {
     }
     if (*watcher->run_id && *redis->commands.run_id &&
         strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "the watching one is at another server");
+        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN,
+                         "it reached another server than the command connection");
         return;
     }
     if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */

@@ -25,27 +25,27 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #endif
 
 #define RLOCK__WINDOW 262144u /* bytes sent and not answered; what is more waits in order */
-#define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the watching connection */
+#define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
-#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24) /* of IPv6 with its scope */
-#define RLOCK__BATCH 64                            /* renewals in one command ... */
-#define RLOCK__BATCH_BYTES 16384u /* ... whose keys are not longer than that together */
+#define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
+#define RLOCK__BATCH 64                                /* most renewals in one command */
+#define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
 enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
 
 enum { /* rlock_request.how */
        RLOCK__HOW_BEST = 0,
-       RLOCK__HOW_PLAIN,  /* one command of the server does it */
-       RLOCK__HOW_SCRIPT, /* that one said no, or more is wanted */
-       RLOCK__HOW_EVAL,   /* the server does not know the script: in full, or ... */
-       RLOCK__HOW_BEHIND, /* ... behind another that is sent in full just now; ... */
-       RLOCK__HOW_FULL    /* ... which did not help */
+       RLOCK__HOW_PLAIN,  /* by one command of the server */
+       RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
+       RLOCK__HOW_EVAL,   /* by the script in full: the server does not know it */
+       RLOCK__HOW_BEHIND, /* by its SHA-1 after another request that sends it in full now */
+       RLOCK__HOW_FULL    /* by the script in full, after BEHIND did not help */
 };
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
@@ -66,7 +66,7 @@ typedef struct rlock__conn {
     rlock_io io;
     struct rlock__redis *redis;
     redisAsyncContext *ac;
-    rlock_timer timer; /* next attempt, or the look whether it is alive */
+    rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_name name;
     int state, step, fd;
     unsigned want; /* what hiredis wants watched */
@@ -77,17 +77,17 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
-    bool strayed;      /* it led to the wrong server: goes once all that is out is answered */
-    bool doubted;      /* late with an answer: it gets one more look */
+    bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
+    bool doubted;      /* late with an answer: its socket is read once more */
     rlock_fault fault; /* why it is going down */
     char text[128];
     redisReplyObjectFunctions *make; /* hiredis' own */
-    redisReplyObjectFunctions guard; /* the same behind rlock__reply_expected */
+    redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
     char words[RLOCK__WORDS];        /* its text, with a NUL */
 } rlock__conn;
 
-typedef struct rlock__command { /* of one request or more under way; kept for the next ones */
+typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
     struct rlock__redis *redis;
     rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
@@ -95,7 +95,7 @@ typedef struct rlock__command { /* of one request or more under way; kept for th
     uint32_t bytes;
     uint8_t count, op, how;
     bool tells; /* its request's script in full */
-    bool heard; /* what it reads is registered, and who is told of a change listens already */
+    bool heard; /* the keys that it reads are registered, and the push connection listens */
 } rlock__command;
 
 typedef struct rlock__redis {
@@ -113,29 +113,29 @@ typedef struct rlock__redis {
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */
     uint32_t epoch;       /* of the command connection, counted from 1 */
-    uint32_t gone_epoch;  /* connections up to this one can execute nothing any more, but for ... */
-    uint32_t open_epoch;  /* ... those up to this one, which may; 0 = none */
+    uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
+    uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
-    uint32_t lost_epoch;  /* the last one that was lost with what may not be done late on it ... */
-    long long lost_id;    /* ... and its CLIENT ID, to be killed at the same process of a server */
-    int64_t heard_us;     /* when the process before was last heard of, ... */
-    struct sockaddr_storage peer;     /* ... and where; all zero = unknown */
+    uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
+    long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
+    int64_t heard_us;     /* when the process before answered last */
+    struct sockaddr_storage peer;     /* the address of that process; all zero = unknown */
     char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
     int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
     bool served;           /* this connection has done something */
     bool native;           /* the server of this connection knows DELIFEQ */
-    bool batches;          /* ... runs the script of many renewals */
-    bool batch_unknown;    /* ... once it is told it */
-    const char *told;      /* the script that is on its way in full: not once more before that */
+    bool batches;          /* the server of this connection runs the script of many renewals */
+    bool batch_unknown;    /* it has to be sent that script in full first */
+    const char *told;      /* the script that is on its way in full: not sent again meanwhile */
     bool push_wanted;      /* some key was to be watched */
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
     bool tracked, subscribed, closing;
-    bool calls_wanted;  /* some key is of a queued kind */
-    bool line_wanted;   /* ... and somebody here stood in its line */
-    bool calls_refused; /* by an ACL */
-    bool calling;       /* its own channel is subscribed to */
-    unsigned pushing;   /* what the owner was told */
+    bool calls_wanted;  /* some key is of a queued kind: notifications are wanted */
+    bool line_wanted;   /* a handle of this client has waited in a queue */
+    bool calls_refused; /* notifications are refused, by an ACL */
+    bool calling;       /* the client's own channel is subscribed to */
+    unsigned pushing;   /* what was reported last */
     char *buffer;       /* where commands are formatted */
     size_t length, room;
     bool overflow;

@@ -540,13 +540,13 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
     const rlock__redis *redis = (const rlock__redis *)state;
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
     if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
-        return "on the wire of Redisson there is only the mutex with one key";
+        return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
     }
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
-        return "a key with a } needs a valid hash tag where keys beside it are needed";
+        return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
     if (queued && rlock__is_beside(redis, key, len)) {
-        return "a key of this name may stand beside that of another lock";
+        return "the library may put a key of this name beside that of another lock; rename it";
     }
     return NULL;
 }
