@@ -172,7 +172,6 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
-    RLOCK_ASSERT(permits);
     while (!rlock__list_empty(&entry->line)) {
         rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
         if (member->weight > permits) {
