@@ -4838,8 +4838,9 @@ static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
 /* Takes back what is out; what may have been sent may have happened. */
 static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
-    if (vote->request.place && server->store->forget(server->state, &vote->request) &&
-        vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
+    bool maybe = vote->request.place && server->store->forget(server->state, &vote->request);
+    vote->request.place = 0;
+    if (maybe && vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
         vote->has = RLOCK__MAYBE_THERE;
     }
 }
@@ -6041,6 +6042,13 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
     }
 }
 
+/* Takes a request back from the store, if it is there; true: it may have been executed. */
+static bool rlock__forget(rlock_client *client, rlock_request *request) {
+    bool maybe = request->place && client->store->forget(client->store_state, request);
+    request->place = 0;
+    return maybe;
+}
+
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
@@ -6048,8 +6056,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
     if (claim->gate->trying == claim) {
         claim->gate->trying = NULL;
     }
-    if (claim->request.place && client->store->forget(client->store_state, &claim->request) &&
-        claim->request.op == RLOCK_OP_ACQUIRE) {
+    if (rlock__forget(client, &claim->request) && claim->request.op == RLOCK_OP_ACQUIRE) {
         claim->exists = true;
     }
 }
@@ -6650,7 +6657,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
         rlock__letting_go_again(claim, true);
     }
     if (yields) { /* others were kept waiting: a push to them, and their try, come first */
-        rlock__gate_give_way(gate, 2 * trip_us);
+        rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* sent in this very turn */
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
     }
@@ -7515,7 +7522,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
     rlock_client *client = question->gate->client;
-    bool sent = client->store->forget(client->store_state, &question->request);
+    bool sent = rlock__forget(client, &question->request);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
                         sent ? NULL : client->fault_text);
@@ -7527,7 +7534,7 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
-            bool sent = client->store->forget(client->store_state, &question->request);
+            bool sent = rlock__forget(client, &question->request);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
         }

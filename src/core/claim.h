@@ -302,6 +302,13 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
     }
 }
 
+/* Takes a request back from the store, if it is there; true: it may have been executed. */
+static bool rlock__forget(rlock_client *client, rlock_request *request) {
+    bool maybe = request->place && client->store->forget(client->store_state, request);
+    request->place = 0;
+    return maybe;
+}
+
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
@@ -309,8 +316,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
     if (claim->gate->trying == claim) {
         claim->gate->trying = NULL;
     }
-    if (claim->request.place && client->store->forget(client->store_state, &claim->request) &&
-        claim->request.op == RLOCK_OP_ACQUIRE) {
+    if (rlock__forget(client, &claim->request) && claim->request.op == RLOCK_OP_ACQUIRE) {
         claim->exists = true;
     }
 }

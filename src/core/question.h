@@ -106,7 +106,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
     rlock_client *client = question->gate->client;
-    bool sent = client->store->forget(client->store_state, &question->request);
+    bool sent = rlock__forget(client, &question->request);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
                         sent ? NULL : client->fault_text);
@@ -118,7 +118,7 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
-            bool sent = client->store->forget(client->store_state, &question->request);
+            bool sent = rlock__forget(client, &question->request);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
         }

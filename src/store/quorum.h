@@ -132,8 +132,9 @@ static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
 /* Takes back what is out; what may have been sent may have happened. */
 static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
-    if (vote->request.place && server->store->forget(server->state, &vote->request) &&
-        vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
+    bool maybe = vote->request.place && server->store->forget(server->state, &vote->request);
+    vote->request.place = 0;
+    if (maybe && vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
         vote->has = RLOCK__MAYBE_THERE;
     }
 }
