@@ -4475,6 +4475,11 @@ static void test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_proc
 
 static int timers_fired;
 
+static void count_timers(rlock_timer *timer) {
+    (void)timer;
+    timers_fired++;
+}
+
 static void be_due_again(rlock_timer *timer) {
     timers_fired++;
     rlock_timer_set(g.client, timer, 0);
@@ -4483,18 +4488,22 @@ static void be_due_again(rlock_timer *timer) {
 /* However many times others are due again, each is fired once in a turn, and none is left out. */
 static void test_timers_that_are_due_again_at_once_keep_no_loss_waiting(void **state) {
     struct owner *loses = holder("key", 1000);
-    rlock_timer busy[3];
+    rlock_timer busy[3], last;
+    int64_t deadline_us = until_us(now_us(), 1000);
     int i;
     (void)state;
     for (i = 0; i < 3; i++) {
         SAME(rlock_timer_add(g.client, &busy[i], be_due_again), RLOCK_OK);
         rlock_timer_set(g.client, &busy[i], now_us() + 1000);
     }
-    stall_ms(1000);
+    SAME(rlock_timer_add(g.client, &last, count_timers), RLOCK_OK);
+    rlock_timer_set(g.client, &last, deadline_us);
+    virtual_stall(&g.loop, deadline_us - now_us()); /* what is due again is due when `last` is */
     timers_fired = 0;
     assert_true(virtual_turn(&g.loop, now_us()));
     SAME(loses->seen[RLOCK_LOST].count, 1);
-    SAME(timers_fired, 3);
+    SAME(timers_fired, 4);
+    rlock_timer_drop(g.client, &last);
     for (i = 0; i < 3; i++) {
         rlock_timer_drop(g.client, &busy[i]);
     }
@@ -4504,11 +4513,6 @@ static void free_client_from_a_timer(rlock_timer *timer) {
     timers_fired++;
     rlock_timer_drop(g.client, timer);
     free_client();
-}
-
-static void count_timers(rlock_timer *timer) {
-    (void)timer;
-    timers_fired++;
 }
 
 /* A store may find in its timer that all is over: nothing of the client is called behind that. */
