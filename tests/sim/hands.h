@@ -373,12 +373,14 @@ static inline void oracle_fenced(const struct hand *hand, const struct token *la
 }
 
 /* A fence of a queued kind was the counter's value, at the word of this client, and for this hold
- * alone. */
-static inline void oracle_fence_known(const struct hand *hand) {
+ * alone. A hold that lasts longer than it asks for when it is granted again changes nothing at the
+ * server but the counter: so its fence tells when that was. */
+static inline void oracle_fence_known(struct hand *hand) {
     struct slot *slot = hand->slot;
+    struct token *token = hand->token;
     struct fence *fence = slot->fences;
     unsigned i = 0;
-    while (i < SIM_FENCES && slot->fences[i].value != hand->token->fence) {
+    while (i < SIM_FENCES && slot->fences[i].value != token->fence) {
         i++;
     }
     fence += i;
@@ -388,6 +390,9 @@ static inline void oracle_fence_known(const struct hand *hand) {
     }
     if (i < SIM_FENCES) {
         fence->used = true;
+        if (token->ordered < fence->script && token->ends_ms > fence->at_ms) {
+            token->hold_order = fence->order;
+        }
     }
 }
 
@@ -430,6 +435,9 @@ static inline void oracle_together(const struct hand *hand) {
 /* What the youngest holds of a handle's keys tell. */
 static inline void oracle_follows(struct hand *hand) {
     int i;
+    if (slot_queued(hand->slot) && hand->fencing) {
+        oracle_fence_known(hand);
+    }
     for (i = 0; i < hand->slot_count; i++) {
         struct slot *slot = hand->slots[i];
         if (!slot_queued(slot)) {
@@ -446,9 +454,6 @@ static inline void oracle_follows(struct hand *hand) {
         } else {
             slot->last = hand->token;
         }
-    }
-    if (slot_queued(hand->slot) && hand->fencing) {
-        oracle_fence_known(hand);
     }
     if (hand->kind == RLOCK_KIND_SEMAPHORE) {
         oracle_weighed(hand);

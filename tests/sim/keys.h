@@ -34,6 +34,7 @@ struct token { /* a value that was seen at a key */
     int64_t order;       /* of its coming to the key, among the tokens of that */
     int64_t hold_order;  /* the same of its youngest hold */
     int64_t began_order; /* the same of when it began to hold, however often it asked since */
+    uint64_t ordered;    /* of a queued kind: the script in which `order` was given to it */
     uint64_t fence;      /* of that */
     struct hand *holder; /* who was granted it and did not release; NULL = nobody */
     int grants;          /* how many holds it made, one after the other; ... */
@@ -97,6 +98,9 @@ struct slot { /* one key of one server */
         uint64_t value;
         char client_id[37];
         bool used;
+        int64_t order;    /* of its counting, among the tokens' */
+        uint64_t script;  /* in which it was counted, ... */
+        int64_t at_ms;    /* ... and when */
     } fences[SIM_FENCES]; /* given out last */
     unsigned fence_count;
 };
@@ -398,6 +402,9 @@ static inline void oracle_fence_touched(struct slot *slot, const struct sim_line
         fence = &slot->fences[slot->fence_count++ % SIM_FENCES];
         fence->value = now;
         fence->used = false;
+        fence->order = ++oracle.orders;
+        fence->script = slot->server->model->scripts_run;
+        fence->at_ms = slot_now_ms(slot);
         memcpy(fence->client_id, by->client_id, sizeof fence->client_id);
     }
 }
@@ -786,6 +793,7 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         bool own = by != NULL && oracle_owns(by, token);
         if (is && (!was || (own && token->next_ms != token->ends_ms))) {
             token->order = ++oracle.orders;
+            token->ordered = slot->script;
             token->began_order = was ? token->began_order : token->order;
             seen.offered += !own;
             seen.claimed += own && token->offered;
