@@ -327,8 +327,7 @@ static inline bool scripted_forget(void *state, rlock_request *request) {
         fail_msg("a request was forgotten that the store does not have");
     }
     self->log[i].request = NULL;
-    self->log[i].forgotten = true;
-    request->place = 0;
+    self->log[i].forgotten = true; /* the core clears request->place itself */
     {
         struct scripted_request *record = &self->log[i];
         for (i = 0; i < self->waiting;) {

@@ -152,7 +152,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
         rlock__letting_go_again(claim, true);
     }
     if (yields) { /* others were kept waiting: a push to them, and their try, come first */
-        rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* sent in this very turn */
+        rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
     }
