@@ -624,9 +624,10 @@ RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.
  * The socket takes some thousand releases at once; a hold whose release it does not take ends with
- * its lease. No callback runs any more, not even for pending operations. Handles survive it: calls
- * on them return RLOCK_ERR_CLOSED, and each still needs rlock_free. NULL is allowed. In a forked
- * child it does nothing. */
+ * its lease. So may every hold if an answer is on its way at that moment: a server that cannot
+ * deliver it reads no further. rlock_client_shutdown avoids that. No callback runs any more, not
+ * even for pending operations. Handles survive it: calls on them return RLOCK_ERR_CLOSED, and each
+ * still needs rlock_free. NULL is allowed. In a forked child it does nothing. */
 RLOCK_API void rlock_client_free(rlock_client *client);
 
 /* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST

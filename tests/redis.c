@@ -656,14 +656,15 @@ static void waiter_of_another_client_is_served_between_those_who_hand_on(void **
     for (row = 0; row < sizeof rows / sizeof *rows; row++) {
         rlock_client *many = client_on(RLOCK_WIRE_STRING);
         rlock_client *one = client_on(RLOCK_WIRE_STRING);
-        struct owner *waits = owner_new(one, "k");
+        const char key[] = {(char)('a' + row), 0}; /* its own: a freed client may leave a lease */
+        struct owner *waits = owner_new(one, key);
         int between = 0, most = 0;
 
         crowd.lease_ms = rows[row].lease_ms;
         crowd.hold_ms = rows[row].hold_ms;
         crowd.renewals = rows[row].renewals;
         for (i = 0; i < 20; i++) {
-            struct owner *o = owner_new(many, "k");
+            struct owner *o = owner_new(many, key);
 
             assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, crowd.lease_ms, crowd_told, o),
                              RLOCK_OK);
