@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <time.h>
 
-static unsigned memory_lasts;    /* so many allocations from here on, and that one fails; 0 = all */
-static bool memory_stays_out;    /* and those after it too */
-static unsigned commands_last;   /* so many commands, and that one hiredis refuses; 0 = all */
+static unsigned memory_lasts;    /* the number of the allocation that fails; 0 = none does */
+static bool memory_stays_out;    /* the allocations after it fail too */
+static unsigned commands_last;   /* the number of the command that hiredis refuses; 0 = none */
 static bool no_boottime;         /* a kernel without CLOCK_BOOTTIME */
 static unsigned clocks_read[16]; /* by their numbers */
 /* what a kernel gives a fork */
@@ -74,7 +74,7 @@ static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, c
 #undef mmap
 #undef madvise
 
-/* None, or while another thread makes its own. */
+/* Gives no page, or gives one while another thread makes its own. */
 static void *page_map(void *at, size_t size, int access, int flags, int fd, off_t offset) {
     if (pages == PAGES_RACE) {
         pages = PAGES;
@@ -100,8 +100,8 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
 #include <sys/resource.h>
 
 #define TIMEOUT_MS 100   /* of a command, so that a dead server is noticed soon */
-#define WATCHDOG_MS 2400 /* its third falls into every fault, and what is left outlives it */
-#define FAULT_MS 900     /* how long a fault stays that comes and goes */
+#define WATCHDOG_MS 2400 /* a third of it is shorter than each fault, the rest is longer */
+#define FAULT_MS 900     /* the length of a fault that comes and goes */
 
 static struct server server;
 static const rlock_wire wires[] = {RLOCK_WIRE_STRING, RLOCK_WIRE_REDISSON};
@@ -154,7 +154,7 @@ static int group_begins(void **state) {
 
 static int group_ends(void **state) {
     (void)state;
-    if (proxy_pid > 0) { /* without a server there is none, and 0 is everybody around */
+    if (proxy_pid > 0) { /* it is 0 without a server, and that would mean the whole group */
         kill(proxy_pid, SIGKILL);
         waitpid(proxy_pid, NULL, 0);
     }
@@ -167,13 +167,13 @@ static int group_ends(void **state) {
 static int test_begins(void **state) {
     (void)state;
     proxy->mode = PASS;
-    proxy_cuts(); /* it may still be asleep over the last test's bytes */
+    proxy_cuts(); /* the proxy may still hold the last test's bytes */
     tell(ask(&server, "FLUSHALL"));
     user_may_do_everything();
     return 0;
 }
 
-/* Undoes whatever a failed test has left. */
+/* Undoes what a failed test has left. */
 static int test_ends(void **state) {
     (void)state;
     server_resume(&server);
@@ -204,7 +204,7 @@ static int test_ends(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        /* The first of all: what is found out once stays. */
+        /* This one is first: the library finds it out once and keeps it. */
         TEST(fork_is_seen_whatever_the_kernel_can_do),
         TEST(missing_socket_is_no_connection),
         TEST(refused_port_is_no_connection),

@@ -7,7 +7,8 @@
 static struct owner *batch[BATCH];
 static char batch_keys[BATCH][6000];
 
-/* Three holds of a client, their keys so long, and their renewals under way in one command. */
+/* Makes three holds of a client with keys of that length; their renewals are in flight in one
+ * command. */
 static rlock_client *batch_aged(size_t key_len, int64_t last_lease_ms, int64_t age_ms) {
     rlock_options options;
     rlock_client *client;
@@ -39,7 +40,7 @@ static rlock_client *batch_of(size_t key_len, int64_t last_lease_ms) {
 
 #define RENEW_ALONE "EVALSHA " RLOCK__SHA_STRING_RENEW "\n"
 
-/* Each of them ends like this, and is held; a lease is longer only where all was well. */
+/* Each renewal ends with this status, and each key is held. The lease is longer only after OK. */
 static void batch_ends(int status) {
     int i;
 
@@ -71,7 +72,7 @@ static void renewals_of_a_batch_are_as_exact_as_alone(void **state) {
         {"$4\r\n1111\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
         {"+111\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
         {"$-1\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
-        {":1\r\n", true, RLOCK_ERR_SERVER, 0, 1, true}, /* the answer to something else */
+        {":1\r\n", true, RLOCK_ERR_SERVER, 0, 1, true}, /* an answer to another command */
         {":0\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
         {":-1\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
         {"*1\r\n$3\r\n111\r\n", true, RLOCK_ERR_SERVER, 0, 1, true},
@@ -112,14 +113,14 @@ static void batch_that_the_server_never_knows_is_not_asked_for_ever(void **state
 
 static void batch_without_an_answer_is_unknown_for_each(void **state) {
     (void)state;
-    batch_aged(10, 3000, 150); /* they are watched by now */
+    batch_aged(10, 3000, 150); /* they are tracked by now */
     stage_lies(RENEW_MANY, "", true, true);
     batch_ends(RLOCK_ERR_UNKNOWN);
     stage_runs(400);
-    assert_true(rlock_remaining_ms(batch[0]->lock) > 0); /* it was looked at when it was back */
+    assert_true(rlock_remaining_ms(batch[0]->lock) > 0); /* checked when there was a connection */
 }
 
-/* What goes with others has the same lease, and keys that are not too long together. */
+/* The renewals of one command have one lease, and keys that are not too long in all. */
 static void batch_has_room_for_what_is_alike(void **state) {
     (void)state;
     batch_of(10, 3000);
@@ -136,7 +137,7 @@ static void batch_has_room_for_what_is_alike(void **state) {
     assert_int_equal(stage_count(RENEW_ALONE), 1);
 }
 
-/* Its place stays empty, and the answers to the others find whose they are. */
+/* Its place stays empty, and the other answers still reach their renewals. */
 static void renewal_that_is_forgotten_leaves_its_batch_in_order(void **state) {
     int gone;
 
@@ -150,7 +151,7 @@ static void renewal_that_is_forgotten_leaves_its_batch_in_order(void **state) {
                    : gone == 1 ? "$3\r\n101\r\n"
                                : "$3\r\n110\r\n",
                    true, true);
-        stage_fires(); /* it is written */
+        stage_fires(); /* the command is written */
         assert_int_equal(rlock_release(batch[gone]->lock, owner_told, batch[gone]), RLOCK_OK);
         stage_runs(50);
         for (i = 0; i < BATCH; i++) {
@@ -194,8 +195,8 @@ static void batch_for_which_there_is_no_memory_goes_alone_or_ends(void **state) 
     stage_fires();
     batch_ends(RLOCK_ERR_NOMEM);
     for (what = 1; what <= 2; what++) {
-        batch_aged(10, 3000, 50); /* before the looks, which would have needed both */
-        memory_lasts = what; /* its text, or the list of its requests: the next two have both */
+        batch_aged(10, 3000, 50); /* before the checks, which would need both */
+        memory_lasts = what;      /* its text, or the list of its requests */
         stage_fires();
         assert_int_equal(memory_lasts, 0);
         batch_ends(RLOCK_OK);
@@ -204,7 +205,7 @@ static void batch_for_which_there_is_no_memory_goes_alone_or_ends(void **state) 
     }
 }
 
-/* Where there is no memory any more, holds are renewed as before. */
+/* Holds are renewed in one command even when no memory is left. */
 static void batch_needs_no_memory_that_was_not_there_before(void **state) {
     struct owner *many[5];
     rlock_options options;
@@ -227,7 +228,7 @@ static void batch_needs_no_memory_that_was_not_there_before(void **state) {
     memory_lasts = 1;
     memory_stays_out = true;
     stage.trail[0] = '\0';
-    stage_hangs_up(stage_conn(false)); /* all are renewed when it is back */
+    stage_hangs_up(stage_conn(false)); /* all are renewed when the connection is back */
     stage_runs(60000);
     for (i = 0; i < 5; i++) {
         assert_int_equal(many[i]->seen[RLOCK_LOST], 0);

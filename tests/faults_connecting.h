@@ -16,7 +16,7 @@ static void password_alone_is_sent_alone(void **state) {
     assert_true(strncmp(stage.trail, "AUTH secret\n", 12) == 0);
 }
 
-/* What a connection can do without may be refused; what it cannot, or not now, ends it. */
+/* The server may refuse what a connection can do without. Another refusal ends the connection. */
 static void refused_greeting_is_done_without_or_ends_the_connection(void **state) {
     static const struct {
         const char *command, *answer;
@@ -61,7 +61,7 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
     }
 }
 
-/* A CLIENT ID means something in one process of the server only. */
+/* A CLIENT ID has a meaning in one process of the server only. */
 static void lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same(void **state) {
     static const char *const infos[] = {
         "$47\r\nrun_id:0123456789012345678901234567890123456789\r\n", "$5\r\nredis\r\n",
@@ -115,7 +115,7 @@ static void long_words_are_cut(void **state) {
     assert_int_equal(strcspn(kit_log_text, "\n"), 255);
 }
 
-/* The loop did not look yet: the first to learn of it is a write that fails. */
+/* The loop did not run yet: a write that fails finds it out first. */
 static void server_that_left_is_quoted_though_a_write_found_out(void **state) {
     static const struct {
         const char *words, *told;
@@ -150,7 +150,7 @@ static void server_that_left_is_quoted_though_a_write_found_out(void **state) {
 
 /* --- connecting, names, the loop --- */
 
-/* A port whose queue is full: connects to it are neither accepted nor refused. */
+/* Makes a port whose queue is full: connects to it are neither accepted nor refused. */
 static int deaf_door(int *port, int *filler) {
     struct sockaddr_in a;
     socklen_t len = sizeof a;
@@ -228,7 +228,8 @@ static void name_that_the_loop_refuses_to_resolve_is_no_connection(void **state)
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "does not resolve"));
 }
 
-/* One question at a time; the waiters hear that the answer takes long; it is used when it comes. */
+/* One name is resolved at a time. The waiters are told that it takes long; a late answer is
+ * used. */
 static void name_that_takes_long_is_told_and_waited_for(void **state) {
     struct sockaddr_in6 in6;
     struct sockaddr other;
@@ -248,7 +249,7 @@ static void name_that_takes_long_is_told_and_waited_for(void **state) {
     assert_int_equal(stage.names, 1);
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
 
-    memset(&other, 0, sizeof other); /* an address of no kind that there is */
+    memset(&other, 0, sizeof other); /* an address of an unknown family */
     other.sa_family = AF_UNIX;
     name = stage.name;
     name_answers(&other);
@@ -265,8 +266,8 @@ static void name_that_takes_long_is_told_and_waited_for(void **state) {
     stage_runs(0);
     assert_true((int)kit_stats(client).faults > names);
     names = (int)kit_stats(client).faults;
-    rlock_on_resolved(name, (struct sockaddr *)&in6); /* once more, and nobody has asked */
-    assert_int_equal(stage.watched[0].events, 0);     /* it connects to nothing */
+    rlock_on_resolved(name, (struct sockaddr *)&in6); /* an answer without a question */
+    assert_int_equal(stage.watched[0].events, 0);     /* it causes no connect */
     assert_int_equal(kit_stats(client).faults, names);
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 1); /* it waits on */
 }
@@ -277,7 +278,7 @@ static void told_and_frees_the_client(rlock *lock, const rlock_event *event, voi
     kit_clients[0] = NULL;
 }
 
-/* What was due before the answer is told first, and may do everything. */
+/* Events that were due before the answer are reported first; their callbacks may do everything. */
 static void client_may_be_freed_by_a_callback_when_its_name_is_answered(void **state) {
     struct sockaddr_in in;
     struct owner *o;
@@ -290,7 +291,7 @@ static void client_may_be_freed_by_a_callback_when_its_name_is_answered(void **s
     assert_int_equal(rlock_acquire(o->lock, 20, 1000, told_and_frees_the_client, o), RLOCK_OK);
     stage_runs(10);
     assert_non_null(stage.name);
-    stage.now_us += 30000; /* the loop was busy: its timer is late */
+    stage.now_us += 30000; /* the loop was busy: the timer is late */
     name_answers((struct sockaddr *)&in);
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
     assert_null(stage.client);
@@ -312,7 +313,7 @@ static void address_of_version_6_needs_no_resolver(void **state) {
     assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
 }
 
-/* The scope says by which interface: without it another machine may answer, or none. */
+/* The scope names the interface: without it another machine may answer, or none. */
 static void address_of_version_6_keeps_its_scope(void **state) {
     struct sockaddr_in6 in6;
     rlock_config config;
@@ -342,7 +343,7 @@ static void address_of_version_6_keeps_its_scope(void **state) {
     assert_null(rlock__numeric("%1"));
 }
 
-/* Cut, it would be the path of another server. */
+/* A path that is cut short could be that of another server. */
 static void path_that_is_too_long_for_a_socket_is_refused(void **state) {
     char path[109];
     rlock_config config;
@@ -381,7 +382,7 @@ static void descriptor_that_the_loop_does_not_watch_is_no_connection(void **stat
     assert_int_equal(stage_acquire(o, 5000, 1000), RLOCK_OK);
 }
 
-/* A server on TCP, so that its name can be resolved; gives its port. */
+/* Makes a server on TCP, whose name can be resolved. Returns its port. */
 static int stage_on_tcp(void) {
     struct sockaddr_in a;
     socklen_t len = sizeof a;
@@ -405,7 +406,7 @@ static void name_is(uint32_t address) {
     name_answers((struct sockaddr *)&in);
 }
 
-/* A name may stand for many servers: the watching connection does not ask for itself. */
+/* A name may stand for many servers: the push connection does not resolve it again. */
 static void watching_connection_goes_where_the_other_went(void **state) {
     rlock_client *client;
     struct owner *o;
@@ -421,11 +422,11 @@ static void watching_connection_goes_where_the_other_went(void **state) {
     stage_runs(3 * TIMEOUT_MS);
     assert_int_equal(stage.names, 1);
     assert_true(stage_is_pushing());
-    stage_hangs_up(&stage.conns[1]); /* the watching one alone: to the same server once more */
+    stage_hangs_up(&stage.conns[1]); /* the push connection alone: to the same server again */
     stage_runs(3 * TIMEOUT_MS);
     assert_int_equal(stage.names, 1);
     assert_true(stage_is_pushing());
-    stage_hangs_up(&stage.conns[0]); /* both: once more for the two of them */
+    stage_hangs_up(&stage.conns[0]); /* both were lost: the name is resolved once for the two */
     stage_runs(3000);
     assert_int_equal(stage.names, 2);
     name_is(INADDR_LOOPBACK);
@@ -436,7 +437,7 @@ static void watching_connection_goes_where_the_other_went(void **state) {
     assert_int_equal(stage.names, 2);
 }
 
-/* The connect that a late answer allows hangs: it is given up like any other. */
+/* A connect after a late answer hangs: it is given up like any other. */
 static void name_that_was_answered_late_and_led_nowhere_is_given_up(void **state) {
     int deaf, filler[2], door = deaf_door(&deaf, filler);
     struct owner *o;

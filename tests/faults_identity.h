@@ -4,12 +4,12 @@
 
 /* --- which server it is --- */
 
-/* Another process than that of the honest server. */
+/* The run ids of another process than the honest server. */
 #define THERE "run_id:9876543210987654321098765432109876543210"
 #define THERE_ANEW "run_id:1029384756102938475610293847561029384756"
 
-/* Of what was sent to a process that died nothing comes late; but another one that answers may as
- * well be another server behind the same address, and the first one comes back. */
+/* Requests that were sent to a process that died are never executed late. But another process that
+ * answers may be another server at the same address, and the first one may come back. */
 static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
     static const struct {
         const char *info; /* of the second connection */
@@ -33,7 +33,7 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
         stage_begins();
         stage_lies("SET", "", true, true);
         peers_are_hidden = rows[i].hidden;
-        stage_lies("INFO", "", false, true); /* the truth, once; ... */
+        stage_lies("INFO", "", false, true); /* the truth, once */
         stage_lies("INFO", rows[i].info, true, true);
         client = stage_client(RLOCK_WIRE_STRING);
         o = owner_new(client, "k");
@@ -51,11 +51,11 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
             print_error("row %u\n", (unsigned)i);
         }
         assert_int_equal(kit_stats(client).cleaning, rows[i].cleaning);
-        stage_hangs_up(&stage.conns[1]); /* ... and then the first one again */
+        stage_hangs_up(&stage.conns[1]); /* the first server again */
         stage_runs(1000);
         assert_int_equal(kit_stats(client).connects, 3);
         assert_int_equal(kit_stats(client).cleaning, rows[i].cleaning);
-        stage_runs(5000); /* the longest lease and a command timeout: now it is over */
+        stage_runs(5000); /* the longest lease and a command timeout have passed */
         assert_int_equal(kit_stats(client).cleaning, 0);
         assert_false(stage_heard("CLIENT KILL"));
         peers_are_hidden = false;
@@ -71,7 +71,7 @@ static void restart_of_another_server_makes_nothing_sure(void **state) {
     (void)state;
     stage_begins();
     stage_lies("SET", "", true, true);
-    stage_lies("INFO", "", false, true); /* the truth, once; another server; and that one anew */
+    stage_lies("INFO", "", false, true); /* the truth, another server, a restart of it */
     stage_lies("INFO", "$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", true, true);
     stage_lies("INFO", "$68\r\n" THERE_ANEW "\r\nuptime_in_seconds:0\r\n", true, true);
     stage_lies("COMMAND", "", false, true);
@@ -87,11 +87,11 @@ static void restart_of_another_server_makes_nothing_sure(void **state) {
     assert_int_equal(kit_stats(client).connects, 3);
     assert_true(stage_heard("EVALSHA " RLOCK__SHA_STRING_RELEASE));
     assert_int_equal(kit_stats(client).cleaning, 1);
-    stage_runs(6000); /* the longest lease and a command timeout: now it is over */
+    stage_runs(6000); /* the longest lease and a command timeout have passed */
     assert_int_equal(kit_stats(client).cleaning, 0);
 }
 
-/* What was open before is settled by time; the next loss is by a kill again. */
+/* Old clean-ups end by time; the next lost connection is ended with CLIENT KILL again. */
 static void address_that_moved_once_does_not_hinder_later_kills(void **state) {
     rlock_client *client;
     struct owner *o;
@@ -108,7 +108,7 @@ static void address_that_moved_once_does_not_hinder_later_kills(void **state) {
     stage_runs(3000);
     assert_int_equal(kit_stats(client).cleaning, 0);
     for (i = 0; i < 2; i++) {
-        stage.told[0] = 0; /* its answer is lost again */
+        stage.told[0] = 0; /* the acquire's answer is lost again */
         stage.trail[0] = '\0';
         assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_UNKNOWN);
         stage_runs(1000);
@@ -117,7 +117,8 @@ static void address_that_moved_once_does_not_hinder_later_kills(void **state) {
     }
 }
 
-/* Executed late, behind the answer to the next one, these would take what others got meanwhile. */
+/* If these were executed late, after the answer to the next one, they would undo what others
+ * did. */
 static void unanswered_change_by_an_operator_is_killed_before_anything_else(void **state) {
     int change;
 
@@ -144,8 +145,8 @@ static void unanswered_change_by_an_operator_is_killed_before_anything_else(void
     }
 }
 
-/* Behind an address with several servers the watching connection may reach another one, where its
- * id names nobody, or a stranger. */
+/* At an address with several servers the push connection may reach another one, where the id names
+ * no client, or a stranger. */
 static void watching_connection_at_another_server_is_not_used(void **state) {
     (void)state;
     stage_begins();
@@ -169,7 +170,8 @@ static void watching_connection_at_another_server_is_not_used(void **state) {
 #define READ_ONLY "-READONLY You can't write against a read only replica.\r\n"
 #define MOVED_AWAY "-MOVED 7 127.0.0.1:7001\r\n"
 
-/* Each dialect, and each that no longer leads: the address is asked for anew, at once. */
+/* In each dialect, for each way to say that the server is no longer the right one: the address is
+ * resolved again at once. */
 static void server_that_may_not_write_is_left(void **state) {
     static const char *const answers[] = {
         READ_ONLY,
@@ -190,7 +192,7 @@ static void server_that_may_not_write_is_left(void **state) {
         assert_int_equal(stage_acquire(o, 5000, 1000), RLOCK_OK);
         assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
         assert_int_equal(stage.told[0], 1);
-        assert_false(stage_heard("CLIENT KILL")); /* all was answered */
+        assert_false(stage_heard("CLIENT KILL")); /* every request was answered */
     }
 }
 
@@ -211,7 +213,8 @@ static void server_that_refuses_for_now_is_kept(void **state) {
     }
 }
 
-/* What was sent with it is answered first; what has no answer may have been done. */
+/* Requests that were sent with it are answered first. Those without an answer may have been
+ * executed. */
 static void answers_behind_a_refusal_to_write_are_read(void **state) {
     struct owner *refused, *granted, *unknown, *later;
     rlock_client *client;
@@ -233,7 +236,7 @@ static void answers_behind_a_refusal_to_write_are_read(void **state) {
         assert_int_equal(rlock_acquire(unknown->lock, 0, 60000, owner_told, unknown), RLOCK_OK);
         assert_int_equal(stage_wait(refused, RLOCK_ACQUIRED, 10), RLOCK_ERR_SERVER);
         assert_int_equal(stage_wait(granted, RLOCK_ACQUIRED, 10), RLOCK_OK);
-        later = owner_new(client, "later"); /* goes to the next server, whatever is still out */
+        later = owner_new(client, "later"); /* it goes to the next server, whatever is in flight */
         assert_int_equal(rlock_acquire(later->lock, 5000, 60000, owner_told, later), RLOCK_OK);
         assert_int_equal(stage_wait(unknown, RLOCK_ACQUIRED, 2000),
                          answered ? RLOCK_OK : RLOCK_ERR_UNKNOWN);
@@ -244,7 +247,7 @@ static void answers_behind_a_refusal_to_write_are_read(void **state) {
     }
 }
 
-/* A server that is nothing else is asked for anew once a second at most. */
+/* If no other server is found, the address is resolved again once a second at most. */
 static void servers_that_never_write_are_not_stormed(void **state) {
     static const char *const answers[] = {READ_ONLY, MOVED_AWAY};
     size_t i;
@@ -264,7 +267,7 @@ static void servers_that_never_write_are_not_stormed(void **state) {
     }
 }
 
-/* Of some keys a node of a cluster is the right one: those are not disturbed by the others. */
+/* A node of a cluster is the right one for some keys: the other keys do not disturb those. */
 static void node_that_serves_other_keys_is_seldom_left(void **state) {
     struct owner *far, *near;
     rlock_client *client;
@@ -307,7 +310,7 @@ static int renews(void *arg) {
     return owner_renew((struct owner *)arg, 0) == RLOCK_OK;
 }
 
-/* No connection is closed by the server, and nothing is told: an operator made another one lead. */
+/* An operator promotes another server. The old one closes no connection and says nothing. */
 static void primary_that_was_demoted_is_left_by_all(void **state) {
     rlock_config config;
     rlock_client *holds, *waits;
@@ -338,19 +341,19 @@ static void primary_that_was_demoted_is_left_by_all(void **state) {
                      RLOCK_OK);
     assert_true(kit_until(kit_is_pushing, holds, 3000));
     assert_true(kit_until(kit_is_pushing, waits, 3000));
-    assert_true(kit_until(has_both, NULL, 10000)); /* what is not copied is lost */
+    assert_true(kit_until(has_both, NULL, 10000)); /* what is not replicated is lost */
     tell(ask(&odd, "REPLICAOF NO ONE"));
     tell(ask(&primary, "REPLICAOF 127.0.0.1 %d", odd.port));
     leads = &odd;
     assert_true(kit_until(renews, held, 15000));
     assert_true(kit_until(kit_is_pushing, holds, 3000));
-    kit_run(3500); /* longer than the lease: the watchdog renews at the new one */
+    kit_run(3500); /* longer than the lease: the watchdog renews at the new server */
     assert_true(rlock_is_held(watched->lock));
     assert_true(num(ask(&odd, "PTTL watched")) > 1500);
     assert_int_equal(owner_release(held), RLOCK_OK);
     assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 12000), RLOCK_OK);
     assert_string_equal(str(ask(&odd, "TYPE held")), "string");
-    kit_run(200); /* it is registered for push */
+    kit_run(200); /* the key is tracked */
     tell(ask(&odd, "DEL watched"));
     assert_int_equal(owner_wait(watched, RLOCK_LOST, 500), RLOCK_ERR_LOST);
     assert_int_equal(watched->reason[RLOCK_LOST], RLOCK_REASON_DELETED);

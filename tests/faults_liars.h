@@ -7,10 +7,10 @@
 
 struct lie {
     const char *command; /* where it lies, "" = at the connect, NULL = at every command */
-    const char *answer;  /* what it says there, behind the honest answer ... */
-    bool instead;        /* ... or instead of it */
-    bool closes;         /* behind that */
-    bool once;           /* and never again */
+    const char *answer;  /* what it says there, after the honest answer */
+    bool instead;        /* it says this instead of the honest answer */
+    bool closes;         /* it closes the connection after that */
+    bool once;           /* it lies once only */
 };
 
 #define LIARS 16
@@ -24,14 +24,14 @@ struct liar {
 
 static struct liar *liars; /* shared with their processes */
 
-#define LIAR_WORDS 6 /* the rest of a command does not matter */
+#define LIAR_WORDS 6 /* the other words of a command do not matter */
 
 struct words {
     size_t count;
     char text[LIAR_WORDS][64];
 };
 
-/* One command out of what was received; returns its length, 0 = it is not complete. */
+/* Takes one command from what was received. Returns its length; 0 if it is not complete. */
 static size_t liar_reads(const char *bytes, size_t len, struct words *words) {
     const char *at = bytes, *end = bytes + len;
     size_t i;
@@ -61,14 +61,14 @@ static size_t liar_reads(const char *bytes, size_t len, struct words *words) {
 }
 
 static bool liar_hears(const struct words *words, const char *command) {
-    char both[130]; /* of a script in full its beginning is enough */
+    char both[130]; /* the beginning of a script is enough */
     size_t len = strlen(command);
 
     snprintf(both, sizeof both, "%s %s", words->text[0], words->text[1]);
     return strncmp(both, command, len < 60 ? len : 60) == 0;
 }
 
-/* Many renewals in one script. */
+/* True if the command is a script with many renewals. */
 #define RENEW_MANY "EVALSHA " RLOCK__SHA_STRING_RENEW_MANY
 #define RENEW_MANY_IN_FULL "EVAL " RLOCK__LUA_STRING_RENEW_MANY
 
@@ -76,7 +76,7 @@ static bool liar_hears_batch(const struct words *words) {
     return liar_hears(words, RENEW_MANY) || liar_hears(words, RENEW_MANY_IN_FULL);
 }
 
-/* What an honest server says, to a short key and for a short time. */
+/* Returns what an honest server says to the command. */
 static const char *liar_is_honest(const struct words *words) {
     static char text[160];
     int count = words->count > 2 ? atoi(words->text[2]) : 0;
@@ -114,7 +114,7 @@ static const char *liar_is_honest(const struct words *words) {
     return "+OK\r\n";
 }
 
-/* Says its lie, if this is the place, in one packet with the truth; false = and closes. */
+/* Says its lie, if this is the place, in one packet with the truth. False if it closes then. */
 static bool liar_lies(struct liar *liar, int fd, const char *honest, bool here) {
     const struct lie *lie = liar->lie;
     char text[512];
@@ -286,13 +286,13 @@ static void lies_answer_no_question(void **state) {
                          RLOCK_OK);
         assert_true(kit_until(was_answered, NULL, 5000));
         assert_int_equal(asked_status, RLOCK_ERR_SERVER);
-        assert_true(liars[i / 2].told > 0); /* it is not the greeting that failed */
+        assert_true(liars[i / 2].told > 0); /* the greeting did not fail */
         kit_reset();
     }
 }
 
-/* Everything that hiredis asserts, and every way to end at once: no crash, and no storm of
- * connects. Each connection is made again, but later each time. */
+/* Whatever hiredis would assert, and however a connection ends: nothing crashes, and no storm of
+ * connects follows. The client connects again, later each time. */
 #define STORM 20
 
 static void bad_servers_are_left_and_tried_again_later(const struct lie *lies, size_t count) {
@@ -336,7 +336,7 @@ static void reply_that_nobody_asked_for_ends_the_connection(void **state) {
 
     (void)state;
     bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
-    for (i = 0; i < 3; i++) { /* while greeting: nothing was asked yet */
+    for (i = 0; i < 3; i++) { /* in the greeting: no request was sent yet */
         int status = kit_owners[2 * i].status[RLOCK_ACQUIRED];
 
         assert_true(status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN);
@@ -362,7 +362,7 @@ static void message_of_an_unknown_shape_ends_the_connection(void **state) {
     bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
 }
 
-/* A proxy that closes where it does not know a command is no server, and is told as such. */
+/* A proxy that closes when it does not know a command is reported as no connection. */
 static void proxy_that_closes_at_a_step_of_the_greeting_is_no_connection(void **state) {
     static const struct lie lies[] = {
         {"CLIENT ID", "", true, true, false},
@@ -374,7 +374,7 @@ static void proxy_that_closes_at_a_step_of_the_greeting_is_no_connection(void **
     o = owner_new(client_at(liars[0].path, RLOCK_WIRE_STRING), "k");
     assert_int_equal(owner_acquire(o, 500, 1000), RLOCK_ERR_CONN);
     assert_true(liars[0].connects < 20);
-    o = owner_new(client_at(liars[1].path, RLOCK_WIRE_STRING), "k"); /* one that says so is used */
+    o = owner_new(client_at(liars[1].path, RLOCK_WIRE_STRING), "k"); /* it answers: it is used */
     assert_int_equal(owner_acquire(o, 500, 1000), RLOCK_OK);
 }
 
@@ -391,7 +391,7 @@ static void server_that_closes_at_once_is_not_stormed(void **state) {
     bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
 }
 
-/* How servers say it that are not the one of this machine. */
+/* How other servers than the one of this machine say it. */
 static void refusal_inside_a_script_is_told_in_every_dialect(void **state) {
     static const struct lie lies[] = {
         {"EVALSHA",

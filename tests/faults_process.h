@@ -4,7 +4,7 @@
 
 /* --- a process that slept --- */
 
-/* Its timers fire before it reads: what came in time is taken, the connection is kept. */
+/* Its timers fire before it reads: an answer that came in time counts, and the connection stays. */
 static void answer_that_came_while_the_process_slept_is_taken(void **state) {
     rlock_client *client;
     struct owner *o, *other;
@@ -15,7 +15,7 @@ static void answer_that_came_while_the_process_slept_is_taken(void **state) {
     o = owner_new(client, "k");
     other = owner_new(client, "other");
     assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
-    stage_runs(5000); /* it is watched by now */
+    stage_runs(5000); /* the key is tracked by now */
     assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
     stage_fires();
     assert_true(stage_serves());
@@ -25,7 +25,7 @@ static void answer_that_came_while_the_process_slept_is_taken(void **state) {
     assert_int_equal(o->seen[RLOCK_RENEWED], 1);
     assert_int_equal(o->status[RLOCK_RENEWED], RLOCK_OK);
 
-    stage_lies("SET other", "", true, true); /* the same, and another answer is not there yet */
+    stage_lies("SET other", "", true, true); /* the same again, with another request unanswered */
     assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
     assert_int_equal(rlock_acquire(other->lock, 5000, 1000, owner_told, other), RLOCK_OK);
     stage_fires();
@@ -38,11 +38,11 @@ static void answer_that_came_while_the_process_slept_is_taken(void **state) {
     assert_int_equal(kit_stats(client).faults, 0);
     stage_says(stage_conn(false), "+OK\r\n");
     assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 1000), RLOCK_OK);
-    assert_int_equal(kit_stats(client).connects, 2); /* one of them watches */
+    assert_int_equal(kit_stats(client).connects, 2); /* one of them is the push connection */
 }
 
-/* The look at the connection was due before the end of the release: that one is told all the same,
- * and the clean-up is over, because no lease of it can be left. */
+/* The connection was due to be given up before the release ended. The release is reported all the
+ * same, and the clean-up is over, because no lease of it can be left. */
 static void release_that_was_slept_over_ends_once(void **state) {
     const rlock__redis *redis;
     struct owner *o;
@@ -75,7 +75,7 @@ static void asks_and_takes_long(rlock *lock, const rlock_event *event, void *use
     stage.now_us += 60000; /* longer than that lease */
 }
 
-/* What a callback asks for leaves behind it: a lease does not run while the callback does. */
+/* A request of a callback is sent after it: the lease does not run while the callback does. */
 static void lease_asked_for_in_a_long_callback_counts_from_its_end(void **state) {
     rlock_client *client;
     struct owner *o, *other;
@@ -90,7 +90,7 @@ static void lease_asked_for_in_a_long_callback_counts_from_its_end(void **state)
     assert_true(rlock_is_held(other->lock));
 }
 
-/* What waits in line leaves in the order of what is at stake. */
+/* Requests that wait to be sent leave in the order of their importance. */
 static void renewal_near_its_deadline_goes_before_an_acquire(void **state) {
     rlock_client *client;
     struct owner *o, *other;
@@ -100,7 +100,7 @@ static void renewal_near_its_deadline_goes_before_an_acquire(void **state) {
     (void)state;
     stage_begins();
     config = stage_config(RLOCK_WIRE_STRING);
-    config.command_timeout_ms = 60000; /* that is how long the acquire may wait */
+    config.command_timeout_ms = 60000; /* so long the acquire may wait */
     config.watchdog_lease_ms = 3000;
     client = kit_client(&config);
     o = owner_new(client, "k");
@@ -118,8 +118,8 @@ static void renewal_near_its_deadline_goes_before_an_acquire(void **state) {
 
 static bool forked;
 
-/* The child only returns, and ends in its turn; what it did has happened before the parent goes on:
- * it has sent nothing, and left the socket as it is. */
+/* The child only returns, and ends in its iteration. It ends before the parent goes on: it has sent
+ * nothing, and left the socket as it is. */
 static void log_that_forks(void *user, int level, const char *line) {
     struct linger linger;
     socklen_t len = sizeof linger;
@@ -133,7 +133,7 @@ static void log_that_forks(void *user, int level, const char *line) {
     forked = true;
     pid = fork();
     if (pid == 0) {
-        stage.door = -1; /* for the turn to know */
+        stage.door = -1; /* so that the iteration knows */
         return;
     }
     assert_int_equal(waitpid(pid, &code, 0), pid);
@@ -145,7 +145,7 @@ static void log_that_forks(void *user, int level, const char *line) {
     assert_int_equal(linger.l_onoff, 0);
 }
 
-/* hiredis is at work, and finds more that is wrong: it closes. */
+/* hiredis is at work, finds more errors, and closes. */
 static void child_that_returns_to_hiredis_closes_nothing(void **state) {
     rlock_config config;
     rlock_client *client;
@@ -169,7 +169,7 @@ static void child_that_returns_to_hiredis_closes_nothing(void **state) {
     }
 }
 
-/* The socket was full: the rest waits in hiredis, which would write it now. */
+/* The socket was full: hiredis still has the rest, and would write it now. */
 static void child_that_returns_to_hiredis_writes_nothing(void **state) {
     static char key[3000], bytes[16384];
     rlock_options options;
@@ -216,8 +216,8 @@ static void ok_or_short(int status) {
     assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM);
 }
 
-/* With every wire, and with channels: connect, wait, hold, renew, release, close. Whatever
- * allocation of ours fails, each call and callback says OK or NOMEM, and everything ends. */
+/* Connects, waits, holds, renews, releases and closes, with every wire and with channels. Whichever
+ * of our allocations fails, each call and callback says OK or NOMEM, and everything ends. */
 static void memory_scenario(rlock_wire wire, bool channels) {
     char long_key[3000], secret[400] = "";
     rlock_config config = stage_config(wire);
@@ -234,7 +234,7 @@ static void memory_scenario(rlock_wire wire, bool channels) {
     if (channels) {
         stage_lies("CLIENT TRACKING", "-ERR unknown command\r\n", true, false);
     }
-    memset(secret, 's', sizeof secret - 1); /* already the greeting needs more room */
+    memset(secret, 's', sizeof secret - 1); /* even the greeting needs more room */
     config.username = config.client_name = "n";
     config.password = secret;
     status = rlock_client_new(&client, &config);
@@ -247,7 +247,7 @@ static void memory_scenario(rlock_wire wire, bool channels) {
     if (waiter != NULL) {
         ok_or_short(rlock_acquire(waiter->lock, RLOCK_FOREVER, 1000, owner_told, waiter));
     }
-    if (wire == RLOCK_WIRE_STRING) { /* there are lines there */
+    if (wire == RLOCK_WIRE_STRING) { /* it has the queued kinds */
         rlock_options in_line;
 
         memset(&in_line, 0, sizeof in_line);

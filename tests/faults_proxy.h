@@ -9,8 +9,8 @@ enum { PASS, SWALLOW_REPLIES, BLACK_HOLE, SPLIT, DELAY_50_MS, DELAY_200_MS, HOLD
 
 #define LINKS 16
 
-/* Done once, then 0 again. cut: end every connection; where requests are held back, only the
- * client's half of it. deliver: send on what was held back. */
+/* Each is done once and then 0 again. cut: end every connection; while requests are held back, only
+ * the client's half. deliver: send on what was held back. */
 struct proxy {
     volatile int mode, cut, deliver;
     char path[128];
@@ -42,7 +42,7 @@ static int unix_socket(const char *path, int listening) {
     return fd;
 }
 
-/* Passes on what came from that side, as the mode wants it; false = this link is over. */
+/* Passes on what came from that side, as the mode says. False if this link has ended. */
 static int proxy_passes(struct link *l, int side) {
     char buffer[16384];
     ssize_t n = recv(l->side[side], buffer, sizeof buffer, 0), i;
@@ -303,7 +303,7 @@ static void unanswered_acquire_is_retried_and_granted_once(void **state) {
         proxy->mode = SWALLOW_REPLIES;
         assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
         kit_run(50);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 1); /* done, and nobody knows */
+        assert_int_equal(num(ask(&server, "EXISTS k")), 1); /* it was executed, and nobody knows */
         proxy->mode = PASS;
         proxy_cuts();
         assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
@@ -358,7 +358,7 @@ static void unanswered_release_is_sent_again(void **state) {
                 o->status[RLOCK_RELEASED] == RLOCK_ERR_NOT_HELD);
 }
 
-/* Loses its connection over an acquire that stays on the way; ends UNKNOWN. */
+/* Loses the connection while an acquire is held back; it ends UNKNOWN. */
 static void acquire_is_held_back(struct owner *o) {
     proxy->mode = HOLD_BACK;
     assert_int_equal(rlock_acquire(o->lock, 0, 6000, owner_told, o), RLOCK_OK);
@@ -368,7 +368,7 @@ static void acquire_is_held_back(struct owner *o) {
     assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_ERR_UNKNOWN);
 }
 
-/* The end of one old connection says nothing of an older one. */
+/* The end of one old connection says nothing about an older one. */
 static void acquire_that_an_old_connection_still_carries_is_waited_for(void **state) {
     size_t i;
 
@@ -387,10 +387,10 @@ static void acquire_that_an_old_connection_still_carries_is_waited_for(void **st
         assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
         assert_int_equal(owner_release(second), RLOCK_OK);
         tell(ask(&server, "ACL SETUSER locker +client|kill"));
-        acquire_is_held_back(second); /* but this one */
+        acquire_is_held_back(second); /* but it may end this one */
         assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
         assert_int_equal(owner_release(second), RLOCK_OK);
-        kit_run(400); /* long enough to be told that there is no such token */
+        kit_run(400); /* long enough for the answer that there is no such token */
         assert_true(kit_stats(client).cleaning > 0);
         proxy_delivers_late();
         while (num(ask(&server, "EXISTS first")) == 0) {

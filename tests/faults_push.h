@@ -2,7 +2,7 @@
 #ifndef TESTS_FAULTS_PUSH_H
 #define TESTS_FAULTS_PUSH_H
 
-/* --- being told that a key changed --- */
+/* --- pushes of changes --- */
 
 static struct owner *stage_waiter(rlock_wire wire) {
     struct owner *o = stage_owner(wire, "taken");
@@ -11,7 +11,7 @@ static struct owner *stage_waiter(rlock_wire wire) {
     return o;
 }
 
-/* Until the first lie was told, and no further: what a waiter asks next is answered again. */
+/* Runs until the first lie is told, and no longer: the waiter's next attempt is answered again. */
 static void stage_until_told(void) {
     int turns;
 
@@ -23,7 +23,7 @@ static void stage_until_told(void) {
 
 static void tracking_is_asked_for_again_however_it_failed(void **state) {
     static const char *const answers[] = {
-        "", /* none: the answer to the next command comes in its place */
+        "", /* none: the next command's answer comes instead */
         ":1\r\n", "-ERR The client ID you want redirect to does not exist\r\n"};
     size_t i;
 
@@ -66,8 +66,8 @@ static void process_that_slept_over_an_unanswered_tracking_recovers(void **state
     assert_true(stage_is_pushing());
 }
 
-/* The watching connection goes while its registration is under way; the answer, yes or no, comes
- * for one that is not there any more. */
+/* The push connection is lost while CLIENT TRACKING is in flight. Its answer, yes or no, is for a
+ * connection that no longer exists. */
 static void tracking_answered_for_a_connection_that_went_is_none(void **state) {
     static const char *const answers[] = {"+OK\r\n", "-ERR unknown command\r\n"};
     size_t i;
@@ -89,15 +89,15 @@ static void tracking_answered_for_a_connection_that_went_is_none(void **state) {
         assert_false(i == 1 && stage_is_pushing());
         stage_runs(3000);
         assert_int_equal(stage_is_pushing(), i == 0);
-        stage_lies("EVALSHA", "$1\r\n0\r\n", true, false); /* pushed or polled for, it comes */
+        stage_lies("EVALSHA", "$1\r\n0\r\n", true, false); /* it is granted by push or by polling */
         stage_lies("SET taken", "+OK\r\n", true, false);
         stage_says(&stage.conns[0], "");
         assert_int_equal(stage_wait(&kit_owners[0], RLOCK_ACQUIRED, 11000), RLOCK_OK);
     }
 }
 
-/* Without CLIENT ID no message can be sent anywhere: channels where the wire has them, or asking
- * again and again. */
+/* Without CLIENT ID nothing can be redirected: a wire with channels uses those, another one
+ * polls. */
 static void server_that_hides_client_ids_is_polled_or_listened_to(void **state) {
     size_t w;
 
@@ -191,12 +191,12 @@ static void messages_of_channels_wake_only_whom_they_name(void **state) {
         snprintf(channel, sizeof channel, CHANNEL "%s", rows[i].name);
         snprintf(subscribe, sizeof subscribe, "SUBSCRIBE %s", channel);
         say_message("message", channel, "$1\r\n0\r\n");
-        /* hiredis knows the channels that were asked for, and passes on nothing else */
+        /* hiredis passes on only the channels that were subscribed to */
         assert_int_equal(count_tries() > 0, rows[i].wakes && i == 0);
     }
 }
 
-/* A second key is waited for before the first answer to SUBSCRIBE: both are listened to. */
+/* A second key is wanted before SUBSCRIBE is answered: both channels are subscribed to. */
 static void key_that_is_wanted_before_channels_work_is_listened_to_later(void **state) {
     struct owner *first, *second;
 
@@ -218,9 +218,9 @@ static void key_that_is_wanted_before_channels_work_is_listened_to_later(void **
     assert_int_equal(first->seen[RLOCK_ACQUIRED] + second->seen[RLOCK_ACQUIRED], 0);
 }
 
-/* --- being called --- */
+/* --- notifications --- */
 
-/* Waits in the line for "taken", and was told so. */
+/* Makes a waiter that is in the queue for "taken" and knows it. */
 static struct owner *stage_in_line(rlock_client *client) {
     struct owner *o;
     rlock_options options;
@@ -245,19 +245,19 @@ static const char *own_channel(void) {
     return name;
 }
 
-/* Everything is granted from now on: polling is enough to be told so. */
+/* Grants everything from now on: polling is enough to learn it. */
 static void stage_grants(struct owner *o) {
     stage_lies("EVALSHA", "$1\r\n0\r\n", true, false);
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 11000), RLOCK_OK);
 }
 
-/* Whoever may publish on the channel can say anything there: a number, a colon, the key. */
+/* A client that may publish on the channel can say anything there: a number, a colon, the key. */
 static void message_that_is_no_call_calls_nobody(void **state) {
     static const struct {
-        const char *before, *behind; /* the number */
-        bool number;
-        bool called; /* somebody, */
-        bool calls;  /* and the one who waits */
+        const char *before, *behind; /* the waiter's number */
+        bool number;                 /* it is in the message */
+        bool called;                 /* the message is taken for a notification */
+        bool calls;                  /* and it notifies this waiter */
     } rows[] = {
         {"", ":taken", true, true, true},    {"", ":other", true, true, false},
         {"1", ":taken", true, true, false},  {"", ":", true, true, false},
@@ -294,7 +294,7 @@ static void message_that_is_no_call_calls_nobody(void **state) {
     }
 }
 
-/* As long as ours, but with another prefix, or of another client. */
+/* Its name is as long as ours, but with another prefix or of another client. */
 static void subscription_to_a_channel_that_is_not_ours_ends_the_connection(void **state) {
     static char reply[128];
     int way;
@@ -320,8 +320,8 @@ static void subscription_to_a_channel_that_is_not_ours_ends_the_connection(void 
     }
 }
 
-/* An ACL may allow the one channel and not the other. What is refused is asked for again only on
- * the next connection; who waits for it polls. */
+/* An ACL may allow one channel and not the other. What is refused is tried again only on the next
+ * connection; a waiter that needs it polls. */
 static void
 who_may_not_listen_to_its_own_channel_is_told_of_changes_and_polls_for_its_turn(void **state) {
     struct owner *o;
@@ -377,7 +377,7 @@ static void message_of_a_short_channel_wakes(void **state) {
     assert_true(count_tries() > 0);
 }
 
-/* Instead of the answer to SUBSCRIBE, and for the channel that was meant. */
+/* The message comes instead of the answer to SUBSCRIBE, for the channel that was meant. */
 static void server_that_unsubscribes_us_is_polled(void **state) {
     static char reply[128];
     struct owner *o;
@@ -396,7 +396,7 @@ static void server_that_unsubscribes_us_is_polled(void **state) {
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 11000), RLOCK_OK);
 }
 
-/* On such messages hiredis asserts, or would take the channel for one that was asked for. */
+/* hiredis asserts on such messages, or takes the channel for one that was subscribed to. */
 static void message_that_answers_no_subscription_ends_the_connection(void **state) {
     static const struct {
         rlock_wire wire; /* Redisson's: without tracking, by channels */

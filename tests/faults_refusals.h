@@ -16,7 +16,7 @@ static int is_shut(void *arg) {
     return shutdown_status != KIT_NOTHING;
 }
 
-/* Fails `tries` times with these words, and nothing is left: no command follows, and it ends. */
+/* The acquire fails with these words and leaves nothing: no command follows, and shutdown ends. */
 static void fails_and_leaves_nothing(rlock_client *client, struct owner *o, const char *words) {
     int i, tries = 20;
     uint64_t commands;
@@ -91,7 +91,7 @@ static void command_that_the_server_does_not_know_leaves_nothing(void **state) {
     }
 }
 
-/* Of the queued kinds too, whose script may have given a place before it fails: not this way. */
+/* The script of a queued kind may fail after it has given a position, but not with this error. */
 static void script_that_the_server_never_runs_leaves_no_place(void **state) {
     static const char *const answers[] = {"-NOSCRIPT No matching script. Please use EVAL.\r\n",
                                           "-ERR unknown command 'EVAL'\r\n",
@@ -120,7 +120,7 @@ static void script_that_the_server_never_runs_leaves_no_place(void **state) {
     }
 }
 
-/* Words that nobody knows, as a proxy may have of its own: it may have been executed. */
+/* An unknown error, which a proxy may have of its own: the request may have been executed. */
 static void words_that_are_not_known_may_stand_for_anything(void **state) {
     static const char *const answers[] = {
         "-ERR Connection timed out\r\n",
@@ -138,7 +138,7 @@ static void words_that_are_not_known_may_stand_for_anything(void **state) {
     }
 }
 
-/* What the script of the queued kinds says in the middle may come behind a place in the line. */
+/* An error from inside the script of the queued kinds may come after it has given a position. */
 static void error_inside_the_script_of_a_line_is_cleaned_up_behind(void **state) {
     static const char *const answers[] = {
         "-ERR user_script:1: attempt to compare nil script: 1f, on @user_script:1.\r\n",

@@ -14,9 +14,9 @@ static void wrong_reply_is_no_answer_and_ends_the_connection(void **state) {
     } rows[] = {
         {LIE_ACQUIRE, RLOCK_WIRE_STRING, "+NO\r\n"},
         {LIE_ACQUIRE, RLOCK_WIRE_STRING, ":1\r\n"},
-        {LIE_ACQUIRE, RLOCK_WIRE_REDISSON, "$1\r\n5\r\n"}, /* a fence, and none was wanted */
+        {LIE_ACQUIRE, RLOCK_WIRE_REDISSON, "$1\r\n5\r\n"}, /* a fencing token that was not wanted */
         {LIE_ACQUIRE, RLOCK_WIRE_REDISSON, "$-1\r\n"},
-        {LIE_FENCED, RLOCK_WIRE_STRING, "$1\r\n0\r\n"}, /* none, and one was */
+        {LIE_FENCED, RLOCK_WIRE_STRING, "$1\r\n0\r\n"}, /* none, though one was wanted */
         {LIE_FENCED, RLOCK_WIRE_STRING, "$0\r\n\r\n"},
         {LIE_FENCED, RLOCK_WIRE_STRING, "$3\r\n1a3\r\n"},
         {LIE_FENCED, RLOCK_WIRE_STRING, "$3\r\n1/3\r\n"},
@@ -56,14 +56,14 @@ static void wrong_reply_is_no_answer_and_ends_the_connection(void **state) {
             print_error("row %u: status %d\n", (unsigned)i, status);
         }
         assert_int_equal(stage.told[0], 1);
-        /* a release goes on, and the honest answer to its second try is the one that counts */
+        /* a release is repeated, and the honest answer to the second one counts */
         assert_int_equal(status, rows[i].to == LIE_RELEASE ? RLOCK_OK : RLOCK_ERR_SERVER);
         assert_int_equal(rlock_is_held(o->lock), rows[i].to == LIE_RENEW);
         assert_int_equal(kit_stats(client).faults, 1);
     }
 }
 
-/* Of a queued kind a plus behind the fence says who is next; of a mutex it is no fence at all. */
+/* For a queued kind a plus after the fencing token is a mark; for a mutex it is an error. */
 static void fence_of_a_queued_kind_is_as_exact_and_may_have_its_mark(void **state) {
     static const struct {
         rlock_kind kind;
@@ -119,8 +119,7 @@ static void server_that_never_knows_a_script_is_not_asked_for_ever(void **state)
     o = stage_owner(RLOCK_WIRE_REDISSON, "k");
     assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
     commands = stage.told[0];
-    assert_int_equal(commands,
-                     2); /* by its SHA-1, and in full; nothing is there to be cleaned up */
+    assert_int_equal(commands, 2); /* by its SHA-1, and in full; there is nothing to clean up */
 }
 
 /* --- a release by one command of the server, where there is one --- */
@@ -175,7 +174,7 @@ static void release_by_one_command_is_as_exact_as_by_script(void **state) {
     }
 }
 
-/* The second one was sent before the first was refused; that it worked changes nothing. */
+/* The second one was sent before the first was refused. That it worked changes nothing. */
 static void release_by_one_command_is_given_up_for_good_by_a_refusal(void **state) {
     struct owner *o[2];
     int i;
@@ -249,7 +248,7 @@ static void error_inside_a_script_is_what_it_says_inside(void **state) {
     }
 }
 
-/* Whoever names users and keys decides nothing. */
+/* The name of a user or a key does not decide what an error means. */
 static void name_of_a_user_or_a_key_is_no_code(void **state) {
     static const struct {
         const char *answer;
@@ -303,7 +302,7 @@ static void name_of_a_user_or_a_key_is_no_code(void **state) {
     }
 }
 
-/* Nor on the real server, whose words are its own: inside a script, and before it. */
+/* The same on the real server, in its own words: inside a script and before it. */
 static void users_and_keys_with_the_names_of_codes_are_told_as_any_other(void **state) {
     static const char *const names[] = {"ROOMS:script", "OOM:script", "READONLY:script",
                                         "MOVED:script"};

@@ -12,9 +12,9 @@ struct fault {
     const char *word;   /* in the server's text of a refused acquire, NULL = none */
     int try_status;     /* acquire with wait = 0; also the end of a wait that is too short */
     int renew_status;   /* by hand */
-    int release_status; /* when the fault lasts beyond the hold's deadline */
-    bool for_ever;      /* a waiter with RLOCK_FOREVER is not told, it goes on */
-    bool or_down;       /* what is tried again may meet no connection at all */
+    int release_status; /* the end of a release when the fault outlasts the hold's deadline */
+    bool for_ever;      /* a waiter with RLOCK_FOREVER goes on waiting */
+    bool or_down;       /* a retry may find no connection at all */
 };
 
 static redisContext *busy_hand;
@@ -43,7 +43,7 @@ static void memory_is_back(void) {
     tell(ask(&server, "CONFIG SET maxmemory 0"));
 }
 
-/* A script of another client that does not end: after lua-time-limit every other hears BUSY. */
+/* Another client's script does not end: after lua-time-limit the server answers BUSY. */
 static void busy_begins(void) {
     int done = 0;
 
@@ -67,7 +67,7 @@ static void busy_ends(void) {
     busy_hand = NULL;
 }
 
-/* Lets the clients see that their connections are gone: what is asked then was never sent. */
+/* Lets the clients see that their connections are gone: later requests are never sent. */
 static void cut_is_seen(void) {
     tell(ask(&server, "CLIENT KILL USER locker"));
     kit_run(50);
@@ -112,7 +112,7 @@ static void socket_returns(void) {
     assert_int_equal(rename(moved_socket, server.socket), 0);
 }
 
-/* At the end of its time a try may be out just then: that one is not answered. */
+/* When its wait ends an attempt may be in flight: that one is not answered. */
 static bool ended_with(const struct fault *f, int status, int expected) {
     return status == expected || status == RLOCK_ERR_UNKNOWN ||
            (f->or_down && status == RLOCK_ERR_CONN);
@@ -142,7 +142,7 @@ static struct party party_of(rlock_wire wire) {
     return p;
 }
 
-/* Every operation at once, so that all of them meet the fault in the same moment. */
+/* Starts every operation at once, so that all meet the fault at the same moment. */
 static void party_asks(const struct party *p) {
     assert_int_equal(rlock_acquire(p->tried->lock, 0, 5000, owner_told, p->tried), RLOCK_OK);
     assert_int_equal(rlock_acquire(p->waited->lock, 300, 5000, owner_told, p->waited), RLOCK_OK);
@@ -179,7 +179,7 @@ static void party_recovers(const struct party *p, const struct fault *f) {
     assert_true(key_goes(&server, rlock_key(p->waited->lock, NULL), 2000));
 }
 
-/* The fault comes and goes: what is tried once is told, what may wait goes on afterwards. */
+/* The fault comes and goes: a single try is told of it, an operation that may wait goes on. */
 static void comes_and_goes(const struct fault *f) {
     struct party p[2];
     int64_t start;
@@ -188,7 +188,7 @@ static void comes_and_goes(const struct fault *f) {
     for (i = 0; i < 2; i++) {
         p[i] = party_of(wires[i]);
     }
-    kit_run(20); /* else a renewal has nothing to extend, and is right to succeed */
+    kit_run(20); /* else a renewal extends nothing, and rightly succeeds */
     start = kit_now_us();
     f->begin();
     party_asks(&p[0]);
@@ -264,7 +264,7 @@ REFUSED_FOR_NOW(server_without_replicas_refuses_for_now, no_replicas_begins, no_
                 "NOREPLICAS")
 REFUSED_FOR_NOW(server_busy_with_a_script_refuses_for_now, busy_begins, busy_ends, "BUSY")
 
-/* Out of memory a server still lets keys be extended and deleted. */
+/* A server without memory still extends and deletes keys. */
 static void server_out_of_memory_refuses_acquires_alone(void **state) {
     static const struct fault f = {memory_runs_out, memory_is_back, "OOM", RLOCK_ERR_SERVER,
                                    RLOCK_OK,        RLOCK_OK,       true,  false};
@@ -316,7 +316,7 @@ static void server_with_too_many_clients_refuses_for_now(void **state) {
     put_to_every_operation(&f);
 }
 
-/* Whether the refusal or the end of the connection is seen first must not matter. */
+/* It must not matter whether the client sees the refusal or the end of the connection first. */
 static void full_server_is_told_with_its_words_every_time(void **state) {
     int i;
 
@@ -420,7 +420,7 @@ static void first_connect_is_retried_until_the_server_is_there(void **state) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Something else at the key
+ * A value of another type at the key
  */
 
 static void key_of_another_type_is_refused_or_lost_and_left_alone(void **state) {
@@ -481,7 +481,7 @@ static void server_killed_without_data_tells_the_holder(void **state) {
         kit_run(100);
         server_kill9(&server);
         kit_run(300);
-        assert_true(rlock_is_held(held->lock)); /* nothing is known yet: the lease still stands */
+        assert_true(rlock_is_held(held->lock)); /* nothing is known yet: the lease still runs */
         assert_int_equal(server_restart(&server), 0);
         assert_int_equal(owner_wait(held, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
         assert_true(held->reason[RLOCK_LOST] == RLOCK_REASON_DELETED ||
@@ -584,7 +584,7 @@ static void paused_clients_are_waited_for(void **state) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * LOADING: the server reads a data set slowly
+ * LOADING: the server reads its data set slowly
  */
 
 static struct server loader;

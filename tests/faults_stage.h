@@ -28,7 +28,7 @@ static struct {
     int resolve_status;
     rlock_name *name; /* to be resolved */
     int names, door;
-    char path[128], trail[4096]; /* the commands that were heard, two words of each */
+    char path[128], trail[4096]; /* the commands that it received, two words of each */
     struct stage_conn conns[STAGE_CONNS];
     size_t count;
     struct lie lies[STAGE_LIES];
@@ -109,7 +109,7 @@ static void stage_hangs_up(struct stage_conn *conn) {
     conn->fd = -1;
 }
 
-/* The newest connection that has said SUBSCRIBE, or has not. */
+/* Returns the newest connection that has sent SUBSCRIBE, or that has not. */
 static struct stage_conn *stage_conn(bool watching) {
     size_t i;
 
@@ -122,13 +122,14 @@ static struct stage_conn *stage_conn(bool watching) {
     return NULL;
 }
 
-/* Who gives up its place in the line: without a fence the operation is behind two keys. */
+/* True if a waiter leaves the queue; without fencing the operation follows two keys. */
 static bool stage_hears_leave(const struct words *words) {
     return liar_hears(words, "EVALSHA " RLOCK__SHA_LINE) && strcmp(words->text[2], "2") == 0 &&
            strcmp(words->text[3], "taken") == 0 && strcmp(words->text[5], "2") == 0;
 }
 
-/* Of the scripts too: granted without a fence, or with one. */
+/* Returns what an honest server says to the scripts too: granted, with a fencing token or
+ * without. */
 static const char *stage_is_honest(const struct words *words) {
     bool acquire = strncmp(words->text[1], RLOCK__SHA_STRING_ACQUIRE, 40) == 0 ||
                    strncmp(words->text[1], RLOCK__SHA_REDISSON_ACQUIRE, 40) == 0;
@@ -166,7 +167,7 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
     stage_says(conn, text);
 }
 
-/* The server's turn: true if there was anything to do. */
+/* Lets the server work. True if there was anything to do. */
 static bool stage_serves(void) {
     bool moved = false;
     size_t i, used;
@@ -203,7 +204,7 @@ static bool stage_serves(void) {
     return moved;
 }
 
-/* The loop's look at the descriptors. */
+/* Lets the loop handle what is ready on its descriptors. */
 static bool stage_looks(void) {
     bool moved = false;
     size_t i;
@@ -232,8 +233,7 @@ static void stage_fires(void) {
     rlock_on_timer(stage.client);
 }
 
-/* One turn of everything; false: nothing is left to be done until then, and the clock stands
- * there. */
+/* Runs everything once. False if nothing is left to do until that time; the clock is there then. */
 static bool stage_turns(int64_t until_us) {
     bool moved = stage_serves();
 
@@ -346,7 +346,7 @@ static struct owner *stage_owner(rlock_wire wire, const char *key) {
     return owner_new(stage_client(wire), key);
 }
 
-/* How often a command was heard. */
+/* Returns how often a command was received. */
 static int stage_count(const char *command) {
     const char *at = stage.trail;
     int count = 0;

@@ -7,7 +7,7 @@
 
 #define RLOCK_IMPLEMENTATION
 #define RLOCK_NO_REDIS
-#define RLOCK__RING_MIN 8 /* so few holds stand in a ring */
+#define RLOCK__RING_MIN 8 /* a ring from so few holds on */
 #include "scripted.h"
 
 #include <sys/wait.h>
@@ -338,7 +338,7 @@ static const char *status_name(int status) {
     }
 }
 
-/* The two tables hold for every kind: here for one of each sort. */
+/* The two tables hold for every kind: they are tested with one kind of each sort. */
 static void add_tables_of(rlock_kind kind, const char *what) {
     int row, column;
     for (row = 0; row < STATES; row++) {

@@ -225,7 +225,7 @@ static void arguments_that_no_other_test_gives(void **state) {
     REFUSE_CONFIG(username, "u");
     REFUSE_CONFIG(store, NULL);
     mute.port = -1;
-    mute.log = NULL; /* nobody to tell */
+    mute.log = NULL; /* a shutdown without a callback */
     SAME(rlock_client_new(&client, &mute), RLOCK_ERR_ARG);
     start();
     SAME(rlock_client_shutdown(g.client, (int64_t)RLOCK_LEASE_MAX_MS + 1, NULL, NULL),

@@ -28,7 +28,7 @@ static const char *const function_names[FUNCTIONS] = {
     "rlock_cancel",  "rlock_client_shutdown", "rlock_new",
     "rlock_free",    "rlock_client_free",     "every reading function"};
 
-/* What each returns to a callback; 0 also for those that return nothing. */
+/* What each function returns in a callback; 0 also for those that return nothing. */
 static const int returns_in[PLACES][FUNCTIONS] = {
     {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
     {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
@@ -90,7 +90,7 @@ static void done_of_pair(rlock_client *client, int status, void *user) {
     call_once(IN_DONE);
 }
 
-/* Brings the subject's callback about; a holder and a waiter of the same client stand by. */
+/* Causes the subject's callback while the client has another holder and a waiter. */
 static void provoke(int place) {
     struct owner *owner = pair.subject;
     SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
@@ -159,7 +159,7 @@ static void freed_handle_is_not_told_what_was_ready_in_the_same_entry(void **sta
     reply(RLOCK_OP_ACQUIRE, scripted_done());
     run_ms(20);
     SAME(a->events + b->events, 1);
-    SAME(need(RLOCK_OP_RELEASE)->key[0], a->events == 0 ? 'a' : 'b'); /* the grant is given back */
+    SAME(need(RLOCK_OP_RELEASE)->key[0], a->events == 0 ? 'a' : 'b'); /* the grant is released */
 }
 
 static void cancel_other(struct owner *owner, const rlock_event *event) {
@@ -229,7 +229,7 @@ static void callbacks_may_be_left_out_where_the_header_says_so(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
 }
 
-/* Refuses nothing, as long as it may be asked. */
+/* Refuses nothing, and checks that the store may still be asked. */
 static const char *refuse_nothing(void *state, const char *key, size_t key_len,
                                   const rlock_terms *terms, bool fencing) {
     (void)key, (void)key_len, (void)terms, (void)fencing;
@@ -237,7 +237,7 @@ static const char *refuse_nothing(void *state, const char *key, size_t key_len,
     return NULL;
 }
 
-/* What the rest of a callback may do that has freed its client. */
+/* A callback that has freed its client may still make all of these calls. */
 static void free_and_go_on(struct owner *owner, const rlock_event *event) {
     rlock_client *client = owner->client;
     rlock_options options = options_for("new");
@@ -249,7 +249,7 @@ static void free_and_go_on(struct owner *owner, const rlock_event *event) {
     memset(&io, 0, sizeof io);
     memset(&name, 0, sizeof name);
     io.ready = on_ready;
-    rlock_on_io(&io, RLOCK_IO_READ); /* of nobody */
+    rlock_on_io(&io, RLOCK_IO_READ); /* it belongs to no client */
     rlock_on_resolved(&name, NULL);
     free_client();
     rlock_client_free(client);
@@ -261,7 +261,7 @@ static void free_and_go_on(struct owner *owner, const rlock_event *event) {
     SAME(owner_acquire(owner, 0, 0), RLOCK_ERR_CLOSED);
     io.client = name.client = client;
     io.watched = RLOCK_IO_READ;
-    rlock_on_io(&io, RLOCK_IO_READ); /* a loop that was about to */
+    rlock_on_io(&io, RLOCK_IO_READ); /* a loop that had fetched the event */
     rlock_on_timer(client);
     rlock_on_resolved(&name, NULL);
 }
@@ -288,7 +288,7 @@ static void free_all(struct owner *owner, const rlock_event *event) {
     free_client();
 }
 
-/* The memory of the client waits for the end of the entry: a sanitizer sees who looks at it. */
+/* The client's memory is freed at the end of the dispatch: a sanitizer sees a use after that. */
 static void last_handle_and_client_are_freed_in_a_callback(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -304,7 +304,7 @@ static void last_handle_and_client_are_freed_in_a_callback(void **state) {
  * A loop that is run inside a callback.
  */
 
-/* The first in a batch runs the loop until what it asks for in there has ended. */
+/* The first handle of a batch runs the loop until the acquire that it makes there has ended. */
 static void run_the_loop(struct owner *owner, const rlock_event *event) {
     struct owner *third = (struct owner *)owner->context;
     (void)event;
@@ -332,7 +332,7 @@ static void loop_that_is_run_inside_a_callback_goes_on(void **state) {
     assert_true(second->seen[RLOCK_ACQUIRED].order < third->seen[RLOCK_ACQUIRED].order);
 }
 
-/* A deadline comes in there, too. */
+/* A deadline that passes inside the callback is reported there. */
 static void wait_for_the_loss(struct owner *owner, const rlock_event *event) {
     struct owner *other = (struct owner *)owner->context;
     (void)event;
@@ -412,7 +412,7 @@ static void idle_again(void) {
     idle();
 }
 
-/* What a frame that was jumped over keeps of a client that is freed: its struct. */
+/* A frame that was jumped over keeps the struct of a client that is freed. */
 static void free_the_rest(size_t kept) {
     rlock_client *client = g.client;
     virtual_free_owners(&g.loop);
@@ -426,7 +426,7 @@ static void free_the_rest(size_t kept) {
 static void what_a_callback_jumped_over_comes_in_the_next_turn(void **state) {
     rlock_options options = options_for("asked");
     struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
-    static rlock_info info; /* without words: those would be kept as well */
+    static rlock_info info; /* without a text, which would be kept as well */
     rlock_answer answer = scripted_done();
     size_t requests;
     (void)state;
@@ -446,7 +446,7 @@ static void what_a_callback_jumped_over_comes_in_the_next_turn(void **state) {
     SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
     SAME(g.store.unflushed, 0);
     requests = g.store.count;
-    SAME(owner_release(first), RLOCK_OK); /* a call outside of the loop arms it */
+    SAME(owner_release(first), RLOCK_OK); /* a call from outside arms the loop */
     idle();
     SAME(g.store.count, requests + 1);
     SAME(first->seen[RLOCK_RELEASED].status, RLOCK_OK);

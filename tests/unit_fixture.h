@@ -14,7 +14,7 @@ static struct {
     int64_t done_at_us;
     uint64_t done_order;
     int log_lines;
-    size_t log_length; /* of the last one */
+    size_t log_length; /* of the last line */
     rlock_kind kind;   /* of the handles that a test makes */
 } g;
 
@@ -134,7 +134,7 @@ static int64_t until_us(int64_t sent_us, int64_t lease_ms) {
     return sent_us + lease_ms * 1000 - lease_ms * DRIFT - 2000;
 }
 
-/* Waits for a request of this kind; a store that was down is up again if it takes long. */
+/* Waits for a request of this kind. If that takes long, a store that was down is up again. */
 static struct scripted_request *retried(rlock_op op) {
     int i;
     for (i = 0; i < 100 && out(op) == NULL; i++) {

@@ -81,7 +81,7 @@ static void count_name(rlock_name *name, const struct sockaddr *address) {
     names_resolved++;
 }
 
-/* The timers of a store that are due come first. */
+/* A store's timers that are due are fired before a name is reported. */
 static void child_that_returns_from_a_timer_it_forked_in_hears_of_no_name(void **state) {
     rlock_timer timer;
     rlock_name name;
@@ -156,8 +156,8 @@ static void after_fork_the_child_hears_no_event_and_nests_nothing(void **state) 
     SAME(rlock_hold_count(owner->lock), 2);
 }
 
-/* A child may make clients of its own, and those of its parent stay refused; so do both in a child
- * of that child. */
+/* A child may make clients of its own. Its parent's clients stay refused to it; in a child of the
+ * child both are refused. */
 static int child_with_a_client_of_its_own(struct owner *owner) {
     rlock_options options = options_for("key");
     rlock_client *own = NULL;
@@ -206,7 +206,7 @@ static void after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_bac
  */
 
 static struct {
-    bool done; /* one callback forks, the first */
+    bool done; /* only the first callback forks */
     pid_t child;
     size_t requests, live;
     uint64_t callbacks, orders;
@@ -248,7 +248,7 @@ static void done_and_fork(rlock_client *client, int status, void *user) {
     fork_here();
 }
 
-/* Two events of a kind in one entry, of which the first forks. */
+/* Causes two events of one kind in one dispatch; the callback of the first one forks. */
 static void fork_in(int kind, struct owner *first, struct owner *second, struct owner *third) {
     rlock_options options = options_for("asked");
     int i;
@@ -282,7 +282,7 @@ static void fork_in(int kind, struct owner *first, struct owner *second, struct 
     memset(g.store.automatic, 0, sizeof g.store.automatic);
 }
 
-/* In the child, when the loop's turn is over. */
+/* What the child did until the loop's iteration ended, as bits; 0 = nothing. */
 static int child_went_on(void) {
     int check = 0;
     check |= g.store.count != forked.requests ? 1 : 0;
@@ -312,7 +312,7 @@ static void child_that_returns_from_the_callback_it_forked_in_does_nothing(void 
             fail_msg("in the callback of %s: checks %d of the child failed", names[kind],
                      WEXITSTATUS(status));
         }
-        scripted_settle(&g.store); /* the parent was told all of it */
+        scripted_settle(&g.store); /* all of it is reported to the parent */
         memset(g.store.automatic, 0, sizeof g.store.automatic);
         BETWEEN(g.loop.callbacks - callbacks, kind <= RLOCK_LOST + 1 ? 3 : 1, 8);
         owner_free(first);
@@ -330,10 +330,10 @@ static void timer_that_forks(rlock_timer *timer) {
 
 static void timer_of_the_child(rlock_timer *timer) {
     (void)timer;
-    g.store.flushes++; /* as if it sent something */
+    g.store.flushes++; /* as if this timer sent something */
 }
 
-/* A store may call what is the user's, as that of Redis does with its hook `connect`. */
+/* A store may call the user's hooks, as the Redis store calls `connect`. */
 static void child_that_returns_from_a_hook_it_forked_in_does_nothing(void **state) {
     struct owner *owner = holder("key", 10000);
     rlock_timer first, second;

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_HAND_OVER_H
 #define TESTS_UNIT_HAND_OVER_H
 
-/* A waiter behind a holder of this client: nothing is asked for it. */
+/* Makes a waiter for a key that a handle of this client holds: no request is sent for it. */
 static struct owner *follower_with(const rlock_options *options, int64_t lease_ms) {
     struct owner *owner = handle_with(options);
     int before = asked(RLOCK_OP_ACQUIRE);
@@ -40,7 +40,7 @@ static void hold_goes_on_to_the_next_in_line_without_the_server(void **state) {
     assert_true(rlock_is_held(third->lock));
     SAME(asked(RLOCK_OP_RELEASE), 0);
     SAME(asked(RLOCK_OP_ACQUIRE), 1);
-    SAME(owner_release(third), RLOCK_OK); /* nobody is left */
+    SAME(owner_release(third), RLOCK_OK); /* no waiter is left */
     idle();
     assert_true(need(RLOCK_OP_RELEASE)->token == token);
     reply(RLOCK_OP_RELEASE, scripted_done());
@@ -76,7 +76,7 @@ static void hold_goes_on_a_bounded_number_of_times_and_then_others_come_first(vo
     assert_true(rlock_is_held(owners[3]->lock));
 }
 
-/* A server without client tracking tells us of our own releases. */
+/* A server without client tracking also pushes our own releases. */
 static void push_does_not_end_the_pause_for_the_sake_of_others(void **state) {
     struct owner *owners[3];
     (void)state;
@@ -88,11 +88,11 @@ static void push_does_not_end_the_pause_for_the_sake_of_others(void **state) {
     idle();
     SAME(owner_release(owners[1]), RLOCK_OK);
     run_ms(4);
-    scripted_woken(&g.store, "key"); /* while the release is out */
+    scripted_woken(&g.store, "key"); /* while the release is in flight */
     run_ms(1);
     SAME(asked(RLOCK_OP_ACQUIRE), 1);
     reply(RLOCK_OP_RELEASE, scripted_done());
-    scripted_woken(&g.store, "key"); /* and behind its answer */
+    scripted_woken(&g.store, "key"); /* and after its answer */
     run_ms(9);
     SAME(asked(RLOCK_OP_ACQUIRE), 1);
     run_ms(2);
@@ -100,7 +100,7 @@ static void push_does_not_end_the_pause_for_the_sake_of_others(void **state) {
     reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
     reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
     run_ms(100);
-    scripted_woken(&g.store, "key"); /* later it wakes again */
+    scripted_woken(&g.store, "key"); /* later a push wakes the waiter again */
     run_ms(1);
     need(RLOCK_OP_ACQUIRE);
 }
@@ -132,15 +132,15 @@ static void fences_rise_with_each_hold_that_goes_on(void **state) {
         owners[i] = handle_with(&options);
         SAME(owner_acquire(owners[i], RLOCK_FOREVER, 10000), RLOCK_OK);
         idle();
-        SAME(need(RLOCK_OP_ACQUIRE)->request->fences, 1); /* nobody stood behind it then */
+        SAME(need(RLOCK_OP_ACQUIRE)->request->fences, 1); /* nobody waited behind it yet */
     }
     reply(RLOCK_OP_ACQUIRE, scripted_fenced(1000));
-    SAME(owner_release(owners[0]), RLOCK_OK); /* no number is left for another */
+    SAME(owner_release(owners[0]), RLOCK_OK); /* no fencing token is left for another */
     idle();
     SAME(stats().handed_on, 0);
     reply(RLOCK_OP_RELEASE, scripted_done());
     idle();
-    SAME(need(RLOCK_OP_ACQUIRE)->request->fences, 3); /* of four who wait */
+    SAME(need(RLOCK_OP_ACQUIRE)->request->fences, 3); /* four handles wait */
     reply(RLOCK_OP_ACQUIRE, scripted_fenced(2000));
     for (i = 1; i < 4; i++) {
         assert_true(rlock_fence(owners[i]->lock) == 1999 + (uint64_t)i);
@@ -203,7 +203,7 @@ static void hold_with_too_little_left_does_not_go_on(void **state) {
     }
 }
 
-/* The server would have the key for an hour if this process died just then. */
+/* Else the server would keep the key for an hour if this process died right after the hand-over. */
 static void hold_goes_on_only_to_who_asked_for_about_so_long_a_lease(void **state) {
     static const struct {
         int64_t has_ms, renewed_ms, wants_ms;
@@ -227,7 +227,7 @@ static void hold_goes_on_only_to_who_asked_for_about_so_long_a_lease(void **stat
         SAME(owner_release(first), RLOCK_OK);
         idle();
         SAME(rlock_is_held(second->lock), cases[i].goes_on);
-        if (!cases[i].goes_on) { /* let go, and taken anew */
+        if (!cases[i].goes_on) { /* it is released and acquired again */
             reply(RLOCK_OP_RELEASE, scripted_done());
             run_ms(1);
             SAME(need(RLOCK_OP_ACQUIRE)->lease_ms, cases[i].wants_ms);
@@ -235,7 +235,7 @@ static void hold_goes_on_only_to_who_asked_for_about_so_long_a_lease(void **stat
     }
 }
 
-/* The lease is young again then, but others wait for as long as the key is here. */
+/* A renewal makes the lease young again, but other clients wait as long as the key is held here. */
 static void renewals_do_not_keep_the_key_in_this_process(void **state) {
     struct owner *owners[5];
     int i;
@@ -280,7 +280,7 @@ static void client_gives_way_where_a_hold_was_too_old_to_be_handed_on(void **sta
     }
 }
 
-/* The grant is another one, with fences and hand-overs of its own. */
+/* The second grant has fencing tokens and hand-overs of its own. */
 static void hold_that_was_asked_for_again_counts_its_hand_overs_anew(void **state) {
     rlock_options options = options_for("key");
     struct owner *owners[4];
@@ -293,10 +293,10 @@ static void hold_that_was_asked_for_again_counts_its_hand_overs_anew(void **stat
         SAME(owner_acquire(owners[i], RLOCK_FOREVER, 50), RLOCK_OK);
         idle();
     }
-    reply(RLOCK_OP_ACQUIRE, scripted_held(1)); /* nobody stood behind it when it asked */
+    reply(RLOCK_OP_ACQUIRE, scripted_held(1)); /* nobody waited behind it when it asked */
     reply(RLOCK_OP_ACQUIRE, scripted_fenced(100));
     SAME(owner_release(owners[0]), RLOCK_OK);
-    stall_ms(100); /* the deadline passes before anybody is told */
+    stall_ms(100); /* the deadline passes before ACQUIRED is reported */
     idle();
     SAME(stats().handed_on, 1);
     SAME(owners[1]->seen[RLOCK_ACQUIRED].count, 0);
@@ -328,7 +328,7 @@ static void hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not(void **
     SAME(rlock_remaining_ms(limited->lock), 1000);
     run_ms(1001);
     SAME(limited->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
-    need(RLOCK_OP_RELEASE); /* the server has it for longer */
+    need(RLOCK_OP_RELEASE); /* the lease at the server is longer */
 }
 
 static void hold_whose_renewal_is_out_does_not_go_on(void **state) {
@@ -402,7 +402,7 @@ static void former_handle_may_be_freed_or_acquire_again_at_once(void **state) {
     assert_true(rlock_is_held(second->lock));
     third = follower("key", 10000);
     SAME(owner_release(second), RLOCK_OK);
-    SAME(owner_acquire(second, RLOCK_FOREVER, 10000), RLOCK_ERR_STATE); /* not told yet */
+    SAME(owner_acquire(second, RLOCK_FOREVER, 10000), RLOCK_ERR_STATE); /* not reported yet */
     idle();
     SAME(owner_acquire(second, RLOCK_FOREVER, 10000), RLOCK_OK);
     assert_true(rlock_is_held(third->lock));

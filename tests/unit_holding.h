@@ -20,7 +20,7 @@ static void watchdog_renews_at_a_third_of_the_lease(void **state) {
         reply(RLOCK_OP_RENEW, scripted_done());
         assert_true(rlock_is_held(owner->lock));
     }
-    SAME(owner->events, 1); /* nobody is told of the watchdog's renewals */
+    SAME(owner->events, 1); /* the watchdog's renewals are not reported */
     SAME(stats().renewed, 20);
 }
 
@@ -193,7 +193,7 @@ static void shorter_renewal_by_hand_lowers_the_deadline_at_the_call(void **state
     SAME(owner->seen[RLOCK_LOST].at_us, deadline_us);
 }
 
-/* The answer to what the watchdog asked before must not raise it again. */
+/* The answer to the watchdog's earlier renewal must not raise the deadline again. */
 static void shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered(void **state) {
     struct owner *owner = holder("key", 0);
     int64_t deadline_us;
@@ -227,7 +227,7 @@ static void deadline_lowered_by_hand_stays_when_its_renewal_fails(void **state) 
     int64_t deadline_us;
     (void)state;
     run_ms(WATCHDOG_MS / 3 + 1);
-    need(RLOCK_OP_RENEW); /* the watchdog's, for the longer lease */
+    need(RLOCK_OP_RENEW); /* the watchdog's renewal, for the longer lease */
     deadline_us = until_us(now_us(), 500);
     SAME(owner_renew(owner, 500), RLOCK_OK);
     scripted_down(&g.store, RLOCK_FAULT_DOWN, "closed");
@@ -289,7 +289,7 @@ static void renewal_answered_held_by_another_is_lost_as_stolen(void **state) {
     lose_by(RLOCK_OUTCOME_HELD, RLOCK_REASON_STOLEN);
 }
 
-/* An attempt of its acquire that was not answered may still be executed. */
+/* An unanswered attempt of its acquire may still be executed. */
 static void hold_that_is_lost_by_an_unsure_answer_is_cleaned_up(void **state) {
     static const rlock_outcome outcomes[] = {RLOCK_OUTCOME_GONE, RLOCK_OUTCOME_STOLEN};
     int i;
@@ -428,14 +428,14 @@ static void release_of_what_the_server_no_longer_had_is_not_held_with_the_reason
     }
 }
 
-/* --- many holds: renewed together, by one timer --- */
+/* --- many holds, which one timer renews together --- */
 
 #define MANY 40
 #define TICK_US 16384
 
 static struct owner *many[MANY];
 
-/* Holds of 40 keys, acquired 3 ms after each other. */
+/* Acquires 40 keys, one every 3 ms. */
 static void hold_many(int64_t lease_ms) {
     char key[16];
     int i;
@@ -451,7 +451,7 @@ static void hold_many(int64_t lease_ms) {
     }
 }
 
-/* The first renewal of a key in the log from there on, or NULL. */
+/* Returns the first renewal of a key in the log from `from` on, or NULL. */
 static const struct scripted_request *renewal_of(const char *key, size_t from) {
     size_t i;
     for (i = from; i < g.store.count; i++) {
@@ -497,7 +497,7 @@ static void many_holds_are_renewed_together_none_of_them_late(void **state) {
             assert_true(now_us() - last_us[i] <= third_us);
             SAME(many[i]->seen[RLOCK_LOST].count, 0);
         }
-        assert_true(l > 0 || moments < renewals / 2); /* of a short lease many share a tick */
+        assert_true(l > 0 || moments < renewals / 2); /* with a short lease many share a tick */
     }
 }
 
@@ -535,7 +535,7 @@ static void many_holds_survive_a_sleep_longer_than_the_ring(void **state) {
     g.config.watchdog_lease_ms = 60000;
     start();
     hold_many(0);
-    run_ms(11000); /* the look in between is over: they stand in the ring */
+    run_ms(11000); /* the check in between is over: the timer has all of them */
     stall_ms(40000);
     run_ms(300000);
     for (i = 0; i < MANY; i++) {
@@ -584,7 +584,7 @@ static void push_behind_a_renewal_is_looked_at_once_it_is_answered(void **state)
     SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
 }
 
-/* What failed may have been asked before the change: it is not put off as other faults are. */
+/* A renewal that failed may be older than the change: a check follows soon, unlike other faults. */
 static void push_behind_a_renewal_that_fails_is_looked_at_soon(void **state) {
     struct owner *owner = holder("key", 60000);
     int looks;

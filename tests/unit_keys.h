@@ -102,7 +102,7 @@ static int longest_chain(const rlock__map *map) {
     return longest;
 }
 
-/* Who knows one client cannot choose keys that make a chain in the next one. */
+/* Keys that collide in one client do not collide in the next one. */
 static void keys_that_are_one_chain_in_a_client_are_none_in_another(void **state) {
     static char keys[64][16];
     int chosen, turn;
@@ -177,7 +177,7 @@ static void two_grants_of_one_moment_have_two_fences(void **state) {
     end_in_memory(store);
 }
 
-/* A hold that lives longer is watched: when it is over the store must forget the key again. */
+/* A hold of more than a moment is tracked: after its release the store must forget the key. */
 static void keys_that_nobody_wants_any_more_leave_the_store_inside_the_process(void **state) {
     size_t live = 0;
     rlock_store *store;

@@ -60,7 +60,7 @@ static void forget_the_descriptor(rlock_timer *timer) {
     (void)rlock_io_watch(g.client, &g.store.io, SCRIPTED_FD, 0);
 }
 
-/* The timer of a dead connection is due when its last bytes come: they are not read any more. */
+/* The timer that gives a connection up is due when its last bytes come: they are not read. */
 static void event_of_a_descriptor_that_a_timer_just_forgot_is_dropped(void **state) {
     rlock_timer timer;
     (void)state;
@@ -106,7 +106,7 @@ static void be_due_again(rlock_timer *timer) {
     rlock_timer_set(g.client, timer, 0);
 }
 
-/* However many times others are due again, each is fired once in a turn, and none is left out. */
+/* However often others are due again, each timer fires once an iteration, and none is left out. */
 static void timers_that_are_due_again_at_once_keep_no_loss_waiting(void **state) {
     struct owner *loses = holder("key", 1000);
     rlock_timer busy[3], last;
@@ -136,9 +136,9 @@ static void free_client_from_a_timer(rlock_timer *timer) {
     free_client();
 }
 
-/* A store may find in its timer that all is over: nothing of the client is called behind that. */
+/* A store's timer may find that the client is freed: after that nothing of it is called. */
 static void nothing_follows_a_timer_that_freed_the_client(void **state) {
-    struct owner *keeps = handle("key"); /* and with it the client's memory */
+    struct owner *keeps = handle("key"); /* keeps the client's memory */
     rlock_timer first, second;
     (void)state;
     timers_fired = 0;
@@ -160,13 +160,13 @@ static void nothing_follows_a_timer_that_freed_the_client(void **state) {
     SAME(io_events, 0);
     SAME(keeps->events, 0);
     SAME(g.store.closes, 1);
-    rlock_timer_set(keeps->client, &second, now_us()); /* does not reach the loop any more */
+    rlock_timer_set(keeps->client, &second, now_us()); /* no longer reaches the loop */
     rlock_timer_drop(keeps->client, &second);
     SAME(owner_acquire(keeps, 0, 0), RLOCK_ERR_CLOSED);
 }
 
 /* ------------------------------------------------------------------------------------------------
- * The loop's timer: what it costs that nothing is half done.
+ * The loop's timer: what it costs to leave nothing half done.
  */
 
 static void release_it(struct owner *owner, const rlock_event *event) {

@@ -90,7 +90,7 @@ static bool try_holding(struct owner *owner, int64_t wait_ms) {
     return owner->holding;
 }
 
-/* A little of everything. Whatever allocation fails, calls and callbacks say OK or NOMEM. */
+/* Does a little of everything. Whichever allocation fails, calls and callbacks say OK or NOMEM. */
 static void scenario(void) {
     struct owner *owners[2] = {NULL, NULL};
     int i, status = rlock_client_new(&g.client, &g.config);
@@ -148,7 +148,7 @@ static void every_failing_allocation_is_survived_and_leaks_nothing(void **state)
 
 #define CROWD 40 /* more than the first tables of keys and of timers have room for */
 
-/* Makes handles and asks with each; what is short of memory says so and works when asked again. */
+/* Makes handles and acquires with each. A call without memory says so, and works when repeated. */
 static void crowd_grows(int first) {
     char key[16];
     int i, call, status;
@@ -177,7 +177,7 @@ static void crowd_grows(int first) {
 static void tables_that_cannot_grow_cost_a_status_and_nothing_else(void **state) {
     int first, i;
     (void)state;
-    for (first = 0; first < 2; first++) { /* once a handle and once an acquire meets the limit */
+    for (first = 0; first < 2; first++) { /* a handle meets the limit, then an acquire */
         setup(NULL);
         always(RLOCK_OP_ACQUIRE, scripted_done());
         always(RLOCK_OP_RELEASE, scripted_done());
@@ -200,7 +200,7 @@ static void tables_that_cannot_grow_cost_a_status_and_nothing_else(void **state)
     }
 }
 
-/* A little of every new thing, with each of its allocations failing in turn. */
+/* Does a little with each kind and question. Its allocations fail one after the other. */
 static void kinds_scenario(void) {
     static const char *const keys[] = {"a", "b"};
     rlock_options options = options_for(NULL);
@@ -227,7 +227,7 @@ static void kinds_scenario(void) {
         ok_or_nomem(status);
         asked_for += status == RLOCK_OK ? 1 : 0;
         idle();
-        if (told.info.status != RLOCK_ERR_SERVER) { /* the words are told if there is memory */
+        if (told.info.status != RLOCK_ERR_SERVER) { /* the text is reported if there is memory */
             ok_or_nomem(told.info.status);
         }
         SAME(told.info.token == NULL, told.info.token_len == 0);

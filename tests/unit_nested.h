@@ -54,7 +54,7 @@ static void reentrant_acquire_with_a_longer_lease_asks_for_it(void **state) {
     SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 20000) - now_us()) / 1000);
 }
 
-/* Whoever asks with lease 0 counts on being renewed, whatever the hold was made for. */
+/* An acquire with lease 0 asks to be renewed, whatever lease the hold has. */
 static void nested_acquire_with_lease_0_gives_the_hold_a_watchdog(void **state) {
     static const int64_t leases[] = {1000, WATCHDOG_MS, 10000};
     static const int options[] = {RLOCK_WATCHDOG_AUTO, RLOCK_WATCHDOG_OFF};

@@ -19,7 +19,7 @@ static void clean_up_that_is_given_up_wakes_the_next_waiter(void **state) {
 
 enum { BY_CANCEL, BY_TIMEOUT, BY_FREE, WAYS };
 
-/* An acquire that was sent and never answered is given up. Its token. */
+/* Gives up an acquire that was sent and never answered. Returns its token. */
 static uint64_t orphan(int way) {
     struct owner *owner = handle("key");
     uint64_t token;
@@ -73,7 +73,7 @@ static void orphan_is_released_until_one_lease_later_when_no_answer_is_sure(void
 static void unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later(void **state) {
     struct owner *owner = holder("key", 4000);
     (void)state;
-    SAME(owner_renew(owner, 100), RLOCK_OK); /* the server's time to live stays as it is */
+    SAME(owner_renew(owner, 100), RLOCK_OK); /* the time to live at the server is not changed */
     idle();
     reply(RLOCK_OP_RENEW, scripted_done());
     always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
@@ -157,7 +157,7 @@ static void acquire_that_never_left_needs_no_clean_up(void **state) {
     SAME(stats().cleaning, 0);
 }
 
-/* Nobody has said that another has it: neither to the first in line, nor to who is behind it. */
+/* No server has said that the key is held: neither to the first waiter nor to the one after it. */
 static void acquire_that_never_left_is_not_told_that_another_has_it(void **state) {
     struct owner *owners[3];
     int i;
@@ -176,7 +176,7 @@ static void acquire_that_never_left_is_not_told_that_another_has_it(void **state
     SAME(owners[0]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
 }
 
-/* What is known of one wait is not known of the next one. */
+/* An answer of one wait says nothing about the next one. */
 static void key_that_was_held_before_is_not_held_for_that(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -190,7 +190,7 @@ static void key_that_was_held_before_is_not_held_for_that(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
 }
 
-/* Who waits behind a holder of this client need not be told by the server. */
+/* A waiter behind a holder of this client knows that the key is held without asking the server. */
 static void who_waits_behind_a_holder_of_its_client_ends_as_timeout(void **state) {
     struct owner *held = holder("key", 10000), *waits = handle("key");
     (void)state;
@@ -259,7 +259,7 @@ static void old_tokens_are_cleaned_up_before_anybody_asks(void **state) {
     SAME(owner_acquire(first, RLOCK_FOREVER, 1000), RLOCK_OK);
     SAME(owner_acquire(second, RLOCK_FOREVER, 1000), RLOCK_OK);
     idle();
-    SAME(owner_cancel(first), RLOCK_OK); /* its request has left: an orphan, perhaps */
+    SAME(owner_cancel(first), RLOCK_OK); /* its request was sent: it may leave an orphan */
     idle();
     scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
     scripted_answer(&g.store, need(RLOCK_OP_RELEASE), scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
@@ -273,9 +273,9 @@ static void old_tokens_are_cleaned_up_before_anybody_asks(void **state) {
     SAME(g.store.log[from + 1].op, RLOCK_OP_ACQUIRE);
 }
 
-/* A server of one key: an acquire that was lost on the way runs between a release and its answer.
- * The store learns just then that nothing more can come. `early`: it says what was true when the
- * release ran, else what is true when the answer is read. Returns whether the token stays. */
+/* A late acquire is executed between a release and its answer. At that moment the store learns that
+ * nothing more can come. With `early` its answer says what was true when the release was executed,
+ * else what is true when the answer is read. Returns whether the token stays at the server. */
 static bool late_acquire_stays(struct owner *owner, bool early) {
     bool there;
     int i;
@@ -283,8 +283,8 @@ static bool late_acquire_stays(struct owner *owner, bool early) {
     idle();
     reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "cut off"));
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
-    scripted_need(&g.store, RLOCK_OP_RELEASE); /* it runs: nothing is there */
-    there = true;                              /* the late acquire runs, the last that can */
+    scripted_need(&g.store, RLOCK_OP_RELEASE); /* it is executed: nothing is there */
+    there = true;                              /* the late acquire is executed; no other can be */
     if (early) {
         reply(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
     } else {
@@ -295,7 +295,7 @@ static bool late_acquire_stays(struct owner *owner, bool early) {
         there = out(RLOCK_OP_RELEASE) == NULL;
     }
     if (!there) {
-        reply(RLOCK_OP_RELEASE, scripted_done()); /* ... and now it was */
+        reply(RLOCK_OP_RELEASE, scripted_done()); /* the token is released */
     }
     SAME(stats().cleaning, 0);
     return there;
@@ -334,7 +334,7 @@ static void acquire_that_was_surely_not_executed_leaves_nothing(void **state) {
     SAME(stats().cleaning, 0);
 }
 
-/* What is known of one try is known of no other. */
+/* An answer to one attempt says nothing about another. */
 static void try_that_was_surely_not_executed_says_nothing_of_the_one_before(void **state) {
     struct owner *owner = handle("key");
     (void)state;

@@ -82,7 +82,7 @@ static void question_is_answered_once_with_what_the_server_said(void **state) {
     SAME(g.client->gates.count, 0);
 }
 
-/* Where a key is wanted as more than one thing each release looks for who wants it as another. */
+/* While handles want a key as different things, each release searches for the others. */
 static void question_leaves_nothing_behind_that_each_release_would_look_for(void **state) {
     struct owner *sets[2];
     rlock_info info;
@@ -162,7 +162,7 @@ static void answer_and_down(void) {
     g.store.events->down(g.store.owner, RLOCK_FAULT_DOWN, "refused");
 }
 
-/* It is answered, and not told yet: what comes meanwhile changes nothing. */
+/* A question that is answered and not reported yet is not changed by what comes meanwhile. */
 static void answered_question_is_not_ended_again(void **state) {
     rlock_info info;
     (void)state;
@@ -177,7 +177,7 @@ static void answered_question_is_not_ended_again(void **state) {
     SAME(told.count, 1);
 }
 
-/* Each has a timer of its own; the room for those grows by and by. */
+/* Each question has a timer; the table of timers grows now and then. */
 static void question_for_whose_timer_there_is_no_memory_is_not_asked(void **state) {
     rlock_options options;
     int i, none = 0;
@@ -189,7 +189,7 @@ static void question_for_whose_timer_there_is_no_memory_is_not_asked(void **stat
         size_t live = virtual_memory.live;
         int status;
         virtual_memory.failed = false;
-        virtual_memory.fail_at = 2; /* behind the question itself */
+        virtual_memory.fail_at = 2; /* the one after the question itself */
         status = rlock_inspect(g.client, &options, on_info, &told);
         virtual_memory.fail_at = 0;
         SAME(status, virtual_memory.failed ? RLOCK_ERR_NOMEM : RLOCK_OK);
@@ -213,7 +213,7 @@ static void question_of_a_freed_client_is_not_answered(void **state) {
     run_ms(5000);
     SAME(told.count, 0);
     start();
-    ask_about(RLOCK_KIND_FAIR, "key"); /* answered, not told */
+    ask_about(RLOCK_KIND_FAIR, "key"); /* answered, not reported */
     scripted_answer(&g.store, need(RLOCK_OP_INSPECT), scripted_info(&info));
     (void)virtual_earliest(&g.loop, INT64_MAX);
     g.loop.entered = true;
@@ -292,7 +292,7 @@ static void position_of_who_does_not_wait_in_a_line_is_not_asked(void **state) {
     start();
 }
 
-/* Each row: what is wrong with the options. */
+/* Returns options of which one thing is wrong, another one in each row. */
 static rlock_options wrong_options(int row) {
     static const char *const keys[] = {"a", "b"}, *const alike[] = {"a", "a"},
                              *const hole[] = {"a", NULL}, *const empty[] = {"a", ""};
@@ -322,7 +322,7 @@ static rlock_options wrong_options(int row) {
     case 20: options.key_lens = lens; break;
     case 22: options.key_len = 1; break;
     case 24: options.key_count = RLOCK_KEYS_MAX + 1; break;
-    default: break; /* of an odd one the kind: several keys are for a MUTEX only */
+    default: break; /* odd rows: the kind, as several keys are for a MUTEX only */
     }
     return options;
 }

@@ -6,7 +6,7 @@
 #ifndef TESTS_UNIT_QUEUED_H
 #define TESTS_UNIT_QUEUED_H
 
-#define FOR_LONG 60000 /* ms: the lease of another, so that nobody looks because it is over */
+#define FOR_LONG 60000 /* ms: another's lease, so long that nobody asks because it ends */
 #define HALF_A_TURN 500
 
 static const rlock_kind queued_kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
@@ -23,7 +23,7 @@ static struct owner *kind_holder(rlock_kind kind, const char *key, int64_t lease
     return holder(key, lease_ms);
 }
 
-/* The same once more, with a new client: its tokens count from 1 again. */
+/* Begins again with a new client, whose tokens count from 1. */
 static void anew(void) {
     if (g.client != NULL) {
         free_client();
@@ -36,7 +36,7 @@ static uint64_t token_of(const struct owner *owner) {
     return owner->lock->claim->request.token;
 }
 
-/* The request of a handle that is with the store, or NULL. */
+/* Returns the request of a handle that the store has not answered, or NULL. */
 static struct scripted_request *out_of(const struct owner *owner) {
     rlock__claim *claim = owner->lock->claim;
     return claim != NULL && claim->request.place != 0 ? scripted_find(&g.store, &claim->request)
@@ -55,7 +55,7 @@ static void call(const struct owner *owner) {
     scripted_called(&g.store, rlock_key(owner->lock, NULL), token_of(owner));
 }
 
-/* Waits, and was told that others are before it: it stands in the line. */
+/* Makes a waiter that is in the queue: it was told that others are ahead of it. */
 static struct owner *in_line(rlock_kind kind, const char *key, int64_t wait_ms) {
     struct owner *owner = kind_handle(kind, key);
     SAME(owner_acquire(owner, wait_ms, FOR_LONG), RLOCK_OK);
@@ -66,7 +66,7 @@ static struct owner *in_line(rlock_kind kind, const char *key, int64_t wait_ms) 
     return owner;
 }
 
-/* How often the token of a handle was asked for, in all. */
+/* Returns how often an acquire was sent for this token. */
 static int tries_of(uint64_t token) {
     size_t i;
     int tries = 0;
@@ -87,7 +87,7 @@ static bool released(uint64_t token) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * The line.
+ * The queue.
  */
 
 static void each_waiter_of_a_queued_kind_asks_for_itself_at_once(void **state) {
@@ -97,7 +97,7 @@ static void each_waiter_of_a_queued_kind_asks_for_itself_at_once(void **state) {
     for (i = 0; i < QUEUED_KINDS; i++) {
         struct owner *owners[3];
         int before;
-        (void)kind_holder(queued_kinds[i], "key", FOR_LONG); /* holds nobody back */
+        (void)kind_holder(queued_kinds[i], "key", FOR_LONG); /* keeps nobody from asking */
         before = asked(RLOCK_OP_ACQUIRE);
         for (k = 0; k < 3; k++) {
             owners[k] = kind_handle(queued_kinds[i], "key");
@@ -107,7 +107,7 @@ static void each_waiter_of_a_queued_kind_asks_for_itself_at_once(void **state) {
         for (k = 0; k < 3; k++) {
             SAME(out_of(owners[k])->flags, 0);
         }
-        answer_to(owners[1], scripted_done()); /* in the order of the server, not in ours */
+        answer_to(owners[1], scripted_done()); /* in the server's order, not in ours */
         SAME(owners[1]->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
         SAME(owners[0]->events + owners[2]->events, 0);
         anew();
@@ -120,7 +120,7 @@ static void single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line(voi
     for (i = 0; i < QUEUED_KINDS; i++) {
         struct owner *holds = kind_holder(queued_kinds[i], "key", FOR_LONG);
         struct owner *waits = in_line(queued_kinds[i], "key", RLOCK_FOREVER);
-        struct owner *once = kind_handle(queued_kinds[i], "key"); /* no short cut past the server */
+        struct owner *once = kind_handle(queued_kinds[i], "key"); /* the server answers it */
         uint64_t token;
         SAME(owner_acquire(once, 0, 1000), RLOCK_OK);
         idle();
@@ -130,7 +130,7 @@ static void single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line(voi
         answer_to(once, scripted_held(1234));
         SAME(once->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
         SAME(once->seen[RLOCK_ACQUIRED].remaining_ms, 1234);
-        assert_false(released(token)); /* it stands in no line */
+        assert_false(released(token)); /* it is in no queue */
         SAME(owner_acquire(once, 0, 1000), RLOCK_OK);
         idle();
         answer_to(once, scripted_done());
@@ -141,7 +141,7 @@ static void single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line(voi
     }
 }
 
-/* Refused, it keeps its place: whichever way it ends, the server has to be told. */
+/* A refused waiter keeps its position: however it ends, the server must be told. */
 static void who_leaves_the_line_is_taken_out_of_it(void **state) {
     int way;
     (void)state;
@@ -174,7 +174,7 @@ static void who_leaves_the_line_is_taken_out_of_it(void **state) {
     }
 }
 
-/* Its try was never sent: there is nothing to take out. */
+/* Its attempt was never sent: there is nothing to remove. */
 static void who_never_came_into_the_line_need_not_be_taken_out(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_FAIR, "key");
     (void)state;
@@ -185,7 +185,7 @@ static void who_never_came_into_the_line_need_not_be_taken_out(void **state) {
     SAME(asked(RLOCK_OP_RELEASE), 0);
 }
 
-/* ... and nobody to be called the holder: of who tries once, and of who waits, behind one more. */
+/* No server has said that the key is held: neither for a single try nor for a waiter. */
 static void who_never_came_into_the_line_is_not_told_that_another_has_it(void **state) {
     int waits;
     (void)state;
@@ -219,7 +219,7 @@ static void who_is_called_asks_again_with_its_token(void **state) {
     SAME(stats().woken, 1);
 }
 
-/* The answer may be older than the call. */
+/* The answer may be older than the notification. */
 static void who_is_called_while_its_try_is_out_asks_once_more(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_FAIR, "key");
     (void)state;
@@ -247,7 +247,7 @@ static void call_of_nobody_is_ignored(void **state) {
     answer_to(mutex, scripted_held(FOR_LONG));
     before = asked(RLOCK_OP_ACQUIRE);
     scripted_called(&g.store, "key", 4711);
-    scripted_called(&g.store, "key", token_of(other)); /* of another key */
+    scripted_called(&g.store, "key", token_of(other)); /* its key is another one */
     scripted_called(&g.store, "nobody's", token_of(waits));
     scripted_called(&g.store, "mutex", token_of(mutex));
     SAME(asked(RLOCK_OP_ACQUIRE), before);
@@ -279,7 +279,7 @@ static void holder_who_is_called_looks(void **state) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Who looks after the line.
+ * Which waiter looks after the queue.
  */
 
 static void first_of_the_line_looks_again_after_half_a_turn(void **state) {
@@ -337,7 +337,7 @@ static void next_of_the_line_takes_over_the_looking(void **state) {
             uint64_t tokens[2];
             tokens[0] = token_of(next);
             tokens[1] = token_of(last);
-            if (late && way < 3) { /* its look is out, and no timer runs */
+            if (late && way < 3) { /* its attempt is in flight, and no timer runs */
                 run_ms(HALF_A_TURN + 2);
                 assert_non_null(out_of(first));
             }
@@ -353,7 +353,7 @@ static void next_of_the_line_takes_over_the_looking(void **state) {
     }
 }
 
-/* Who is granted behind the first leaves the first its turn to look. */
+/* A grant to another waiter does not put off the first one's next attempt. */
 static void grant_behind_the_first_changes_nothing_for_it(void **state) {
     struct owner *first = in_line(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
     struct owner *second = in_line(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
@@ -385,7 +385,7 @@ static void waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(void *
         answer_to(fails, scripted_held(FOR_LONG));
         assert_non_null(out_of(first));
         answer_to(first, scripted_held(FOR_LONG));
-        call(fails); /* now it has a turn that it must not let pass */
+        call(fails); /* now it has an offer that it must not miss */
         answer_to(fails, scripted_fault(faults[i], "words"));
         SAME(tries_of(token), 3);
         run_ms(HALF_A_TURN + 2);
@@ -397,7 +397,7 @@ static void waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(void *
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Without calls.
+ * Where nobody is notified.
  */
 
 static void first_of_the_line_polls_where_nobody_is_called(void **state) {
@@ -414,7 +414,7 @@ static void first_of_the_line_polls_where_nobody_is_called(void **state) {
     SAME(tries_of(token_of(second)), 1);
 }
 
-/* A place in line is good for one turn from the offer on, however seldom others are to be asked. */
+/* An offer ends after a command timeout, however long poll_ms is. */
 static void first_of_the_line_polls_twice_a_turn_at_least(void **state) {
     struct owner *first;
     int tries;
@@ -430,7 +430,7 @@ static void first_of_the_line_polls_twice_a_turn_at_least(void **state) {
     BETWEEN(tries, 9, 20);
 }
 
-/* Whether it can be called is noted in its place; and the last call may have been lost. */
+/* The queue says whether a waiter can be notified; and the last notification may be lost. */
 static void all_in_line_ask_when_calls_begin_or_end(void **state) {
     static const unsigned changes[] = {0, RLOCK_PUSH_CALLS, RLOCK_PUSH_CHANGES,
                                        RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS};
@@ -450,11 +450,11 @@ static void all_in_line_ask_when_calls_begin_or_end(void **state) {
         }
     }
     i = asked(RLOCK_OP_ACQUIRE);
-    scripted_pushing(&g.store, RLOCK_PUSH_CALLS); /* changes are not what they wait for */
+    scripted_pushing(&g.store, RLOCK_PUSH_CALLS); /* changes do not matter here */
     SAME(asked(RLOCK_OP_ACQUIRE), i);
 }
 
-/* It was asked for as one that cannot be called, and would never be. */
+/* The attempt said that the waiter cannot be notified, so it never would be. */
 static void try_that_was_out_when_calls_began_is_asked_for_once_more(void **state) {
     struct owner *line[2];
     int i, watched;
@@ -493,14 +493,14 @@ static void changes_wake_no_one_in_line_and_any_change_all(void **state) {
     SAME(asked(RLOCK_OP_ACQUIRE), before);
     scripted_woken(&g.store, NULL);
     SAME(asked(RLOCK_OP_ACQUIRE), before + 2);
-    scripted_woken(&g.store, NULL); /* their answers may be older */
+    scripted_woken(&g.store, NULL); /* the answers may be older than this */
     for (i = 0; i < 2; i++) {
         answer_to(line[i], scripted_held(FOR_LONG));
     }
     SAME(asked(RLOCK_OP_ACQUIRE), before + 4);
 }
 
-/* Of who holds alone a change can only be the loss; who shares is not asked at each that comes. */
+/* To a single holder a change can only mean its loss; shared holds are not checked each time. */
 static void change_makes_look_who_holds_alone_and_no_one_who_shares(void **state) {
     size_t i;
     (void)state;
@@ -508,7 +508,7 @@ static void change_makes_look_who_holds_alone_and_no_one_who_shares(void **state
         bool alone = queued_kinds[i] == RLOCK_KIND_FAIR || queued_kinds[i] == RLOCK_KIND_WRITE;
         struct owner *owner = kind_holder(queued_kinds[i], "key", FOR_LONG);
         int looks = asked((rlock_op)SCRIPTED_LOOK);
-        run_ms(200); /* registered, by a look */
+        run_ms(200); /* the key is tracked, by a check */
         SAME(asked((rlock_op)SCRIPTED_LOOK), looks + alone);
         scripted_woken(&g.store, "key");
         SAME(asked((rlock_op)SCRIPTED_LOOK), looks + 2 * alone);
@@ -520,7 +520,7 @@ static void change_makes_look_who_holds_alone_and_no_one_who_shares(void **state
     }
 }
 
-/* Where changes are told and calls are not: it learns from nothing else that it was taken away. */
+/* Without notifications the push of a change is the only sign of a forced release. */
 static void who_shares_and_cannot_be_called_is_registered_by_a_look(void **state) {
     (void)state;
     scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
@@ -529,7 +529,7 @@ static void who_shares_and_cannot_be_called_is_registered_by_a_look(void **state
     SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
 }
 
-/* Of one permit there may be more by now. */
+/* A semaphore of one permit may have more by now. */
 static void change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has(void **state) {
     rlock_options options;
     struct owner *owner;
@@ -542,12 +542,12 @@ static void change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_ha
     run_ms(200);
     scripted_woken(&g.store, "key");
     SAME(asked((rlock_op)SCRIPTED_LOOK), 0);
-    call(owner); /* taken away by force */
+    call(owner); /* a forced release */
     SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Several that hold.
+ * Several holders.
  */
 
 #define READERS 3
@@ -613,7 +613,7 @@ static void free_others(struct owner *owner, const rlock_event *event) {
     }
 }
 
-/* All are lost in one entry; the first that is told frees the others. */
+/* All are lost in one dispatch; the first callback frees the others. */
 static void holder_may_free_the_others_when_all_are_lost(void **state) {
     struct owner *readers[READERS];
     int i, told = 0;
@@ -674,7 +674,7 @@ static void connection_that_comes_and_goes_with_many_holders_and_waiters(void **
     struct owner *readers[READERS], *line[READERS];
     int i, before, looks;
     (void)state;
-    for (i = 0; i < READERS; i++) { /* one with a watchdog */
+    for (i = 0; i < READERS; i++) { /* the first one has a watchdog */
         readers[i] = kind_holder(RLOCK_KIND_READ, "key", i == 0 ? 0 : 2900);
     }
     for (i = 0; i < READERS; i++) {
@@ -691,7 +691,7 @@ static void connection_that_comes_and_goes_with_many_holders_and_waiters(void **
     for (i = 0; i < READERS; i++) {
         assert_true(rlock_is_held(readers[i]->lock));
         SAME(line[i]->events, 0);
-        if (out_of(line[i]) != NULL) { /* could not be sent */
+        if (out_of(line[i]) != NULL) { /* it was not sent */
             answer_to(line[i], scripted_fault(RLOCK_FAULT_DOWN, "gone"));
         }
     }
@@ -707,14 +707,14 @@ static void connection_that_comes_and_goes_with_many_holders_and_waiters(void **
     scripted_up(&g.store);
     SAME(asked(RLOCK_OP_ACQUIRE), before + 2);
     SAME(out_of(readers[0])->lease_ms, WATCHDOG_MS);
-    SAME(asked((rlock_op)SCRIPTED_LOOK), looks + 1); /* the renewal of the third is out still */
+    SAME(asked((rlock_op)SCRIPTED_LOOK), looks + 1); /* the third's renewal is in flight */
     run_ms(3000);
     for (i = 1; i < READERS; i++) {
         SAME(readers[i]->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
     }
 }
 
-/* A renewal that is refused for good tells each holder for itself. */
+/* A renewal that is refused for good ends each hold by itself. */
 static void refused_user_ends_every_waiter_of_the_line(void **state) {
     struct owner *line[3];
     int i;
@@ -734,7 +734,8 @@ static void refused_user_ends_every_waiter_of_the_line(void **state) {
  * Grants that come to nothing.
  */
 
-/* Too late for its local deadline, but a hold at the server: who let it lie would block others. */
+/* The grant is too late for its local deadline, but the server has the hold: left there, it would
+ * block others. */
 static void late_grant_behind_the_first_is_asked_for_again_at_once(void **state) {
     struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     struct owner *late = kind_handle(RLOCK_KIND_FAIR, "key");
@@ -760,7 +761,8 @@ static void steal_second(struct owner *owner, const rlock_event *event) {
     other->react = NULL;
 }
 
-/* Two grants in one entry, the second expires while the first is told: it goes to the front. */
+/* Two grants come in one dispatch. The second expires while the first is reported: that waiter goes
+ * to the front. */
 static void grant_that_expires_before_it_is_told_is_asked_for_again(void **state) {
     struct owner *slow = kind_handle(RLOCK_KIND_READ, "key"), *late, *line;
     uint64_t token;
@@ -783,12 +785,12 @@ static void grant_that_expires_before_it_is_told_is_asked_for_again(void **state
     SAME(tries_of(token), 2);
     answer_to(late, scripted_held(FOR_LONG));
     run_ms(HALF_A_TURN + 2);
-    SAME(tries_of(token), 3); /* it looks after the line */
+    SAME(tries_of(token), 3); /* it looks after the queue */
     answer_to(late, scripted_done());
     SAME(late->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
-/* A hold may be taken away, with a call, before its grant is heard of. */
+/* A forced release may be notified before the grant is answered. */
 static void call_before_the_grant_is_told_makes_it_look(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_READ, "key");
     (void)state;
@@ -815,14 +817,14 @@ static void nothing_is_handed_on_of_a_queued_kind(void **state) {
         assert_true(released(token));
         reply(RLOCK_OP_RELEASE, scripted_done());
         SAME(holds->seen[RLOCK_RELEASED].status, RLOCK_OK);
-        SAME(waits->events, 0); /* the server calls it */
+        SAME(waits->events, 0); /* the server notifies it */
         SAME(tries_of(token_of(waits)), 1);
         SAME(stats().handed_on, 0);
         anew();
     }
 }
 
-/* Holds, and heard that the next in line is of this client too. */
+/* Makes a holder whose grant said that the next waiter is of this client too. */
 static struct owner *holder_before_ours(rlock_kind kind, const char *key) {
     struct owner *owner = kind_handle(kind, key);
     rlock_answer granted = scripted_done();
@@ -849,11 +851,11 @@ static void release_names_who_asks_right_behind_it(void **state) {
         SAME(g.store.log[at].next, token);
         SAME(g.store.log[at + 1].op, RLOCK_OP_ACQUIRE);
         SAME(g.store.log[at + 1].token, token);
-        assert_true(g.store.log[at + 1].urgent); /* before others that join the line */
+        assert_true(g.store.log[at + 1].urgent); /* before others that join the queue */
         assert_true((g.store.log[at + 1].flags & RLOCK_REQUEST_RETRY) != 0);
         idle();
         reply(RLOCK_OP_RELEASE, scripted_done());
-        answer_to(first, scripted_done()); /* and nothing of ours is behind it */
+        answer_to(first, scripted_done()); /* the next waiter is not ours */
         SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
         at = g.store.count;
         SAME(owner_release(first), RLOCK_OK);
@@ -881,7 +883,7 @@ static void release_names_nobody_who_has_no_place_or_asks_just_now(void **state)
         if (way == 1) {
             answer_to(waits, scripted_held(FOR_LONG)); /* it waits for another key */
         } else if (way == 3) {
-            answer_to(waits, scripted_fault(RLOCK_FAULT_BUSY, "LOADING")); /* it has no place */
+            answer_to(waits, scripted_fault(RLOCK_FAULT_BUSY, "LOADING")); /* not in the queue */
         }
         at = g.store.count;
         SAME(owner_release(holds), RLOCK_OK);
@@ -891,7 +893,7 @@ static void release_names_nobody_who_has_no_place_or_asks_just_now(void **state)
     }
 }
 
-/* The one that was named has asked long since, and may have left. */
+/* The waiter that was named has asked since, and may have left. */
 static void release_that_is_sent_again_names_nobody(void **state) {
     struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key");
     struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
@@ -908,7 +910,7 @@ static void release_that_is_sent_again_names_nobody(void **state) {
     SAME(g.store.log[at].next, 0);
 }
 
-/* Where nobody is called, our own release is as good as a poll. */
+/* Where nobody is notified, our own release is as good a reason to ask as a poll. */
 static void own_release_makes_the_first_of_the_line_ask_where_nobody_is_called(void **state) {
     struct owner *holds, *first, *second;
     (void)state;
@@ -943,7 +945,7 @@ static void one_fence_is_asked_for_by_each_of_a_queued_kind(void **state) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * A reader beside the writer of the same owner.
+ * A reader next to the writer of the same owner.
  */
 
 static struct owner *owned(rlock_kind kind, const char *key, uint64_t owner) {
@@ -970,8 +972,8 @@ static void reader_names_the_writer_of_its_owner_while_that_holds(void **state) 
     struct owner *nobodys = owned(RLOCK_KIND_READ, "key", 0);
     struct owner *elsewhere = owned(RLOCK_KIND_READ, "other", 7);
     (void)state;
-    (void)kind_handle(RLOCK_KIND_MUTEX, "key");          /* which has no owner to name */
-    (void)kind_holder(RLOCK_KIND_READ, "key", FOR_LONG); /* and does not hide who has */
+    (void)kind_handle(RLOCK_KIND_MUTEX, "key");          /* a mutex has no owner to name */
+    (void)kind_holder(RLOCK_KIND_READ, "key", FOR_LONG); /* must not hide the writer */
     SAME(beside_of(mine), 0);
     SAME(owner_acquire(writer, 0, FOR_LONG), RLOCK_OK);
     SAME(beside_of(mine), 0); /* it does not hold yet */
@@ -984,7 +986,7 @@ static void reader_names_the_writer_of_its_owner_while_that_holds(void **state) 
     SAME(beside_of(mine), 0);
 }
 
-/* Nobody calls it: it stands behind others at the server, who does not know what it may. */
+/* The server does not notify this reader, which is behind others: it must ask by itself. */
 static void reader_in_line_asks_as_soon_as_its_writer_is_granted(void **state) {
     int is_out;
     (void)state;

@@ -35,11 +35,11 @@ static void stats_count_what_happened_and_what_is(void **state) {
     SAME(stats().faults, 1);
 }
 
-/* What was not counted as acquired, or was lost, is not let go either. */
+/* A hold that was not counted as acquired, or was lost, is not counted as released either. */
 static void every_hold_that_was_acquired_is_counted_once_as_released_or_lost(void **state) {
     struct owner *owner = handle("key"), *other = handle("other");
     (void)state;
-    owner->react = other->react = cancel_other; /* granted, and cancelled before it is told */
+    owner->react = other->react = cancel_other; /* granted, and cancelled before it is reported */
     owner->context = other, other->context = owner;
     SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
     SAME(owner_acquire(other, RLOCK_FOREVER, 1000), RLOCK_OK);
@@ -60,7 +60,7 @@ static void every_hold_that_was_acquired_is_counted_once_as_released_or_lost(voi
     reply(RLOCK_OP_RELEASE, scripted_done());
     SAME(stats().lost, 1);
     SAME(stats().released, 1);
-    grant(owner, 1000); /* handed on, and cancelled before it is told */
+    grant(owner, 1000); /* handed over, and cancelled before it is reported */
     other = follower("third", 1000);
     SAME(owner_release(owner), RLOCK_OK);
     SAME(owner_cancel(other), RLOCK_OK);

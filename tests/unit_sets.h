@@ -22,7 +22,7 @@ static struct owner *weighs(uint32_t permits, uint32_t weight) {
     return handle_with(&options);
 }
 
-/* Owners and weights are the handles'; readers and writers stand in one line. */
+/* Owners and weights are properties of handles; readers and writers share one queue. */
 static void same_key_is_another_gate_only_where_the_server_has_another_line(void **state) {
     struct owner *handles[10];
     int i, k, n = 0;
@@ -51,7 +51,7 @@ static void same_key_is_another_gate_only_where_the_server_has_another_line(void
     assert_ptr_equal(of_keys("key", "b", "c")->lock->gate, handles[7]->lock->gate);
 }
 
-/* However many owners and weights wait, one of them looks after the line. */
+/* However many owners and weights wait, one waiter looks after the queue. */
 static void waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_does(void **state) {
     enum { MANY_OWNERS = 100 };
     int kind, i, before;
@@ -82,7 +82,7 @@ static void waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_does(vo
     }
 }
 
-/* What is cleaned up behind a handle is told to the server as what it was asked for. */
+/* The clean-up of a freed handle names the weight with which it asked. */
 static void place_of_a_freed_handle_is_given_back_by_its_weight(void **state) {
     struct owner *first = weighs(10, 1), *heavy = weighs(10, 7);
     (void)state;
@@ -97,8 +97,8 @@ static void place_of_a_freed_handle_is_given_back_by_its_weight(void **state) {
     assert_true(rlock_is_held(first->lock));
 }
 
-/* The number of permits was lowered: who is too heavy for it has lost its place in the line, and
- * the first that is not must not miss its turn where nobody is called. */
+/* The number of permits may have been lowered: waiters that are too heavy for it have lost their
+ * positions. Where nobody is notified, the first lighter one must not miss its offer. */
 static void heavy_first_of_the_line_does_not_look_for_who_is_lighter(void **state) {
     static const uint32_t weights[] = {5, 7, 5, 2, 3, 2, 1};
     static const bool looks[] = {true, false, false, true, false, false, true};
@@ -174,13 +174,13 @@ static void many_keys_of_many_sets_are_found_when_the_table_grows(void **state) 
 static struct owner *sleeps_for(struct owner *owner) {
     SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
     idle();
-    while (out_of(owner) != NULL) { /* once more behind its registering */
+    while (out_of(owner) != NULL) { /* asked again after it is tracked */
         answer_to(owner, scripted_held(FOR_LONG));
     }
     return owner;
 }
 
-/* These pairs have one hash; of the first the lengths are the same as well. */
+/* Each pair has one hash; the keys of the first pair have the same length too. */
 static void change_of_a_key_wakes_nobody_whose_key_has_the_same_hash(void **state) {
     int i;
     (void)state;
@@ -231,10 +231,10 @@ static void each_key_of_a_set_makes_its_holder_look(void **state) {
     scripted_woken(&g.store, "b");
     answer_to(set, scripted_plain(RLOCK_OUTCOME_GONE));
     SAME(set->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
-    SAME(asked(RLOCK_OP_RELEASE), 1); /* the others are at the server still */
+    SAME(asked(RLOCK_OP_RELEASE), 1); /* the other keys are still at the server */
 }
 
-/* What was lost is gone from the server; of a set the other keys are not. */
+/* A lost key is gone from the server; the other keys of its set are not. */
 static void set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing(void **state) {
     static const rlock_outcome ends[] = {RLOCK_OUTCOME_GONE, RLOCK_OUTCOME_STOLEN};
     static const rlock_reason reasons[] = {RLOCK_REASON_DELETED, RLOCK_REASON_STOLEN};
@@ -255,7 +255,7 @@ static void set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing(voi
     }
 }
 
-/* Nobody tells us of our own releases: they wake our own waiters, whatever these want it as. */
+/* Our own releases are not pushed: they wake our own waiters directly, whatever kind these want. */
 static void release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(void **state) {
     int way;
     (void)state;
@@ -278,7 +278,7 @@ static void release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(void *
     }
 }
 
-/* Two gates watch one key: who lets go first does not make the other deaf. */
+/* Two gates track one key: the first one that leaves does not make the other deaf. */
 static void key_is_watched_until_no_gate_of_it_wants_to_know(void **state) {
     int way;
     (void)state;
@@ -291,7 +291,7 @@ static void key_is_watched_until_no_gate_of_it_wants_to_know(void **state) {
         memset(g.store.automatic, 0, sizeof g.store.automatic);
         assert_true(scripted_watches(&g.store, "b"));
         SAME(scripted_watches(&g.store, "a"), way == 1);
-        sleeps_for(leaves); /* and is watched again */
+        sleeps_for(leaves); /* the key is tracked again */
         SAME(scripted_watching(&g.store), 3);
         SAME(owner_cancel(leaves), RLOCK_OK);
         SAME(owner_cancel(stays), RLOCK_OK);
@@ -314,7 +314,7 @@ static const char *refuse_b(void *state, const char *key, size_t key_len, const 
     return *key == 'b' ? "not this one" : NULL;
 }
 
-/* The store is asked for each, until it says no; and the log is told once. */
+/* The store is asked about each key until it refuses one, and one line is logged. */
 static void set_is_refused_for_one_key_that_the_store_refuses(void **state) {
     static const char *const keys[] = {"a", "b", "c"};
     rlock_options options;

@@ -49,7 +49,7 @@ static const struct outcome state_call[STATES][CALLS] = {
      {RLOCK_ERR_CLOSED, 0, 0}},
 };
 
-/* A handle in the state. LOST: its deadline has passed, and the loop has not come round yet. */
+/* Returns a handle in that state. LOST: its deadline has passed, and the loop has not run since. */
 static struct owner *bring_to(int state) {
     struct owner *owner = handle("key");
     switch (state) {
@@ -141,12 +141,12 @@ static void release_cancels_renewal_by_hand(void **state) {
 static void release_other(struct owner *owner, const rlock_event *event) {
     struct owner *other = (struct owner *)owner->context;
     (void)event;
-    if (other->events == 1) { /* granted, and not told of its loss */
+    if (other->events == 1) { /* granted, and its loss is not reported yet */
         SAME(owner_release(other), RLOCK_OK);
     }
 }
 
-/* Both answers come in one entry; the handle told first lets go of the other, lost by then. */
+/* Both answers come in one dispatch; the first callback releases the other hold, which is lost. */
 static void release_when_the_server_said_lost_and_on_lost_was_not_called(void **state) {
     struct owner *pair[2];
     int i, first;
@@ -172,7 +172,7 @@ static void release_when_the_server_said_lost_and_on_lost_was_not_called(void **
     SAME(pair[1 - first]->seen[RLOCK_RELEASED].reason, RLOCK_REASON_DELETED);
 }
 
-/* Both answers come in one entry; who is told first lets go of the hold that was renewed. */
+/* Both answers come in one dispatch; the first callback releases the hold that was renewed. */
 static void renewal_that_was_answered_and_not_told_is_canceled_by_a_release(void **state) {
     struct owner *renews = holder("a", 60000), *releases = handle("b");
     (void)state;
@@ -216,7 +216,7 @@ static const int fault_operation[FAULTS][OPERATIONS] = {
     {RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RLOCK_ERR_SERVER, RETRY, RETRY},
 };
 
-/* How a release that is retried until the hold's deadline ends. */
+/* The end of a release that is retried until the hold's deadline. */
 static const int release_ends[FAULTS] = {
     RLOCK_ERR_CONN,  RLOCK_ERR_UNKNOWN, RLOCK_ERR_SERVER, RLOCK_ERR_AUTH, 0,
     RLOCK_ERR_NOMEM, RLOCK_ERR_SERVER};
@@ -234,7 +234,7 @@ static rlock_event_kind kind_of(int operation) {
                                    : RLOCK_RELEASED;
 }
 
-/* The operation, up to where its request is with the store. */
+/* Begins the operation: its request is with the store. */
 static struct owner *begin_operation(int operation, int64_t wait_ms) {
     struct owner *owner;
     if (operation <= TRY) {
@@ -264,7 +264,7 @@ static void check_retry(struct owner *owner, int fault, int operation, uint64_t 
     const struct scripted_request *again = retried(op_of(operation));
     SAME(owner->seen[kind_of(operation)].count, 0);
     if (operation != WAIT || fault == RLOCK_FAULT_UNKNOWN) {
-        SAME(again->token, token); /* it may be there: ask with the same token */
+        SAME(again->token, token); /* the token may be there: the retry uses it again */
     }
     if (operation == WAIT && fault == RLOCK_FAULT_UNKNOWN) {
         assert_true(again->flags & RLOCK_REQUEST_RETRY);
@@ -315,7 +315,7 @@ static void operation_ends_as_its_cell_says(void **state) {
     }
 }
 
-/* A fault that goes on: a wait ends at its end, a hold and its release at the local deadline. */
+/* Under a fault that lasts a wait ends at its end, a hold and its release at the local deadline. */
 static void fault_that_lasts_ends_the_operation_at_its_deadline(void **state) {
     const struct cell *cell = (const struct cell *)*state;
     rlock_answer answer = scripted_fault((rlock_fault)cell->row, "words of the server");
@@ -333,7 +333,7 @@ static void fault_that_lasts_ends_the_operation_at_its_deadline(void **state) {
     always(op, answer);
     virtual_run_until(&g.loop, deadline_us - 1);
     SAME(seen->count, 0);
-    /* It tried again, and did not storm; while the store is down it may wait for it to come up. */
+    /* It was retried, not too often; while the store is down the core may wait for it. */
     BETWEEN(asked(op), cell->row == RLOCK_FAULT_DOWN ? 1 : 2, 1000);
     before = asked(RLOCK_OP_RELEASE);
     run_ms(2);
@@ -346,7 +346,7 @@ static void fault_that_lasts_ends_the_operation_at_its_deadline(void **state) {
     } else {
         SAME(seen->status, release_ends[cell->row]);
         run_ms(WATCHDOG_MS);
-        assert_true(asked(RLOCK_OP_RELEASE) > before); /* the token is cleaned up behind it */
+        assert_true(asked(RLOCK_OP_RELEASE) > before); /* the token is cleaned up afterwards */
         SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, g.store.log[0].token);
     }
     SAME(owner_pending(owner), 0);

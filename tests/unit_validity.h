@@ -88,7 +88,7 @@ static void remaining_is_read_from_a_fresh_clock(void **state) {
     SAME(rlock_fence(owner->lock), 0);
 }
 
-/* In true time: a step costs what lies between the look before it and the one after it. */
+/* A step costs the time between the reading of the clock before it and the one after it. */
 static void clock_that_steps_back_does_not_lengthen_a_hold(void **state) {
     static const int64_t gaps_ms[] = {0, 1, 40, 300};
     size_t i;
@@ -113,7 +113,7 @@ static void clock_that_steps_back_does_not_lengthen_a_hold(void **state) {
     }
 }
 
-/* Who only looks at its hold counts as well: no entry of the loop comes in between. */
+/* A program that only asks for the remaining time reads the clock as well, without a dispatch. */
 static void clock_that_steps_back_under_a_busy_owner_costs_one_look(void **state) {
     struct owner *owner = holder("key", 1000);
     int64_t end_us = until_us(now_us(), 1000);
@@ -188,7 +188,7 @@ static void stall_in_callback(struct owner *owner, const rlock_event *event) {
     stall_ms(200);
 }
 
-/* Whichever is told first is slow; the recorder checks that ACQUIRED finds the lock held. */
+/* The first callback is slow; the recorder checks that ACQUIRED finds the lock held. */
 static void validity_is_read_again_before_acquired_is_delivered(void **state) {
     struct owner *a = handle("a"), *b = handle("b");
     (void)state;
@@ -243,7 +243,7 @@ static void paused_watchdog_hold_is_lost_before_its_renewal_is_read(void **state
     assert_false(rlock_is_held(owner->lock));
 }
 
-static int64_t clock_step_us; /* by which the clock goes on whenever it is read */
+static int64_t clock_step_us; /* the clock goes on by so much whenever it is read */
 
 static int64_t clock_that_goes_on(void *ctx) {
     return ((struct virtual_loop *)ctx)->now_us += clock_step_us;
@@ -258,7 +258,7 @@ static void remaining_time_is_never_negative_while_the_clock_goes_on(void **stat
     owner = holder("key", 1000);
     g.loop.now_us += 1000 * 1000 - 1000 * DRIFT - 2000 - 2000; /* 2 ms before the deadline */
     clock_step_us = 1600;
-    SAME(rlock_remaining_ms(owner->lock), 0); /* held at the first look, over at the second */
+    SAME(rlock_remaining_ms(owner->lock), 0); /* held at the first reading, over at the second */
     clock_step_us = 0;
     assert_false(rlock_is_held(owner->lock));
 }

@@ -47,7 +47,7 @@ static void first_try_is_plain_and_the_next_one_watches(void **state) {
     SAME(owner->events, 0);
 }
 
-/* A handle that has been told twice that the key is held, and sleeps. */
+/* Makes a waiter that was told twice that the key is held, and sleeps. */
 static struct owner *sleeper(const char *key, int64_t wait_ms, int64_t left_ms) {
     struct owner *owner = handle(key);
     int i;
@@ -152,7 +152,8 @@ static void push_that_stops_turns_sleepers_into_pollers(void **state) {
     need(RLOCK_OP_ACQUIRE);
 }
 
-/* What is asked before calls can be heard says so at the server: there it would be waited for. */
+/* An attempt from before notifications says so at the server, which would not notify that
+ * waiter. */
 static void place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void **state) {
     rlock_options options = options_for("key");
     int i;
@@ -166,7 +167,7 @@ static void place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void **st
     SAME(asked(RLOCK_OP_ACQUIRE), 3);
     reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
     scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
-    SAME(asked(RLOCK_OP_ACQUIRE), 4); /* the first; the others' requests are out */
+    SAME(asked(RLOCK_OP_ACQUIRE), 4); /* the first waiter's; the others' requests are in flight */
     for (i = 0; i < 3; i++) {
         reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
     }
@@ -210,8 +211,7 @@ static void cancel_of_the_head_promotes_the_next(void **state) {
     token = need(RLOCK_OP_ACQUIRE)->token;
     always(RLOCK_OP_RELEASE, scripted_done());
     SAME(owner_cancel(head), RLOCK_OK);
-    SAME(owner_cancel(head),
-         RLOCK_OK); /* WAITING until its callback is called; there is one callback */
+    SAME(owner_cancel(head), RLOCK_OK); /* it is WAITING until its one callback */
     run_ms(20);
     SAME(head->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
     assert_true(scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token != token);
@@ -248,7 +248,7 @@ static void cancel_of_a_sleeping_head_makes_the_next_ask(void **state) {
     SAME(asked(RLOCK_OP_RELEASE), 0); /* the head was told "held": nothing of it is left */
 }
 
-/* However many wait, they cost one command a wake-up. */
+/* However many wait, a wake-up costs one command. */
 static void waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing(void **state) {
     struct owner *head = sleeper("key", RLOCK_FOREVER, 60000), *others[4];
     int i, before = asked(RLOCK_OP_ACQUIRE);
@@ -377,7 +377,7 @@ static void first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_
     SAME(owner_acquire(other, RLOCK_FOREVER, 1000), RLOCK_OK);
     idle();
     reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
-    SAME(asked(RLOCK_OP_ACQUIRE), 4); /* what changed before it was watched was not told */
+    SAME(asked(RLOCK_OP_ACQUIRE), 4); /* changes from before it was tracked are not pushed */
     reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
     SAME(asked(RLOCK_OP_ACQUIRE), 4);
 }
@@ -407,7 +407,7 @@ static void waiter_that_cannot_be_told_asks_anew_when_it_can(void **state) {
     SAME(asked(RLOCK_OP_ACQUIRE), 2);
 }
 
-/* Whoever watches `count` keys, half of them as a holder, the others waiting. */
+/* Makes handles of `count` tracked keys: one half holds, the other half waits. */
 static void watch_many(struct owner **owners, int count, const char *what) {
     int i;
     always(RLOCK_OP_RELEASE, scripted_done());
@@ -419,10 +419,10 @@ static void watch_many(struct owner **owners, int count, const char *what) {
         SAME(owner_acquire(owners[i], i % 2 == 0 ? 0 : RLOCK_FOREVER, 3600000), RLOCK_OK);
         idle();
     }
-    run_ms(200); /* the holders are registered */
+    run_ms(200); /* the holders' keys are tracked */
 }
 
-/* How often the core asked in so long, of holders and of waiters. */
+/* Counts the checks of holders and the attempts of waiters in so long a time. */
 static void ask_for(int64_t ms, int *looks, int *tries) {
     *looks = -asked((rlock_op)SCRIPTED_LOOK);
     *tries = -asked(RLOCK_OP_ACQUIRE);
@@ -447,7 +447,7 @@ static void many_watched_keys_are_asked_for_now_and_then_and_few_are_not(void **
     ask_for(10000, &looks, &tries);
     BETWEEN(looks, 400, 660);
     BETWEEN(tries, 400, 660);
-    scripted_pushing(&g.store, 0); /* then waiters poll, and holders are told by their renewals */
+    scripted_pushing(&g.store, 0); /* now waiters poll, and holders learn by their renewals */
     ask_for(10000, &looks, &tries);
     SAME(looks, 0);
     BETWEEN(tries, 60, 60 * 120);

@@ -42,7 +42,8 @@ static inline int model__line(const char **at, const char *end, int64_t *number)
     return model__integer(digits, number) ? 1 : -1;
 }
 
-/* Reads one command into m->args. The bytes it took; 0 = not all is here; or *error. */
+/* Reads one command into m->args. Returns the bytes that it took; 0 if not all is there, or if
+ * *error is set. */
 static inline size_t model__parse(struct model_peer *peer, const char *bytes, size_t size,
                                   int *argc, const char **error) {
     struct model *m = peer->model;
@@ -84,7 +85,7 @@ static inline size_t model__parse(struct model_peer *peer, const char *bytes, si
     return got > 0 && *error == NULL ? (size_t)(at - bytes) : 0;
 }
 
-/* Executes every complete command. Any split of the bytes will do. */
+/* Executes every complete command, however the bytes are split. */
 static inline void model_feed(struct model_peer *peer, const char *bytes, size_t size) {
     struct model *m = peer->model;
     const char *error = NULL;
@@ -130,7 +131,7 @@ static inline void model__new_process(struct model *m) {
         m->run_id[i] = "0123456789abcdef"[x >> 60];
     }
     m->started_us = m->wall_us;
-    m->last_id = 0; /* as in Redis: an id means another client in another process */
+    m->last_id = 0; /* as in Redis: in another process an id means another client */
 }
 
 /* `id` makes the run ids. */
@@ -160,7 +161,7 @@ static inline struct model_peer *model_accept(struct model *m, void *user) {
     return peer;
 }
 
-/* The client's side ended the connection: no more commands, and no hang_up. */
+/* Ends a connection from the client's side: no more commands, and no hang_up. */
 static inline void model_leave(struct model_peer *peer) {
     struct model *m = peer->model;
 
@@ -177,7 +178,7 @@ static inline void model__flush_dbs(struct model_map dbs[MODEL_DATABASES]) {
     }
 }
 
-/* No peer is hung up: they are no more. */
+/* Frees the peers too, without hang_up. */
 static inline void model_free(struct model *m) {
     model__enter(m);
     while (m->peers_count > 0) {
@@ -201,8 +202,8 @@ static inline void model_free(struct model *m) {
     free(m);
 }
 
-/* Another process on the same port: every peer is hung up, scripts, client ids and what was read
- * are forgotten, the run id is new. */
+/* Puts another process on the same port. Every peer is hung up; scripts, client ids and what was
+ * read are forgotten; the run id is new. */
 static inline void model_restart(struct model *m, bool keep_data) {
     model__enter(m);
     while (m->peers_count > 0) {
@@ -218,7 +219,7 @@ static inline void model_restart(struct model *m, bool keep_data) {
     model__new_process(m);
 }
 
-/* Deletes what is over at m->wall_us. A replica does not. */
+/* Deletes what has expired at m->wall_us. A replica does not. */
 static inline void model_tick(struct model *m) {
     int db;
     size_t i;
@@ -240,7 +241,7 @@ static inline int64_t model__gone_us(const struct model_key *key) {
     return key->expires_ms < 0 ? -1 : (key->expires_ms + 1) * 1000;
 }
 
-/* The wall_us at which the first key goes; -1 = none does. */
+/* Returns the wall_us at which the next key expires; -1 if none does. */
 static inline int64_t model_next_expiry(const struct model *m) {
     int64_t first = -1;
     size_t i;
@@ -256,7 +257,7 @@ static inline int64_t model_next_expiry(const struct model *m) {
     return first;
 }
 
-/* All databases, as they are now. */
+/* Copies all databases as they are now. */
 static inline struct model_copy *model_save(const struct model *m) {
     struct model_copy *copy = (struct model_copy *)model__must(calloc(1, sizeof *copy));
     int db;
@@ -267,7 +268,7 @@ static inline struct model_copy *model_save(const struct model *m) {
     return copy;
 }
 
-/* Puts them back; nobody is told. */
+/* Puts them back, without a push. */
 static inline void model_load(struct model *m, const struct model_copy *copy) {
     int db;
 
@@ -284,7 +285,7 @@ static inline void model_copy_free(struct model_copy *copy) {
     }
 }
 
-/* Looks without touching; false: the key is not there, or is over. */
+/* Reads a key without touching it. False if it is not there, or has expired. */
 static inline bool model_get(const struct model *m, int db, const char *key, size_t key_len,
                              struct model_value *out) {
     const struct model_key *found =
@@ -303,8 +304,8 @@ static inline bool model_get(const struct model *m, int db, const char *key, siz
     return true;
 }
 
-/* The names of the keys that are there, in the order of their bytes: at most `room` of them into
- * `names`. Returns how many there are. */
+/* Puts the names of the keys into `names`, in the order of their bytes, at most `room` of them.
+ * Returns how many keys there are. */
 static inline size_t model_keys(const struct model *m, int db, struct model_arg *names,
                                 size_t room) {
     size_t i, count = 0;
@@ -323,8 +324,8 @@ static inline size_t model_keys(const struct model *m, int db, struct model_arg 
     return count;
 }
 
-/* A command of somebody else, who needs no password and is denied nothing. The reply as it would
- * be on the wire, good until the next call. */
+/* Runs a command of another client, which needs no password and is denied nothing. Returns the
+ * reply as it is on the wire, valid until the next call. */
 static inline const char *model_call(struct model *m, int db, int argc, const char *const argv[]) {
     struct model_arg args[64];
     int i;

@@ -6,7 +6,7 @@
 
 /* ---- commands: COMMAND ---- */
 
-/* A name as COMMAND INFO takes it: a group's command behind a bar. */
+/* Finds a name as COMMAND INFO takes it: a group's command after a bar. */
 static inline const struct model_command *model__command_told(const struct model *m,
                                                               struct model_arg name) {
     const char *bar = (const char *)memchr(name.at, '|', name.size);
@@ -192,7 +192,7 @@ static const struct model_command model__commands[] = {
 #undef C
 };
 
-/* Appends a word in small letters; false: no command has so long a name. */
+/* Appends a word in small letters. False if no command has so long a name. */
 static inline bool model__spell(char *name, size_t *size, size_t room, struct model_arg word) {
     size_t i;
 
@@ -231,7 +231,7 @@ static inline bool model__knows(const struct model *m, const struct model_comman
            !((command->flags & MODEL_VALKEY) && m->flavour != MODEL_VALKEY_9);
 }
 
-/* NULL: there is none of that name. */
+/* Returns NULL if there is none of that name. */
 static inline const struct model_command *model__command(const struct model *m, int argc,
                                                          const struct model_arg *argv) {
     const struct model_command *command = NULL;
@@ -249,8 +249,8 @@ static inline const struct model_command *model__command(const struct model *m, 
     return command != NULL && model__knows(m, command) ? command : NULL;
 }
 
-/* Whether it takes so many words. The options of PEXPIRE came with Redis 7, that of ZRANK with its
- * followers. */
+/* True if the command takes so many words. The options of PEXPIRE came with Redis 7, that of ZRANK
+ * with its successors. */
 static inline bool model__takes(const struct model *m, const struct model_command *command,
                                 int argc) {
     if (command->run == model__do_pexpire || command->run == model__do_pexpireat) {
@@ -262,7 +262,7 @@ static inline bool model__takes(const struct model *m, const struct model_comman
     return command->arity > 0 ? command->arity == argc : argc >= -command->arity;
 }
 
-/* The words for a command of a group that has it not; NULL: it is of no group. */
+/* Returns the error for an unknown command of a group; NULL if it is of no group. */
 static inline const char *model__unknown_in_group(struct model *m, int argc,
                                                   const struct model_arg *argv) {
     const struct model_command *group = model__command(m, 1, argv);
@@ -283,7 +283,7 @@ static inline const char *model__unknown_in_group(struct model *m, int argc,
                        model__shown(argv[1], 128), argv[1].at, upper);
 }
 
-/* The words for a command that there is not. */
+/* Returns the error for an unknown command. */
 static inline const char *model__unknown(struct model_request *r) {
     const char *of_group = model__unknown_in_group(r->m, r->argc, r->argv);
     bool old = model__is_old(r->m);
@@ -315,7 +315,7 @@ static inline const char *model__script_unknown(struct model *m, int argc,
                                                   "ERR Unknown command called from script");
 }
 
-/* Why the data may not be had or changed now. */
+/* Returns why the data cannot be read or changed now, or NULL. */
 static inline const char *model__state_refusal(const struct model *m, unsigned flags) {
     bool replica = model__is_replica(m);
     bool ping = flags == MODEL_SUBSCRIBED; /* the one way to ask whether the server is well */
@@ -335,8 +335,8 @@ static inline const char *model__state_refusal(const struct model *m, unsigned f
     return NULL;
 }
 
-/* Why what stands before the server lets a command not through; NULL = it does. All that have more
- * than one key are said to be of two slots. */
+/* Returns why a proxy in front of the server refuses a command; NULL if it does not. It says of all
+ * commands with more than one key that these are in two slots. */
 static inline const char *model__kept_out(struct model_request *r,
                                           const struct model_command *command) {
     struct model *m = r->m;
@@ -357,7 +357,7 @@ static inline const char *model__kept_out(struct model_request *r,
     return m->sharded && keys > 1 ? "CROSSSLOT Keys in request don't hash to the same slot" : NULL;
 }
 
-/* Why a command is not run, in the order in which Redis looks; NULL = it is. */
+/* Returns why a command is not run, in the order of the checks of Redis; NULL if it is run. */
 static inline const char *model__refusal(struct model_request *r,
                                          const struct model_command *command) {
     struct model *m = r->m;

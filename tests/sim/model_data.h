@@ -172,7 +172,7 @@ enum {
     MODEL_ZADD_OPTIONS = MODEL_EXPIRE_OPTIONS | MODEL_CH | MODEL_INCR
 };
 
-/* 0 = it is none of those. */
+/* Returns the flag of an option; 0 if the word is none of those. */
 static inline unsigned model__option(struct model_arg word, unsigned those) {
     static const char *const words[] = {"nx", "xx", "gt", "lt", "ch", "incr"};
     unsigned which;
@@ -185,7 +185,8 @@ static inline unsigned model__option(struct model_arg word, unsigned those) {
     return 0;
 }
 
-/* False, and the error is said: they are no options of PEXPIRE, or do not go together. */
+/* Reads the options of PEXPIRE. Says the error and returns false if they are none, or do not go
+ * together. */
 static inline bool model__expire_options(struct model_request *r, unsigned *options) {
     unsigned option;
     int i;
@@ -211,7 +212,7 @@ static inline bool model__expire_options(struct model_request *r, unsigned *opti
     return true;
 }
 
-/* Whether the options let a key's time be `when`. A key without a time has the longest one. */
+/* True if the options allow the time `when` for a key. A key without a time has the longest one. */
 static inline bool model__expire_may(const struct model_key *key, unsigned options, int64_t when) {
     bool endless = key->expires_ms < 0;
 
@@ -283,7 +284,7 @@ static inline struct model_field *model__field(const struct model_key *key, stru
     return NULL;
 }
 
-/* True when the field is new. */
+/* Puts a field into a hash. True if it is new. */
 static inline bool model__put_field(struct model_key *key, struct model_arg name,
                                     struct model_arg value) {
     struct model_field *field = model__field(key, name);
@@ -395,7 +396,7 @@ static inline void model__take_field(struct model_key *key, struct model_field *
     memmove(field, field + 1, (size_t)(key->fields + key->count - field) * sizeof *field);
 }
 
-/* Says how many were taken out of the key; one that is empty goes. */
+/* Says how many were taken out of the key, and deletes a key that is empty. */
 static inline void model__took(struct model_request *r, const struct model_key *key, int count) {
     if (count > 0 && key->count == 0) {
         model__drop(r, r->argv[1]);
@@ -427,7 +428,7 @@ static inline void model__do_hdel(struct model_request *r) {
     model__remove(r, MODEL_HASH);
 }
 
-/* What is in it, nobody asks. */
+/* A list: what is in it is never read. */
 static inline void model__do_lpush(struct model_request *r) {
     struct model_key *key = model__look(r, r->argv[1]);
 
@@ -493,8 +494,8 @@ static inline void model__put_score(struct model *m, double score) {
     model__put_word(m->out, digits);
 }
 
-/* As strtod takes it, infinity too; in Valkey without the blanks in front and without hexadecimal
- * digits. Of nothing it makes 0. */
+/* Reads a number like strtod, infinity too; in Valkey without blanks in front and without
+ * hexadecimal digits. An empty text is 0. */
 static inline bool model__double(struct model *m, struct model_arg arg, double *out) {
     char *end;
 
@@ -506,7 +507,7 @@ static inline bool model__double(struct model *m, struct model_arg arg, double *
     return *end == '\0' && *out == *out;
 }
 
-/* False, and the error is said: it is none. */
+/* Says the error and returns false if it is no number. */
 static inline bool model__score(struct model_request *r, struct model_arg arg, double *out) {
     bool fine = arg.size > 0 && strchr(" \t\r\n\v\f", arg.at[0]) == NULL;
 
@@ -531,7 +532,7 @@ static inline bool model__bound(struct model *m, struct model_arg arg, double *o
     return model__double(m, arg, out);
 }
 
-/* The arguments 2 and 3. False, and the error is said: they are no bounds. */
+/* Reads the bounds in arguments 2 and 3. Says the error and returns false if they are none. */
 static inline bool model__range(struct model_request *r, struct model_range *range) {
     if (!model__bound(r->m, r->argv[2], &range->min, &range->min_open) ||
         !model__bound(r->m, r->argv[3], &range->max, &range->max_open)) {
@@ -574,7 +575,7 @@ static inline bool model__stands_behind(const struct model_field *a, const struc
            (a->score == b->score && (order > 0 || (order == 0 && a->name.size > b->name.size)));
 }
 
-/* A member that is not there yet, at its place: by its score, then by its bytes. */
+/* Puts a new member at its place: by its score, then by its bytes. */
 static inline void model__put_member(struct model_key *key, struct model_arg name, double score) {
     struct model_field made, *field = model__new_field(key);
 
@@ -589,7 +590,7 @@ static inline void model__put_member(struct model_key *key, struct model_arg nam
 
 enum model_zadded { MODEL_ADDED, MODEL_UPDATED, MODEL_AS_IT_WAS, MODEL_SKIPPED, MODEL_NO_NUMBER };
 
-/* `score` is what is added, if it is so; then what the member has. */
+/* `score` is what is added, if the options say so; afterwards what the member has. */
 static inline enum model_zadded model__zadd_one(struct model_key *key, unsigned options,
                                                 struct model_arg name, double *score) {
     struct model_field *field = model__field(key, name);
@@ -617,8 +618,8 @@ static inline enum model_zadded model__zadd_one(struct model_key *key, unsigned 
     return MODEL_UPDATED;
 }
 
-/* Where the options end; -1, and the error is said: they do not go together, or what follows them
- * are no pairs of a score and a member. */
+/* Returns where the options end. Says the error and returns -1 if they do not go together, or no
+ * pairs of a score and a member follow. */
 static inline int model__zadd_options(struct model_request *r, unsigned *options) {
     unsigned known = r->m->flavour == MODEL_REDIS_5 ? ~(unsigned)(MODEL_GT | MODEL_LT) : ~0u;
     unsigned option = 1;
@@ -826,7 +827,7 @@ struct model_by_score { /* the options of a ZRANGEBYSCORE */
     int64_t skipped, most; /* below 0: all */
 };
 
-/* False, and the error is said: they are none. */
+/* Says the error and returns false if they are none. */
 static inline bool model__by_score_options(struct model_request *r, struct model_by_score *by) {
     int i;
 

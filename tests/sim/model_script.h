@@ -84,7 +84,7 @@ static inline void model__lua_fault(lua_State *lua, const char *text, size_t siz
     lua_setfield(lua, -2, "err");
 }
 
-/* Pushes one reply as Lua has it; returns what follows it. */
+/* Pushes one reply as a Lua value. Returns what follows it. */
 static inline const char *model__to_lua(lua_State *lua, const char *at) {
     const char *line = at + 1, *next = strchr(at, '\r');
     size_t size = (size_t)(next - line);
@@ -148,8 +148,8 @@ static inline const char *model__script_oom(const struct model *m, unsigned flag
     return m->oom && !model__is_replica(m) && (flags & MODEL_DENYOOM) ? MODEL__OOM : NULL;
 }
 
-/* Why the data may not be changed by a script now. Valkey looks in another order, and at its
- * memory before it looks at the user. */
+/* Returns why a script cannot change the data now, or NULL. Valkey checks in another order, and its
+ * memory before the user. */
 static inline const char *model__script_state(const struct model *m, unsigned flags) {
     bool replica = model__is_replica(m), valkey = m->flavour == MODEL_VALKEY_9;
 
@@ -171,7 +171,7 @@ static inline const char *model__script_state(const struct model *m, unsigned fl
     return model__script_oom(m, flags);
 }
 
-/* Whether a script's user may not run it. */
+/* Returns why a script's user may not run a command, or NULL. */
 static inline const char *model__script_denial(struct model *m,
                                                const struct model_command *command) {
     if (m->current == &m->outsider || !model__is_denied(m, command->name)) {
@@ -186,7 +186,8 @@ static inline const char *model__script_denial(struct model *m,
                     command->name));
 }
 
-/* Why a command of a script is not run, in the order in which Redis looks; NULL = it is. */
+/* Returns why a command of a script is not run, in the order of the checks of Redis; NULL if it is
+ * run. */
 static inline const char *model__script_refusal(struct model *m,
                                                 const struct model_command *command, int argc) {
     bool fresh = (command->flags & MODEL_WRITE) && !m->script_wrote;
@@ -210,8 +211,9 @@ static inline const char *model__script_refusal(struct model *m,
     return denial != NULL ? denial : fresh ? model__script_state(m, command->flags) : NULL;
 }
 
-/* What a command reads is remembered for its client. Of a script that reads anything it is all the
- * keys that it was given, and those only; Valkey remembers what the script's commands read. */
+/* Remembers what a command reads for its client. Of a script that reads anything these are the
+ * keys that it was given, all of them and no others; Valkey remembers what the script's commands
+ * read. */
 static inline void model__remember_keys(struct model *m, unsigned flags,
                                         const struct model_arg *keys, int count) {
     int i;
@@ -221,7 +223,7 @@ static inline void model__remember_keys(struct model *m, unsigned flags,
     }
 }
 
-/* Counts what would lose a place or a hold that is there already, if nothing else is refused. */
+/* Counts refusals for lack of memory that would lose a queued waiter or a hold. */
 static inline void model__note_full(struct model *m, const char *why) {
     const struct model_key *key =
         m->declared_count > 0 && strcmp(why, MODEL__OOM) == 0
@@ -232,7 +234,7 @@ static inline void model__note_full(struct model *m, const char *why) {
     m->full += key != NULL && key->type == MODEL_ZSET && !m->misconf && !m->noreplicas;
 }
 
-/* Runs what is on the stack as a command, and pushes its reply. */
+/* Runs the arguments on the stack as a command, and pushes its reply. */
 static inline const char *model__lua_run(lua_State *lua, struct model *m, int argc) {
     const struct model_command *command;
     struct model_request r;
@@ -281,8 +283,8 @@ static inline const char *model__lua_run(lua_State *lua, struct model *m, int ar
     return NULL;
 }
 
-/* Pushes the error of a command that is not run. Old Redis says where, and keeps the dash of what
- * is an error outside of scripts too. */
+/* Pushes the error of a command that is not run. Old Redis says where, and keeps the dash of an
+ * error that exists outside of scripts too. */
 static inline void model__lua_refuse(lua_State *lua, const struct model *m, const char *why) {
     lua_Debug where;
 
@@ -414,7 +416,7 @@ static inline int model__lua_blame(lua_State *lua) {
     return 1;
 }
 
-/* A text in the table on the top of the stack, which keeps it; NULL: there is none. */
+/* Returns a text of the table on the top of the stack, which keeps it; NULL if there is none. */
 static inline const char *model__lua_member(lua_State *lua, const char *name) {
     const char *text;
 
@@ -427,7 +429,7 @@ static inline const char *model__lua_member(lua_State *lua, const char *name) {
 
 static inline void model__from_lua(struct model *m, lua_State *lua);
 
-/* An error, a status, or an array that ends before the first nil. */
+/* Makes a reply of a table: an error, a status, or an array that ends before the first nil. */
 static inline void model__from_table(struct model *m, lua_State *lua) {
     const char *error = model__lua_member(lua, "err");
     const char *status = model__lua_member(lua, "ok");
@@ -451,7 +453,7 @@ static inline void model__from_table(struct model *m, lua_State *lua) {
     }
 }
 
-/* What is on the top of the stack, as a reply; takes it off. */
+/* Makes a reply of the value on the top of the stack, and takes it off. */
 static inline void model__from_lua(struct model *m, lua_State *lua) {
     static const char deep[] = "ERR reached lua stack limit";
     struct model_bytes *out = &m->reply;
@@ -498,7 +500,7 @@ static inline void model__lua_list(struct model_request *r, const char *name, in
     lua_rawset(lua, LUA_GLOBALSINDEX);
 }
 
-/* The words for an error that ended a script. */
+/* Returns the words for an error that ended a script. */
 static inline const char *model__blamed(const struct model *m, const char *error, const char *sha,
                                         const char *source, const char *line) {
     if (model__is_old(m)) {
@@ -517,7 +519,7 @@ static inline void model__run_script(struct model_request *r, const struct model
     lua_State *lua = m->lua;
     const char *error, *source, *line;
 
-    if (m->masterdown) { /* looked at after the script: one that is unknown is said to be */
+    if (m->masterdown) { /* checked after the script: an unknown one is an error */
         model__fail(r, MODEL__MASTERDOWN);
         return;
     }
@@ -547,7 +549,7 @@ static inline void model__run_script(struct model_request *r, const struct model
     lua_settop(lua, 0);
 }
 
-/* Compiled before, or now; NULL, and the error is said: it cannot be. */
+/* Returns the compiled script. Says the error and returns NULL if it cannot be compiled. */
 static inline struct model_script *model__load(struct model_request *r, struct model_arg text) {
     lua_State *lua = r->m->lua;
     struct model_script *script;

@@ -21,7 +21,7 @@
 
 struct model_hooks {
     void *ctx;
-    /* Towards the connection's client. */
+    /* Sends bytes to the connection's client. */
     void (*send)(void *ctx, void *user, const char *bytes, size_t size);
     /* The server closed this connection. Neither `user` nor the peer is used again. */
     void (*hang_up)(void *ctx, void *user);
@@ -47,7 +47,7 @@ struct model_field {
     double score; /* of a member of a sorted set, which has no value */
 };
 
-struct model_value { /* points into the model: until it next runs a command */
+struct model_value { /* points into the model: valid until it runs a command */
     enum model_type type;
     const char *bytes; /* of a string */
     size_t size;
@@ -292,7 +292,7 @@ static inline bool model__integer(struct model_arg arg, int64_t *out) {
 
 /* ---- maps ---- */
 
-/* The place of a name, or where it would stand. */
+/* Finds the place of a name, or where it belongs. True if the name is there. */
 static inline bool model__place(const struct model_map *map, const char *name, size_t size,
                                 size_t *place) {
     size_t low = 0, high = map->count;
@@ -323,7 +323,7 @@ static inline void *model__find(const struct model_map *map, const char *name, s
     return model__place(map, name, size, &place) ? map->items[place] : NULL;
 }
 
-/* A new thing of `bytes` bytes, all zero but its name, which is not there yet. */
+/* Adds a thing of `bytes` bytes, all zero but its name, which must be new. */
 static inline void *model__add(struct model_map *map, const char *name, size_t size, size_t bytes) {
     struct model_item *item = (struct model_item *)model__must(calloc(1, bytes + size + 1));
     size_t place;
@@ -448,7 +448,7 @@ static inline void model__put_null(struct model_bytes *out) {
     model__append(out, "$-1\r\n", 5);
 }
 
-/* A line of its own: what would end it early becomes blanks. */
+/* Puts a reply of one line: line ends in the text become blanks. */
 static inline void model__put_line(struct model_bytes *out, char kind, const char *text,
                                    size_t size) {
     size_t i, start;
@@ -476,7 +476,7 @@ static inline void model__count(struct model_request *r, int64_t number) {
     model__put_count(r->m->out, ':', number);
 }
 
-/* How much of an argument goes into an error. */
+/* Returns how much of an argument goes into an error. */
 static inline int model__shown(struct model_arg arg, size_t most) {
     return (int)(arg.size < most ? arg.size : most);
 }
@@ -505,7 +505,7 @@ static inline const char *model__words(const struct model *m, const char *redis,
     return m->flavour == MODEL_VALKEY_9 ? valkey : redis;
 }
 
-/* And so has old Redis, for what a script may not do. */
+/* Old Redis has other words for what a script may not do. */
 static inline const char *model__script_words(const struct model *m, const char *old,
                                               const char *redis, const char *valkey) {
     return model__is_old(m) ? old : model__words(m, redis, valkey);
@@ -601,9 +601,9 @@ static inline void model__put_message(struct model_bytes *out, const char *chann
     model__put_bulk(out, channel, channel_size);
 }
 
-/* Says that a key changed, or (NULL) that all of them did. A client without RESP3 hears of it on
- * another connection, one that has subscribed, to whatever channel; else not at all. What the
- * running command makes its own client hear comes behind its reply. */
+/* Pushes that a key changed, or (NULL) that all did. A client without RESP3 gets it on another
+ * connection, which must have subscribed to some channel, or not at all. What the running command
+ * pushes to its own client comes after its reply. */
 static inline void model__tell(struct model_peer *reader, const char *key, size_t size) {
     struct model *m = reader->model;
     struct model_bytes *out = reader == m->current ? &m->pending : &m->push;
@@ -627,7 +627,7 @@ static inline void model__tell(struct model_peer *reader, const char *key, size_
     }
 }
 
-/* Who has read the key is told once, and forgotten. */
+/* Tells each client that has read the key, once, and forgets it. */
 static inline void model__invalidate(struct model *m, const char *key, size_t size) {
     struct model_readers *readers;
     size_t place, i;
@@ -722,7 +722,7 @@ static inline struct model_map *model__db(struct model_request *r) {
     return &r->m->dbs[r->peer->db];
 }
 
-/* A key that is over goes when it is looked at; a replica waits for its master to say so. */
+/* Finds a key, and deletes it if it has expired. A replica waits for its master to say so. */
 static inline struct model_key *model__look(struct model_request *r, struct model_arg name) {
     struct model_map *db = model__db(r);
     struct model_key *key;
@@ -761,7 +761,7 @@ static inline struct model_key *model__create(struct model_request *r, struct mo
     return key;
 }
 
-/* False, and the error is said: the key is of another type. */
+/* Says the error and returns false if the key is of another type. */
 static inline bool model__typed(struct model_request *r, const struct model_key *key,
                                 enum model_type type) {
     if (key != NULL && key->type != type) {
