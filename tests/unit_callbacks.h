@@ -1,172 +1,310 @@
-/* unit_callbacks.h - part of unit.c: what a callback may do beside calling the library: fork, run
- * the loop, never come back
- */
-
+/* unit_callbacks.h - what a callback may do: call every function, run the loop, never come back */
 #ifndef TESTS_UNIT_CALLBACKS_H
 #define TESTS_UNIT_CALLBACKS_H
 
 /* ------------------------------------------------------------------------------------------------
- * Fork. The child only returns from the callback; what it does then is the library's.
+ * Every function, called from each callback. The recorder checks that an operation has one
+ * callback, and that none runs inside a call.
  */
 
+enum { IN_ACQUIRED, IN_RENEWED, IN_RELEASED, IN_LOST, IN_DONE, PLACES };
+enum {
+    F_ACQUIRE,
+    F_RENEW,
+    F_RELEASE,
+    F_CANCEL,
+    F_SHUTDOWN,
+    F_NEW,
+    F_FREE,
+    F_CLIENT_FREE,
+    F_READ,
+    FUNCTIONS
+};
+
+static const char *const place_names[PLACES] = {"acquired", "renewed", "released", "lost",
+                                                "shutdown done"};
+static const char *const function_names[FUNCTIONS] = {
+    "rlock_acquire", "rlock_renew",           "rlock_release",
+    "rlock_cancel",  "rlock_client_shutdown", "rlock_new",
+    "rlock_free",    "rlock_client_free",     "every reading function"};
+
+/* What each function returns in a callback; 0 also for those that return nothing. */
+static const int returns_in[PLACES][FUNCTIONS] = {
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_ERR_CLOSED, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, RLOCK_ERR_STATE,
+     RLOCK_ERR_CLOSED, 0, 0, 0},
+};
+
 static struct {
-    bool done; /* one callback forks, the first */
-    pid_t child;
-    size_t requests, live;
-    uint64_t callbacks, orders;
-    unsigned flushes;
-} forked;
+    int place, function, returned, calls;
+    struct owner *subject;
+} pair;
 
-static void fork_here(void) {
-    if (!forked.done) {
-        forked.done = true;
-        forked.child = fork();
-        forked.requests = g.store.count;
-        forked.live = virtual_memory.live;
-        forked.callbacks = g.loop.callbacks;
-        forked.orders = g.loop.orders;
-        forked.flushes = g.store.flushes;
+static int read_everything(const rlock *lock) {
+    size_t length = 0;
+    rlock_stats now = stats();
+    assert_non_null(rlock_key(lock, &length));
+    SAME(length, 7);
+    SAME(rlock_is_held(lock), rlock_remaining_ms(lock) > 0);
+    SAME(rlock_is_held(lock), rlock_hold_count(lock) > 0);
+    SAME(rlock_fence(lock), 0);
+    BETWEEN(now.handles, 3, 3);
+    assert_non_null(rlock_client_id(g.client));
+    SAME(rlock_client_now_us(g.client), now_us());
+    return RLOCK_OK;
+}
+
+static int call_function(struct owner *owner, int function) {
+    rlock_options options = options_for("another");
+    int status = RLOCK_OK;
+    switch (function) {
+    case F_ACQUIRE: return owner_acquire(owner, RLOCK_FOREVER, 0);
+    case F_RENEW: return owner_renew(owner, 0);
+    case F_RELEASE: return owner_release(owner);
+    case F_CANCEL: return owner_cancel(owner);
+    case F_SHUTDOWN: return rlock_client_shutdown(g.client, 100, on_done, &g);
+    case F_NEW: (void)owner_try(&g.loop, g.client, &options, &status); return status;
+    case F_FREE: owner_free(owner); return RLOCK_OK;
+    case F_CLIENT_FREE: free_client(); return RLOCK_OK;
+    default: return read_everything(owner->lock);
     }
 }
 
-static void submit_and_fork(struct owner *owner, const rlock_event *event) {
-    struct owner *third = (struct owner *)owner->context;
-    (void)event;
-    if (!forked.done) {
-        SAME(owner_acquire(third, RLOCK_FOREVER, 1000), RLOCK_OK);
-        fork_here();
+static void call_once(int place) {
+    if (place == pair.place && pair.calls == 0) {
+        pair.calls++;
+        pair.returned = call_function(pair.subject, pair.function);
     }
 }
 
-static void info_and_fork(rlock_client *client, const rlock_info *info, void *user) {
-    (void)client, (void)info;
-    g.loop.callbacks++;
-    if (!forked.done) {
-        SAME(owner_acquire((struct owner *)user, RLOCK_FOREVER, 1000), RLOCK_OK);
-        fork_here();
-    }
+static void react_of_pair(struct owner *owner, const rlock_event *event) {
+    (void)owner;
+    call_once((int)event->kind - (int)RLOCK_ACQUIRED);
 }
 
-static void done_and_fork(rlock_client *client, int status, void *user) {
+static void done_of_pair(rlock_client *client, int status, void *user) {
     on_done(client, status, user);
-    fork_here();
+    call_once(IN_DONE);
 }
 
-/* Two events of a kind in one entry, of which the first forks. */
-static void fork_in(int kind, struct owner *first, struct owner *second, struct owner *third) {
-    rlock_options options = options_for("asked");
-    int i;
-    if (kind != RLOCK_ACQUIRED) {
-        grant(first, 10000);
-        grant(second, 10000);
+/* Causes the subject's callback while the client has another holder and a waiter. */
+static void provoke(int place) {
+    struct owner *owner = pair.subject;
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    idle();
+    if (place == IN_RENEWED) {
+        SAME(owner_renew(owner, 0), RLOCK_OK);
+    } else if (place == IN_RELEASED) {
+        SAME(owner_release(owner), RLOCK_OK);
+    } else if (place == IN_LOST) {
+        always(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_STOLEN));
+        run_ms(WATCHDOG_MS / 3 + 1);
+        always(RLOCK_OP_RENEW, scripted_done());
+    } else if (place == IN_DONE) {
+        SAME(rlock_client_shutdown(g.client, 100, done_of_pair, &g), RLOCK_OK);
     }
-    first->react = second->react = kind <= RLOCK_LOST ? submit_and_fork : NULL;
-    first->context = second->context = third;
-    memset(&forked, 0, sizeof forked);
-    for (i = 0; i < 2; i++) {
-        struct owner *owner = i == 0 ? first : second;
-        switch (kind) {
-        case RLOCK_ACQUIRED: SAME(owner_acquire(owner, 0, 10000), RLOCK_OK); break;
-        case RLOCK_RENEWED: SAME(owner_renew(owner, 10000), RLOCK_OK); break;
-        case RLOCK_RELEASED: SAME(owner_release(owner), RLOCK_OK); break;
-        case RLOCK_LOST: break;
-        case RLOCK_LOST + 1:
-            SAME(rlock_inspect(g.client, &options, info_and_fork, third), RLOCK_OK);
-            break;
-        default:
-            if (i == 0) {
-                SAME(rlock_client_shutdown(g.client, 1000, done_and_fork, &g), RLOCK_OK);
-            }
-        }
-    }
-    if (kind == RLOCK_LOST) {
-        stall_ms(20000);
-    }
+    idle();
+}
+
+static void function_may_be_called_from_the_callback_of_its_cell(void **state) {
+    const struct cell *cell = (const struct cell *)*state;
+    struct owner *stands_by = handle("holder"), *waits = handle("taken");
+    unsigned i;
+    memset(&pair, 0, sizeof pair);
+    pair.place = cell->row;
+    pair.function = cell->column;
+    g.store.taken = "taken";
     scripted_settle(&g.store);
-    memset(g.store.automatic, 0, sizeof g.store.automatic);
+    SAME(owner_acquire(stands_by, 0, 60000), RLOCK_OK);
+    SAME(owner_acquire(waits, RLOCK_FOREVER, 60000), RLOCK_OK);
+    run_ms(20);
+    pair.subject = handle("subject");
+    pair.subject->react = react_of_pair;
+    provoke(cell->row);
+    SAME(pair.calls, 1);
+    SAME(pair.returned, returns_in[cell->row][cell->column]);
+    run_ms(20000);
+    if (cell->row != IN_DONE && cell->column != F_CLIENT_FREE && cell->column != F_SHUTDOWN) {
+        SAME(owner_cancel(waits), RLOCK_OK);
+        run_ms(1000);
+    }
+    for (i = 0; i < g.loop.owned; i++) {
+        SAME(g.loop.owners[i].gone ? 0 : owner_pending(&g.loop.owners[i]), 0);
+    }
+    SAME(g.done_count, cell->row == IN_DONE || cell->column == F_SHUTDOWN ? 1 : 0);
 }
 
-/* In the child, when the loop's turn is over. */
-static int child_went_on(void) {
-    int check = 0;
-    check |= g.store.count != forked.requests ? 1 : 0;
-    check |= g.store.flushes != forked.flushes ? 2 : 0;
-    check |= g.loop.callbacks != forked.callbacks ? 4 : 0;
-    check |= g.loop.orders != forked.orders ? 8 : 0;
-    check |= virtual_memory.live > forked.live ? 16 : 0;
-    return check;
-}
-
-static void test_child_that_returns_from_the_callback_it_forked_in_does_nothing(void **state) {
-    static const char *const names[] = {"",     "acquired", "renewed",      "released",
-                                        "lost", "info",     "shutdown done"};
-    int kind, status = 0;
-    (void)state;
-    for (kind = RLOCK_ACQUIRED; kind <= RLOCK_LOST + 2; kind++) {
-        struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
-        uint64_t callbacks = g.loop.callbacks;
-        fork_in(kind, first, second, third);
-        if (forked.done && forked.child == 0) {
-            _exit(child_went_on());
-        }
-        assert_true(forked.done && forked.child > 0);
-        SAME(waitpid(forked.child, &status, 0), forked.child);
-        assert_true(WIFEXITED(status));
-        if (WEXITSTATUS(status) != 0) {
-            fail_msg("in the callback of %s: checks %d of the child failed", names[kind],
-                     WEXITSTATUS(status));
-        }
-        scripted_settle(&g.store); /* the parent was told all of it */
-        memset(g.store.automatic, 0, sizeof g.store.automatic);
-        BETWEEN(g.loop.callbacks - callbacks, kind <= RLOCK_LOST + 1 ? 3 : 1, 8);
-        owner_free(first);
-        owner_free(second);
-        owner_free(third);
-        scripted_settle(&g.store);
-        memset(g.store.automatic, 0, sizeof g.store.automatic);
+static void free_other(struct owner *owner, const rlock_event *event) {
+    struct owner *other = (struct owner *)owner->context;
+    (void)event;
+    if (other->events == 0) {
+        owner_free(other);
     }
 }
 
-static void timer_that_forks(rlock_timer *timer) {
-    (void)timer;
-    fork_here();
-}
-
-static void timer_of_the_child(rlock_timer *timer) {
-    (void)timer;
-    g.store.flushes++; /* as if it sent something */
-}
-
-/* A store may call what is the user's, as that of Redis does with its hook `connect`. */
-static void test_child_that_returns_from_a_hook_it_forked_in_does_nothing(void **state) {
-    struct owner *owner = holder("key", 10000);
-    rlock_timer first, second;
-    int status = 0;
+static void freed_handle_is_not_told_what_was_ready_in_the_same_entry(void **state) {
+    struct owner *a = handle("a"), *b = handle("b");
     (void)state;
-    SAME(rlock_timer_add(g.client, &first, timer_that_forks), RLOCK_OK);
-    SAME(rlock_timer_add(g.client, &second, timer_of_the_child), RLOCK_OK);
-    memset(&forked, 0, sizeof forked);
-    SAME(owner_release(owner), RLOCK_OK);
-    rlock_timer_set(g.client, &first, now_us());
-    rlock_timer_set(g.client, &second, now_us() + 1);
-    stall_ms(1);
-    assert_true(virtual_turn(&g.loop, now_us()));
-    if (forked.done && forked.child == 0) {
-        _exit(child_went_on());
+    a->react = free_other;
+    a->context = b;
+    b->react = free_other;
+    b->context = a;
+    SAME(owner_acquire(a, 0, 1000), RLOCK_OK);
+    SAME(owner_acquire(b, 0, 1000), RLOCK_OK);
+    idle();
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    run_ms(20);
+    SAME(a->events + b->events, 1);
+    SAME(need(RLOCK_OP_RELEASE)->key[0], a->events == 0 ? 'a' : 'b'); /* the grant is released */
+}
+
+static void cancel_other(struct owner *owner, const rlock_event *event) {
+    struct owner *other = (struct owner *)owner->context;
+    (void)event;
+    if (other->events == 0) {
+        SAME(owner_cancel(other), RLOCK_OK);
     }
-    SAME(waitpid(forked.child, &status, 0), forked.child);
-    assert_true(WIFEXITED(status));
-    SAME(WEXITSTATUS(status), 0);
-    BETWEEN(g.store.flushes - forked.flushes, 2, 3);
-    rlock_timer_drop(g.client, &first);
-    rlock_timer_drop(g.client, &second);
+}
+
+static void cancel_after_an_undelivered_grant_gives_it_back(void **state) {
+    struct owner *pairs[2];
+    struct owner *canceled;
+    (void)state;
+    pairs[0] = handle("a");
+    pairs[1] = handle("b");
+    pairs[0]->react = pairs[1]->react = cancel_other;
+    pairs[0]->context = pairs[1];
+    pairs[1]->context = pairs[0];
+    SAME(owner_acquire(pairs[0], 0, 1000), RLOCK_OK);
+    SAME(owner_acquire(pairs[1], 0, 1000), RLOCK_OK);
+    idle();
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    run_ms(20);
+    canceled = pairs[0]->seen[RLOCK_ACQUIRED].status == RLOCK_OK ? pairs[1] : pairs[0];
+    SAME(canceled->seen[RLOCK_ACQUIRED].count, 1);
+    SAME(canceled->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    assert_false(rlock_is_held(canceled->lock));
+    assert_string_equal(need(RLOCK_OP_RELEASE)->key, rlock_key(canceled->lock, NULL));
+}
+
+static void acquire_and_release_for_ever(struct owner *owner, const rlock_event *event) {
+    if (event->kind == RLOCK_ACQUIRED) {
+        SAME(owner_release(owner), RLOCK_OK);
+    } else {
+        SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    }
+}
+
+static void what_callbacks_add_waits_for_the_next_turn(void **state) {
+    struct owner *owner = handle("key");
+    int i, before;
+    (void)state;
+    scripted_settle(&g.store);
+    owner->react = acquire_and_release_for_ever;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    for (i = 0; i < 200; i++) {
+        before = owner->events;
+        assert_true(virtual_turn(&g.loop, now_us()));
+        BETWEEN(owner->events - before, 0, 1);
+    }
+    BETWEEN(owner->events, 20, 200);
+    owner->react = NULL;
+}
+
+static void callbacks_may_be_left_out_where_the_header_says_so(void **state) {
+    struct owner *owner = holder("key", 1000);
+    (void)state;
+    SAME(rlock_renew(owner->lock, 0, NULL, NULL), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(rlock_release(owner->lock, NULL, NULL), RLOCK_OK);
+    scripted_settle(&g.store);
+    SAME(owner->events, 1);
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+}
+
+/* Refuses nothing, and checks that the store may still be asked. */
+static const char *refuse_nothing(void *state, const char *key, size_t key_len,
+                                  const rlock_terms *terms, bool fencing) {
+    (void)key, (void)key_len, (void)terms, (void)fencing;
+    (void)scripted_alive(state, "refuses");
+    return NULL;
+}
+
+/* A callback that has freed its client may still make all of these calls. */
+static void free_and_go_on(struct owner *owner, const rlock_event *event) {
+    rlock_client *client = owner->client;
+    rlock_options options = options_for("new");
+    rlock_io io;
+    rlock_name name;
+    rlock_stats now;
+    rlock *lock = NULL;
+    (void)event;
+    memset(&io, 0, sizeof io);
+    memset(&name, 0, sizeof name);
+    io.ready = on_ready;
+    rlock_on_io(&io, RLOCK_IO_READ); /* it belongs to no client */
+    rlock_on_resolved(&name, NULL);
+    free_client();
+    rlock_client_free(client);
+    rlock_client_stats(client, &now);
+    assert_false(now.up || now.pushing);
+    SAME(rlock_new(&lock, client, &options), RLOCK_ERR_CLOSED);
+    SAME(rlock_inspect(client, &options, on_nothing_asked, NULL), RLOCK_ERR_CLOSED);
+    SAME(rlock_client_shutdown(client, 0, NULL, NULL), RLOCK_ERR_STATE);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_ERR_CLOSED);
+    io.client = name.client = client;
+    io.watched = RLOCK_IO_READ;
+    rlock_on_io(&io, RLOCK_IO_READ); /* a loop that had fetched the event */
+    rlock_on_timer(client);
+    rlock_on_resolved(&name, NULL);
+}
+
+static void callback_that_freed_its_client_may_go_on_calling(void **state) {
+    struct owner *owner = handle("key"), *other = handle("other");
+    (void)state;
+    io_events = 0;
+    g.store.store.refuses = refuse_nothing;
+    owner->react = free_and_go_on;
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    SAME(owner_acquire(other, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(owner->events, 1);
+    SAME(other->events, 0);
+    SAME(g.store.closes, 1);
+    SAME(io_events, 0);
+}
+
+static void free_all(struct owner *owner, const rlock_event *event) {
+    (void)event;
+    owner_free(owner);
+    free_client();
+}
+
+/* The client's memory is freed at the end of the dispatch: a sanitizer sees a use after that. */
+static void last_handle_and_client_are_freed_in_a_callback(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    owner->react = free_all;
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    SAME(owner->events, 1);
+    SAME(virtual_memory.live, 0);
 }
 
 /* ------------------------------------------------------------------------------------------------
  * A loop that is run inside a callback.
  */
 
-/* The first in a batch runs the loop until what it asks for in there has ended. */
+/* The first handle of a batch runs the loop until the acquire that it makes there has ended. */
 static void run_the_loop(struct owner *owner, const rlock_event *event) {
     struct owner *third = (struct owner *)owner->context;
     (void)event;
@@ -179,7 +317,7 @@ static void run_the_loop(struct owner *owner, const rlock_event *event) {
     SAME(third->seen[RLOCK_RELEASED].count, 1);
 }
 
-static void test_loop_that_is_run_inside_a_callback_goes_on(void **state) {
+static void loop_that_is_run_inside_a_callback_goes_on(void **state) {
     struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
     (void)state;
     scripted_settle(&g.store);
@@ -194,7 +332,7 @@ static void test_loop_that_is_run_inside_a_callback_goes_on(void **state) {
     assert_true(second->seen[RLOCK_ACQUIRED].order < third->seen[RLOCK_ACQUIRED].order);
 }
 
-/* A deadline comes in there, too. */
+/* A deadline that passes inside the callback is reported there. */
 static void wait_for_the_loss(struct owner *owner, const rlock_event *event) {
     struct owner *other = (struct owner *)owner->context;
     (void)event;
@@ -204,7 +342,7 @@ static void wait_for_the_loss(struct owner *owner, const rlock_event *event) {
     SAME(other->seen[RLOCK_LOST].at_us, now_us());
 }
 
-static void test_loss_is_told_by_a_loop_that_is_run_inside_a_callback(void **state) {
+static void loss_is_told_by_a_loop_that_is_run_inside_a_callback(void **state) {
     struct owner *first = handle("first"), *second = handle("second");
     (void)state;
     scripted_settle(&g.store);
@@ -229,7 +367,7 @@ static void run_the_loop_that_frees(struct owner *owner, const rlock_event *even
     SAME(owner_release(owner), RLOCK_ERR_CLOSED);
 }
 
-static void test_client_may_be_freed_in_a_loop_inside_a_callback(void **state) {
+static void client_may_be_freed_in_a_loop_inside_a_callback(void **state) {
     struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
     (void)state;
     scripted_settle(&g.store);
@@ -274,7 +412,7 @@ static void idle_again(void) {
     idle();
 }
 
-/* What a frame that was jumped over keeps of a client that is freed: its struct. */
+/* A frame that was jumped over keeps the struct of a client that is freed. */
 static void free_the_rest(size_t kept) {
     rlock_client *client = g.client;
     virtual_free_owners(&g.loop);
@@ -285,10 +423,10 @@ static void free_the_rest(size_t kept) {
     }
 }
 
-static void test_what_a_callback_jumped_over_comes_in_the_next_turn(void **state) {
+static void what_a_callback_jumped_over_comes_in_the_next_turn(void **state) {
     rlock_options options = options_for("asked");
     struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
-    static rlock_info info; /* without words: those would be kept as well */
+    static rlock_info info; /* without a text, which would be kept as well */
     rlock_answer answer = scripted_done();
     size_t requests;
     (void)state;
@@ -308,7 +446,7 @@ static void test_what_a_callback_jumped_over_comes_in_the_next_turn(void **state
     SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
     SAME(g.store.unflushed, 0);
     requests = g.store.count;
-    SAME(owner_release(first), RLOCK_OK); /* a call outside of the loop arms it */
+    SAME(owner_release(first), RLOCK_OK); /* a call from outside arms the loop */
     idle();
     SAME(g.store.count, requests + 1);
     SAME(first->seen[RLOCK_RELEASED].status, RLOCK_OK);
@@ -317,7 +455,7 @@ static void test_what_a_callback_jumped_over_comes_in_the_next_turn(void **state
     free_the_rest(1);
 }
 
-static void test_rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do(void **state) {
+static void rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do(void **state) {
     struct owner *first = handle("first"), *second = handle("second");
     (void)state;
     first->react = jump_out;
@@ -333,7 +471,7 @@ static void test_rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do
     free_the_rest(1);
 }
 
-static void test_turns_are_snapshots_again_after_a_jump(void **state) {
+static void turns_are_snapshots_again_after_a_jump(void **state) {
     struct owner *owner = handle("key");
     int i, before;
     (void)state;
@@ -352,49 +490,6 @@ static void test_turns_are_snapshots_again_after_a_jump(void **state) {
     }
     owner->react = NULL;
     free_the_rest(1);
-}
-
-/* ------------------------------------------------------------------------------------------------
- * The loop's timer: what it costs that nothing is half done.
- */
-
-static void release_it(struct owner *owner, const rlock_event *event) {
-    if (event->kind == RLOCK_ACQUIRED) {
-        SAME(owner_release(owner), RLOCK_OK);
-    }
-}
-
-static void test_batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain(void **state) {
-    struct owner *owners[20];
-    uint64_t orders;
-    size_t k;
-    int i, turns = 0;
-    (void)state;
-    (void)holder("beside", 1000); /* something is due later */
-    scripted_settle(&g.store);
-    memset(g.store.automatic, 0, sizeof g.store.automatic);
-    for (i = 0; i < 20; i++) {
-        char key[16];
-        snprintf(key, sizeof key, "key %d", i);
-        owners[i] = handle(key);
-        owners[i]->react = release_it;
-        SAME(owner_acquire(owners[i], RLOCK_FOREVER, 1000), RLOCK_OK);
-    }
-    idle();
-    for (k = 0; k < g.store.count; k++) {
-        if (g.store.log[k].request != NULL && g.store.log[k].op == RLOCK_OP_ACQUIRE) {
-            scripted_answer(&g.store, &g.store.log[k], scripted_done());
-        }
-    }
-    orders = g.loop.orders;
-    while (virtual_turn(&g.loop, now_us())) {
-        turns++;
-    }
-    SAME(turns, 1);
-    BETWEEN(g.loop.orders - orders, 1, 2);
-    for (i = 0; i < 20; i++) {
-        SAME(owners[i]->events, 1);
-    }
 }
 
 #endif /* TESTS_UNIT_CALLBACKS_H */

@@ -1,0 +1,459 @@
+/* faults_connecting.h - how a connection begins: greetings, addresses, names */
+#ifndef TESTS_FAULTS_CONNECTING_H
+#define TESTS_FAULTS_CONNECTING_H
+
+static void password_alone_is_sent_alone(void **state) {
+    rlock_config config;
+    rlock_client *client;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.password = "secret";
+    client = kit_client(&config);
+    assert_non_null(client);
+    assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 1000), RLOCK_OK);
+    assert_true(strncmp(stage.trail, "AUTH secret\n", 12) == 0);
+}
+
+/* The server may refuse what a connection can do without. Another refusal ends the connection. */
+static void refused_greeting_is_done_without_or_ends_the_connection(void **state) {
+    static const struct {
+        const char *command, *answer;
+        int status;
+    } rows[] = {
+        {"CLIENT SETNAME", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"CLIENT SETNAME", "-ERR unknown subcommand\r\n", RLOCK_OK},
+        {"CLIENT SETNAME", "-ERR max number of clients reached\r\n", RLOCK_ERR_SERVER},
+        {"CLIENT SETNAME", "-OOM command not allowed\r\n", RLOCK_ERR_SERVER},
+        {"CLIENT ID", "-ERR unknown subcommand\r\n", RLOCK_OK},
+        {"INFO", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"INFO", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
+        {"INFO", "$5\r\nredis\r\n", RLOCK_OK},
+        {"INFO", "$12\r\nrun_id:01234\r\n", RLOCK_OK},
+        {"INFO", "+OK\r\n", RLOCK_ERR_CONN},
+        {"COMMAND", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"COMMAND", "*0\r\n", RLOCK_OK},
+        {"COMMAND", "*1\r\n*0\r\n", RLOCK_OK},
+        {"COMMAND", "+OK\r\n", RLOCK_ERR_CONN},
+        {"SELECT", "-ERR DB index is out of range\r\n", RLOCK_ERR_SERVER},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config;
+        struct owner *o;
+        int status;
+
+        stage_begins();
+        stage_lies(rows[i].command, rows[i].answer, true, false);
+        config = stage_config(RLOCK_WIRE_STRING);
+        config.client_name = "name";
+        config.database = 3;
+        o = owner_new(kit_client(&config), "k");
+        status = stage_acquire(o, 0, 1000);
+        if (status != rows[i].status || stage.told[0] == 0) {
+            print_error("row %u: status %d\n", (unsigned)i, status);
+        }
+        assert_int_equal(status, rows[i].status);
+        assert_true(stage.told[0] > 0);
+    }
+}
+
+/* A CLIENT ID has a meaning in one process of the server only. */
+static void lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same(void **state) {
+    static const char *const infos[] = {
+        "$47\r\nrun_id:0123456789012345678901234567890123456789\r\n", "$5\r\nredis\r\n",
+        "$12\r\nrun_id:01234\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("INFO", infos[i], true, false);
+        stage_lies("SET", "", true, true);
+        o = stage_owner(RLOCK_WIRE_STRING, "k");
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
+        stage_runs(5000);
+        assert_int_equal(stage_heard("CLIENT KILL"), i == 0);
+        assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
+    }
+}
+
+static void long_words_are_cut(void **state) {
+    char refusal[400], host[400];
+    rlock_config config;
+    rlock_client *client = NULL;
+    const char *line;
+
+    (void)state;
+    stage_begins();
+    memset(refusal, 'x', sizeof refusal);
+    memcpy(refusal, "-OOM ", 5);
+    memcpy(refusal + 300, "\r\n", 3);
+    stage_lies("INFO", refusal, true, false);
+    assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000), RLOCK_ERR_SERVER);
+    line = strstr(kit_log_text, "connection: OOM xxx");
+    assert_non_null(line);
+    assert_int_equal(strcspn(line, "\n"), 12 + 127);
+    kit_reset();
+
+    memset(host, 'h', sizeof host);
+    host[sizeof host - 1] = '\0';
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = host;
+    config.loop.resolve = NULL;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+    assert_int_equal(strcspn(kit_log_text, "\n"), 255);
+    kit_log_text[0] = '\0';
+    stage_begins();
+    rlock__log(stage_client(RLOCK_WIRE_STRING), RLOCK_LOG_INFO, host, "no room is left for this");
+    assert_int_equal(strcspn(kit_log_text, "\n"), 255);
+}
+
+/* The loop did not run yet: a write that fails finds it out first. */
+static void server_that_left_is_quoted_though_a_write_found_out(void **state) {
+    static const struct {
+        const char *words, *told;
+        int status;
+    } rows[] = {
+        {"-ERR max number of clients reached\r\n", "ERR max number of clients reached",
+         RLOCK_ERR_UNKNOWN},
+        {"+bye\r\n", "Broken pipe", RLOCK_ERR_UNKNOWN},
+        {"", "Broken pipe", RLOCK_ERR_UNKNOWN},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct owner *o;
+
+        stage_begins();
+        o = stage_owner(RLOCK_WIRE_STRING, "k");
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+        assert_int_equal(stage_release(o), RLOCK_OK);
+        stage_says(stage_conn(false), rows[i].words);
+        stage_hangs_up(stage_conn(false));
+        assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+        stage_fires();
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), rows[i].status);
+        assert_non_null(strstr(kit_log_text, rows[i].told));
+        assert_int_equal(kit_stats(kit_clients[0]).faults, 1);
+        stage_runs(2000);
+        assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    }
+}
+
+/* --- connecting, names, the loop --- */
+
+/* Makes a port whose queue is full: connects to it are neither accepted nor refused. */
+static int deaf_door(int *port, int *filler) {
+    struct sockaddr_in a;
+    socklen_t len = sizeof a;
+    int i, door = socket(AF_INET, SOCK_STREAM, 0);
+
+    memset(&a, 0, sizeof a);
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(bind(door, (struct sockaddr *)&a, len) == 0 && listen(door, 0) == 0 &&
+                getsockname(door, (struct sockaddr *)&a, &len) == 0);
+    for (i = 0; i < 2; i++) {
+        filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(filler[i], (struct sockaddr *)&a, len);
+    }
+    *port = ntohs(a.sin_port);
+    return door;
+}
+
+static void connect_that_hangs_ends_after_the_command_timeout(void **state) {
+    int port, filler[2], door = deaf_door(&port, filler);
+    int64_t begun_us;
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.port = port;
+    o = owner_new(kit_client(&config), "k");
+    begun_us = stage.now_us;
+    assert_int_equal(rlock_acquire(o->lock, 500, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(TIMEOUT_MS / 2);
+    rlock_on_io(stage.watched[0].io, RLOCK_IO_READ | RLOCK_IO_WRITE); /* a loop may do so */
+    assert_int_equal(kit_stats(kit_clients[0]).connects + kit_stats(kit_clients[0]).faults, 0);
+    stage_runs(TIMEOUT_MS);
+    assert_int_equal(kit_stats(kit_clients[0]).faults, 1);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CONN);
+    assert_int_equal(stage.now_us - begun_us, 500000);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no answer while connecting"));
+    kit_reset();
+    close(filler[0]);
+    close(filler[1]);
+    close(door);
+}
+
+static rlock_client *named_client(int port) {
+    rlock_config config = stage_config(RLOCK_WIRE_STRING);
+    rlock_client *client;
+
+    config.unix_path = NULL;
+    config.host = "lock.example";
+    config.port = port;
+    client = kit_client(&config);
+    assert_non_null(client);
+    return client;
+}
+
+static void name_answers(const struct sockaddr *address) {
+    rlock_name *name = stage.name;
+
+    assert_non_null(name);
+    stage.name = NULL;
+    rlock_on_resolved(name, address);
+}
+
+static void name_that_the_loop_refuses_to_resolve_is_no_connection(void **state) {
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage.resolve_status = -1;
+    o = owner_new(named_client(1), "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "does not resolve"));
+}
+
+/* One name is resolved at a time. The waiters are told that it takes long; a late answer is
+ * used. */
+static void name_that_takes_long_is_told_and_waited_for(void **state) {
+    struct sockaddr_in6 in6;
+    struct sockaddr other;
+    rlock_client *client;
+    struct owner *o;
+    rlock_name *name;
+    int names;
+
+    (void)state;
+    stage_begins();
+    client = named_client(1);
+    o = owner_new(client, "k");
+    assert_int_equal(stage_acquire(o, 2 * TIMEOUT_MS, 1000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "not resolved"));
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(10 * TIMEOUT_MS);
+    assert_int_equal(stage.names, 1);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
+
+    memset(&other, 0, sizeof other); /* an address of an unknown family */
+    other.sa_family = AF_UNIX;
+    name = stage.name;
+    name_answers(&other);
+    assert_non_null(strstr(kit_log_text, "not found"));
+    names = stage.names;
+    stage_runs(5000);
+    assert_true(stage.names > names);
+
+    memset(&in6, 0, sizeof in6);
+    in6.sin6_family = AF_INET6;
+    in6.sin6_addr = in6addr_loopback;
+    names = kit_stats(client).faults > 0 ? (int)kit_stats(client).faults : 0;
+    name_answers((struct sockaddr *)&in6); /* nobody listens there */
+    stage_runs(0);
+    assert_true((int)kit_stats(client).faults > names);
+    names = (int)kit_stats(client).faults;
+    rlock_on_resolved(name, (struct sockaddr *)&in6); /* an answer without a question */
+    assert_int_equal(stage.watched[0].events, 0);     /* it causes no connect */
+    assert_int_equal(kit_stats(client).faults, names);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 1); /* it waits on */
+}
+
+static void told_and_frees_the_client(rlock *lock, const rlock_event *event, void *user) {
+    owner_told(lock, event, user);
+    rlock_client_free(kit_clients[0]);
+    kit_clients[0] = NULL;
+}
+
+/* Events that were due before the answer are reported first; their callbacks may do everything. */
+static void client_may_be_freed_by_a_callback_when_its_name_is_answered(void **state) {
+    struct sockaddr_in in;
+    struct owner *o;
+
+    (void)state;
+    memset(&in, 0, sizeof in);
+    in.sin_family = AF_INET;
+    stage_begins();
+    o = owner_new(named_client(1), "k");
+    assert_int_equal(rlock_acquire(o->lock, 20, 1000, told_and_frees_the_client, o), RLOCK_OK);
+    stage_runs(10);
+    assert_non_null(stage.name);
+    stage.now_us += 30000; /* the loop was busy: the timer is late */
+    name_answers((struct sockaddr *)&in);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
+    assert_null(stage.client);
+}
+
+static void address_of_version_6_needs_no_resolver(void **state) {
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = "::1";
+    config.port = server_free_port();
+    config.loop.resolve = NULL;
+    o = owner_new(kit_client(&config), "k");
+    assert_non_null(o);
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+}
+
+/* The scope names the interface: without it another machine may answer, or none. */
+static void address_of_version_6_keeps_its_scope(void **state) {
+    struct sockaddr_in6 in6;
+    rlock_config config;
+    struct owner *o;
+    char text[RLOCK__ADDRESS_MAX];
+
+    (void)state;
+    memset(&in6, 0, sizeof in6);
+    in6.sin6_family = AF_INET6;
+    assert_int_equal(inet_pton(AF_INET6, "fe80::1:2", &in6.sin6_addr), 1);
+    rlock__address_text((struct sockaddr *)&in6, text);
+    assert_string_equal(text, "fe80::1:2");
+    in6.sin6_scope_id = 4294967295u;
+    rlock__address_text((struct sockaddr *)&in6, text);
+    assert_string_equal(text, "fe80::1:2%4294967295");
+
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = "::1%1";
+    config.port = server_free_port();
+    config.loop.resolve = NULL;
+    o = owner_new(kit_client(&config), "k");
+    assert_non_null(o);
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+    assert_null(rlock__numeric("1.2.3.4%1"));
+    assert_null(rlock__numeric("%1"));
+}
+
+/* A path that is cut short could be that of another server. */
+static void path_that_is_too_long_for_a_socket_is_refused(void **state) {
+    char path[109];
+    rlock_config config;
+    rlock_client *client = NULL;
+    rlock_store *store = NULL;
+
+    (void)state;
+    stage_begins();
+    memset(path, 'x', sizeof path);
+    path[0] = '/';
+    path[108] = '\0';
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = path;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+    assert_null(client);
+    assert_non_null(strstr(kit_log_text, "unix_path"));
+    assert_int_equal(rlock_quorum_new(&store, &config, 1), RLOCK_ERR_ARG);
+    assert_null(store);
+    path[107] = '\0';
+    assert_int_equal(rlock_quorum_new(&store, &config, 1), RLOCK_OK);
+    rlock_quorum_free(store);
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
+}
+
+static void descriptor_that_the_loop_does_not_watch_is_no_connection(void **state) {
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    o = stage_owner(RLOCK_WIRE_STRING, "k");
+    stage.watch_fails = true;
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "does not watch"));
+    stage.watch_fails = false;
+    assert_int_equal(stage_acquire(o, 5000, 1000), RLOCK_OK);
+}
+
+/* Makes a server on TCP, whose name can be resolved. Returns its port. */
+static int stage_on_tcp(void) {
+    struct sockaddr_in a;
+    socklen_t len = sizeof a;
+
+    memset(&a, 0, sizeof a);
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    close(stage.door);
+    stage.door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_true(bind(stage.door, (struct sockaddr *)&a, len) == 0 && listen(stage.door, 16) == 0 &&
+                getsockname(stage.door, (struct sockaddr *)&a, &len) == 0);
+    return ntohs(a.sin_port);
+}
+
+static void name_is(uint32_t address) {
+    struct sockaddr_in in;
+
+    memset(&in, 0, sizeof in);
+    in.sin_family = AF_INET;
+    in.sin_addr.s_addr = htonl(address);
+    name_answers((struct sockaddr *)&in);
+}
+
+/* A name may stand for many servers: the push connection does not resolve it again. */
+static void watching_connection_goes_where_the_other_went(void **state) {
+    rlock_client *client;
+    struct owner *o;
+    int turns;
+
+    (void)state;
+    stage_begins();
+    client = named_client(stage_on_tcp());
+    o = owner_new(client, "taken");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    name_is(INADDR_LOOPBACK);
+    stage_runs(3 * TIMEOUT_MS);
+    assert_int_equal(stage.names, 1);
+    assert_true(stage_is_pushing());
+    stage_hangs_up(&stage.conns[1]); /* the push connection alone: to the same server again */
+    stage_runs(3 * TIMEOUT_MS);
+    assert_int_equal(stage.names, 1);
+    assert_true(stage_is_pushing());
+    stage_hangs_up(&stage.conns[0]); /* both were lost: the name is resolved once for the two */
+    stage_runs(3000);
+    assert_int_equal(stage.names, 2);
+    name_is(INADDR_LOOPBACK);
+    for (turns = 0; turns < 100 && !kit_stats(client).pushing; turns++) {
+        stage_runs(10);
+    }
+    assert_true(kit_stats(client).up && kit_stats(client).pushing);
+    assert_int_equal(stage.names, 2);
+}
+
+/* A connect after a late answer hangs: it is given up like any other. */
+static void name_that_was_answered_late_and_led_nowhere_is_given_up(void **state) {
+    int deaf, filler[2], door = deaf_door(&deaf, filler);
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    o = owner_new(named_client(deaf), "taken");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(5 * TIMEOUT_MS);
+    name_is(INADDR_LOOPBACK);
+    stage_runs(2 * TIMEOUT_MS);
+    assert_non_null(strstr(kit_log_text, "connection: no answer while connecting"));
+    kit_reset(); /* the sanitizer counts the contexts */
+    close(filler[0]);
+    close(filler[1]);
+    close(door);
+}
+
+#endif /* TESTS_FAULTS_CONNECTING_H */

@@ -1,0 +1,350 @@
+/* unit_orphans.h - what was sent and not answered may have been executed: it is cleaned up */
+#ifndef TESTS_UNIT_ORPHANS_H
+#define TESTS_UNIT_ORPHANS_H
+
+static void clean_up_that_is_given_up_wakes_the_next_waiter(void **state) {
+    struct owner *holds = holder("key", 1000), *waits = handle("key");
+    (void)state;
+    SAME(owner_acquire(waits, RLOCK_FOREVER, 60000), RLOCK_OK);
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "READONLY"));
+    always(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner_release(holds), RLOCK_OK);
+    run_ms(5000);
+    SAME(holds->seen[RLOCK_RELEASED].status, RLOCK_ERR_SERVER);
+    SAME(stats().cleaning, 0);
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(waits->seen[RLOCK_ACQUIRED].count, 1);
+}
+
+enum { BY_CANCEL, BY_TIMEOUT, BY_FREE, WAYS };
+
+/* Gives up an acquire that was sent and never answered. Returns its token. */
+static uint64_t orphan(int way) {
+    struct owner *owner = handle("key");
+    uint64_t token;
+    SAME(owner_acquire(owner, 500, 1000), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    if (way == BY_CANCEL) {
+        SAME(owner_cancel(owner), RLOCK_OK);
+    } else if (way == BY_FREE) {
+        owner_free(owner);
+    } else {
+        run_ms(501);
+    }
+    run_ms(20);
+    return token;
+}
+
+static void orphan_is_released_until_a_sure_answer(void **state) {
+    int way, before;
+    (void)state;
+    for (way = 0; way < WAYS; way++) {
+        uint64_t token = orphan(way);
+        SAME(stats().cleaning, 1);
+        SAME(need(RLOCK_OP_RELEASE)->token, token);
+        assert_string_equal(need(RLOCK_OP_RELEASE)->key, "key");
+        reply(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_UNKNOWN, "closed"));
+        SAME(retried(RLOCK_OP_RELEASE)->token, token);
+        reply(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
+        SAME(stats().cleaning, 0);
+        before = asked(RLOCK_OP_RELEASE);
+        run_ms(10000);
+        SAME(asked(RLOCK_OP_RELEASE), before);
+    }
+}
+
+static void orphan_is_released_until_one_lease_later_when_no_answer_is_sure(void **state) {
+    int before;
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    (void)orphan(BY_CANCEL);
+    run_ms(800);
+    SAME(stats().cleaning, 1);
+    BETWEEN(asked(RLOCK_OP_RELEASE), 2, 200);
+    run_ms(5000);
+    SAME(stats().cleaning, 0);
+    before = asked(RLOCK_OP_RELEASE);
+    run_ms(10000);
+    SAME(asked(RLOCK_OP_RELEASE), before);
+}
+
+static void unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later(void **state) {
+    struct owner *owner = holder("key", 4000);
+    (void)state;
+    SAME(owner_renew(owner, 100), RLOCK_OK); /* the time to live at the server is not changed */
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_done());
+    always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    SAME(owner_release(owner), RLOCK_OK);
+    idle();
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_NOT_HELD);
+    run_ms(4000 + 1000 - 10);
+    SAME(stats().cleaning, 1);
+    run_ms(10 + 500);
+    SAME(stats().cleaning, 0);
+}
+
+static void unsure_clean_up_is_not_shortened_by_a_refusal_before_it(void **state) {
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    g.store.latency_us = 1000;
+    (void)orphan(BY_CANCEL); /* lease 1000, command timeout 1000 */
+    always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    run_ms(1900);
+    SAME(stats().cleaning, 1);
+    run_ms(1000);
+    SAME(stats().cleaning, 0);
+}
+
+static void refused_clean_up_goes_on_for_the_longest_lease(void **state) {
+    struct owner *owner = holder("key", 20000);
+    (void)state;
+    SAME(owner_renew(owner, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_done());
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner_release(owner), RLOCK_OK);
+    run_ms(19000);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_SERVER);
+    SAME(stats().cleaning, 1);
+    run_ms(5000);
+    SAME(stats().cleaning, 0);
+}
+
+static void orphan_is_not_given_up_while_the_server_cannot_be_asked(void **state) {
+    (void)state;
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_DOWN, "refused"));
+    (void)orphan(BY_CANCEL);
+    run_ms(60000);
+    SAME(stats().cleaning, 1);
+    always(RLOCK_OP_RELEASE, scripted_done());
+    run_ms(1000);
+    SAME(stats().cleaning, 0);
+}
+
+/* A retry told "held by another" says nothing of the attempt before it, unless it is sure. */
+static void attempt_that_may_still_be_executed_is_cleaned_up_after_held(void **state) {
+    struct owner *owner = handle("key");
+    int sure;
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_STOLEN));
+    for (sure = 0; sure < 2; sure++) {
+        int before = asked(RLOCK_OP_RELEASE);
+        SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "closed"));
+        (void)retried(RLOCK_OP_ACQUIRE);
+        while (out(RLOCK_OP_ACQUIRE) != NULL) {
+            rlock_answer held = scripted_held(60000);
+            reply(RLOCK_OP_ACQUIRE, sure ? held : scripted_unsure(held));
+        }
+        SAME(owner_cancel(owner), RLOCK_OK);
+        run_ms(20);
+        SAME(asked(RLOCK_OP_RELEASE) > before, !sure);
+    }
+}
+
+static void acquire_that_never_left_needs_no_clean_up(void **state) {
+    (void)state;
+    g.store.unsent = true;
+    (void)orphan(BY_CANCEL);
+    run_ms(1000);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+    SAME(stats().cleaning, 0);
+}
+
+/* No server has said that the key is held: neither to the first waiter nor to the one after it. */
+static void acquire_that_never_left_is_not_told_that_another_has_it(void **state) {
+    struct owner *owners[3];
+    int i;
+    (void)state;
+    g.store.unsent = true;
+    for (i = 0; i < 3; i++) {
+        owners[i] = handle("key");
+        SAME(owner_acquire(owners[i], 300 - i, 1000), RLOCK_OK);
+    }
+    run_ms(1000);
+    for (i = 0; i < 3; i++) {
+        SAME(owners[i]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    }
+    SAME(owner_acquire(owners[0], 0, 1000), RLOCK_OK);
+    run_ms(2000);
+    SAME(owners[0]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+}
+
+/* An answer of one wait says nothing about the next one. */
+static void key_that_was_held_before_is_not_held_for_that(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_held(10));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
+    g.store.unsent = true;
+    SAME(owner_acquire(owner, 300, 1000), RLOCK_OK);
+    run_ms(1000);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+}
+
+/* A waiter behind a holder of this client knows that the key is held without asking the server. */
+static void who_waits_behind_a_holder_of_its_client_ends_as_timeout(void **state) {
+    struct owner *held = holder("key", 10000), *waits = handle("key");
+    (void)state;
+    SAME(owner_acquire(waits, 300, 1000), RLOCK_OK);
+    run_ms(1000);
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+    SAME(held->events, 1);
+}
+
+static void try_that_ended_unknown_is_cleaned_up(void **state) {
+    struct owner *owner = begin_operation(TRY, 0);
+    uint64_t token = need(RLOCK_OP_ACQUIRE)->token;
+    (void)state;
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "closed"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    SAME(retried(RLOCK_OP_RELEASE)->token, token);
+}
+
+static void release_that_is_never_answered_ends_unknown_at_the_deadline(void **state) {
+    struct owner *owner = holder("key", 1000);
+    int64_t deadline_us = until_us(now_us(), 1000);
+    (void)state;
+    SAME(owner_release(owner), RLOCK_OK);
+    virtual_run_until(&g.loop, deadline_us - 1);
+    SAME(owner->seen[RLOCK_RELEASED].count, 0);
+    run_ms(2);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK); /* the handle is free again */
+}
+
+static void acquire_after_cancel_has_a_token_of_its_own(void **state) {
+    struct owner *owner = handle("key");
+    uint64_t token;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    SAME(owner_cancel(owner), RLOCK_OK);
+    idle();
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
+    run_ms(20);
+    assert_true(scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token != token);
+    SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    idle();
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
+    assert_true(rlock_is_held(owner->lock));
+}
+
+static void freed_holder_is_released_in_the_background(void **state) {
+    struct owner *owner = holder("key", 10000);
+    (void)state;
+    owner_free(owner);
+    idle();
+    need(RLOCK_OP_RELEASE);
+    SAME(stats().held, 0);
+    SAME(stats().handles, 0);
+    SAME(g.store.unflushed, 0);
+}
+
+static void old_tokens_are_cleaned_up_before_anybody_asks(void **state) {
+    struct owner *first = handle("key"), *second = handle("key");
+    size_t from;
+    (void)state;
+    SAME(owner_acquire(first, RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(second, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    SAME(owner_cancel(first), RLOCK_OK); /* its request was sent: it may leave an orphan */
+    idle();
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
+    scripted_answer(&g.store, need(RLOCK_OP_RELEASE), scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, NULL);
+    SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
+    SAME(scripted_pending(&g.store, RLOCK_OP_RELEASE), 0);
+    from = g.store.count;
+    scripted_up(&g.store);
+    BETWEEN(g.store.count, from + 2, SCRIPTED_REQUESTS);
+    SAME(g.store.log[from].op, RLOCK_OP_RELEASE);
+    SAME(g.store.log[from + 1].op, RLOCK_OP_ACQUIRE);
+}
+
+/* A late acquire is executed between a release and its answer. At that moment the store learns that
+ * nothing more can come. With `early` its answer says what was true when the release was executed,
+ * else what is true when the answer is read. Returns whether the token stays at the server. */
+static bool late_acquire_stays(struct owner *owner, bool early) {
+    bool there;
+    int i;
+    SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "cut off"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    scripted_need(&g.store, RLOCK_OP_RELEASE); /* it is executed: nothing is there */
+    there = true;                              /* the late acquire is executed; no other can be */
+    if (early) {
+        reply(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    } else {
+        reply(RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
+    }
+    for (i = 0; i < 100 && there; i++) {
+        run_ms(100);
+        there = out(RLOCK_OP_RELEASE) == NULL;
+    }
+    if (!there) {
+        reply(RLOCK_OP_RELEASE, scripted_done()); /* the token is released */
+    }
+    SAME(stats().cleaning, 0);
+    return there;
+}
+
+static void sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan(void **state) {
+    (void)state;
+    SAME(late_acquire_stays(handle("early"), true), false);
+    SAME(late_acquire_stays(handle("late"), false), true);
+}
+
+static void acquire_answered_with_nonsense_is_cleaned_up(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_OTHER, "what?"));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+}
+
+static rlock_answer undone(void) {
+    rlock_answer answer = scripted_fault(RLOCK_FAULT_OTHER, "not here");
+    answer.undone = true;
+    return answer;
+}
+
+static void acquire_that_was_surely_not_executed_leaves_nothing(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, undone());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+    SAME(stats().cleaning, 0);
+}
+
+/* An answer to one attempt says nothing about another. */
+static void try_that_was_surely_not_executed_says_nothing_of_the_one_before(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 5000, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_UNKNOWN, "no answer"));
+    run_ms(1000);
+    reply(RLOCK_OP_ACQUIRE, undone());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+}
+
+#endif /* TESTS_UNIT_ORPHANS_H */
