@@ -561,9 +561,11 @@ typedef enum rlock_wire {
     RLOCK_WIRE_REDISSON
 } rlock_wire;
 
-#define RLOCK_LOG_ERROR 0
-#define RLOCK_LOG_WARNING 1
-#define RLOCK_LOG_INFO 2
+/* A line of the log begins with the first eight digits of the client's id; one of a connection also
+ * says where that leads: "6fb2c1d0: connection to 127.0.0.1:6379: Connection refused". */
+#define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
+#define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
+#define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
@@ -1372,25 +1374,27 @@ static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter 
     return client->random;
 }
 
-static void rlock__log(const rlock_client *client, int level, const char *what,
-                       const char *detail) {
-    char line[256];
-    const char *between = ": ";
-    size_t n = 0, limit = sizeof line - 1;
-    if (!client->log) {
-        return;
-    }
-    while (*what && n < limit) { /* a store may have written them */
-        line[n++] = *what++;
-    }
-    for (; detail && *between && n < limit; between++) {
-        line[n++] = *between;
-    }
-    while (detail && *detail && n < limit) {
-        line[n++] = *detail++;
+#define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
+
+/* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
+RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
+                                              const char *words) {
+    while (words && (*between || *words) && n < RLOCK__LINE - 1) {
+        line[n++] = *between ? *between++ : *words++; /* a store may have written them */
     }
     line[n] = 0;
-    client->log(client->user, level, line);
+    return n;
+}
+
+/* Writes a line that begins with the first digits of the client's id. */
+static void rlock__log(const rlock_client *client, int level, const char *what,
+                       const char *detail) {
+    char line[RLOCK__LINE];
+    if (client->log) {
+        memcpy(line, client->id, 8);
+        rlock__line_add(line, rlock__line_add(line, 8, ": ", what), ": ", detail);
+        client->log(client->user, level, line);
+    }
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
@@ -2461,10 +2465,12 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
     bool doubted;      /* late with an answer: its socket is read once more */
-    rlock_fault fault; /* why it is going down */
+    rlock_fault fault; /* why it is going down, or went down last */
     char text[128];
+    uint32_t repeats; /* how many attempts before the last ended with the same text */
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
@@ -3249,14 +3255,18 @@ static void rlock__want_no_write(void *conn) {
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
-    if (conn->text[0]) {
+    bool other = false; /* than the reason of the attempt before */
+    if (conn->blamed) {
         return; /* the first reason is the one that counts */
     }
+    conn->blamed = true;
     conn->fault = fault;
     while (text[n] && n < sizeof conn->text - 1) {
+        other = other || conn->text[n] != text[n];
         conn->text[n] = text[n];
         n++;
     }
+    conn->repeats = other || conn->text[n] ? 0 : conn->repeats + 1;
     conn->text[n] = 0;
 }
 
@@ -3416,6 +3426,29 @@ static bool rlock__lines(const rlock__redis *redis) {
     return RLOCK__HAS_KINDS && redis->line_wanted && !redis->calls_refused;
 }
 
+/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
+ * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
+static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
+                            const char *detail) {
+    const rlock__redis *redis = conn->redis;
+    const char *path = redis->unix_path;
+    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
+    char line[RLOCK__LINE], number[21];
+    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : "push ", "connection");
+    if (times & (times - 1)) {
+        return;
+    }
+    if (!redis->connect) {
+        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
+        n = rlock__line_add(line, n, ":", path ? NULL : number);
+    }
+    number[rlock__digits(number, times)] = 0;
+    n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
+    rlock__line_add(line, n, ": ", what);
+    rlock__log(redis->client, level, line, detail);
+}
+
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
 static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
@@ -3466,8 +3499,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
-    rlock__log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
-               conn->text);
+    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
         redis->events->down(redis->owner, conn->fault, conn->text);
     } else {
@@ -3770,7 +3802,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     if (!redis->tracked) {
         redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
         redis->push_refused = !rlock__by_channel(redis);
-        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
+        rlock__conn_log(conn, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
     if (redis->watcher.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
@@ -3840,6 +3872,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->state = RLOCK__CONN_READY;
     conn->text[0] = 0;
     conn->ready_us = rlock_client_now_us(redis->client);
+    rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
         rlock__redis_greeted(redis);
     }
@@ -3884,7 +3917,7 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
+        rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     } else if (conn->step == RLOCK__STEP_ID) {
         conn->id = reply->integer;
     } else if (conn->step == RLOCK__STEP_KILL) {
@@ -4100,7 +4133,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     rlock_client *client = redis->client;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->text[0] = 0;
+    conn->blamed = false;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));

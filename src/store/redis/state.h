@@ -77,10 +77,12 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
     bool doubted;      /* late with an answer: its socket is read once more */
-    rlock_fault fault; /* why it is going down */
+    rlock_fault fault; /* why it is going down, or went down last */
     char text[128];
+    uint32_t repeats; /* how many attempts before the last ended with the same text */
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
