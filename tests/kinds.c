@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kit.h"
+#include "whole.h"
 
 static struct server server;
 
@@ -1543,7 +1544,7 @@ static void a_fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **st
 
 /* Who stands in line and finds itself first holds for a turn before it asks for its fence. */
 static void who_is_served_in_line_holds_nothing_where_its_fence_is_refused(void **state) {
-    const char *acquire = rlock__scripts[RLOCK__ROW_LINE][RLOCK_OP_ACQUIRE].lua;
+    const char *acquire = whole(rlock__scripts[RLOCK__ROW_LINE][RLOCK_OP_ACQUIRE].lua);
     redisReply *reply;
 
     (void)state;
