@@ -561,9 +561,11 @@ typedef enum rlock_wire {
     RLOCK_WIRE_REDISSON
 } rlock_wire;
 
-#define RLOCK_LOG_ERROR 0
-#define RLOCK_LOG_WARNING 1
-#define RLOCK_LOG_INFO 2
+/* A line of the log begins with the first eight digits of the client's id; one of a connection also
+ * says where that leads: "6fb2c1d0: connection to 127.0.0.1:6379: Connection refused". */
+#define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
+#define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
+#define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
@@ -1373,25 +1375,27 @@ static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter 
     return client->random;
 }
 
-static void rlock__log(const rlock_client *client, int level, const char *what,
-                       const char *detail) {
-    char line[256];
-    const char *between = ": ";
-    size_t n = 0, limit = sizeof line - 1;
-    if (!client->log) {
-        return;
-    }
-    while (*what && n < limit) { /* a store may have written them */
-        line[n++] = *what++;
-    }
-    for (; detail && *between && n < limit; between++) {
-        line[n++] = *between;
-    }
-    while (detail && *detail && n < limit) {
-        line[n++] = *detail++;
+#define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
+
+/* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
+RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
+                                              const char *words) {
+    while (words && (*between || *words) && n < RLOCK__LINE - 1) {
+        line[n++] = *between ? *between++ : *words++; /* a store may have written them */
     }
     line[n] = 0;
-    client->log(client->user, level, line);
+    return n;
+}
+
+/* Writes a line that begins with the first digits of the client's id. */
+static void rlock__log(const rlock_client *client, int level, const char *what,
+                       const char *detail) {
+    char line[RLOCK__LINE];
+    if (client->log) {
+        memcpy(line, client->id, 8);
+        rlock__line_add(line, rlock__line_add(line, 8, ": ", what), ": ", detail);
+        client->log(client->user, level, line);
+    }
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
@@ -2415,6 +2419,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
+#define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
 #define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
@@ -2462,10 +2467,12 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
     bool doubted;      /* late with an answer: its socket is read once more */
-    rlock_fault fault; /* why it is going down */
+    rlock_fault fault; /* why it is going down, or went down last */
     char text[128];
+    uint32_t repeats; /* how many attempts before the last ended with the same text */
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
@@ -2534,176 +2541,153 @@ struct rlock__redis;
  * Here they are as they are sent. docs/protocol.md shows them as they are written, with comments.
  */
 
+#define RLOCK__LUA_FENCE                                                                          \
+    "local i='0'if F then local k=m('GET',F)or'0'if type(k)=='table'then return k end if not k:"  \
+    "match('^%d+$')or k+R>=2^53 then return{err='ERR the fence counter is no number below 2^53'}" \
+    "end local q=b('TIME')i=q[1]*1000000+q[2]if k+1>i then i=k+1 end b('SET',F,string.format("    \
+    "'%.0f',i+R-1),'PX',K+86400000)i=string.format('%.0f',i)end "
+#define RLOCK__LUA_EXTEND "local L=b('PTTL',T)if L>=0 and L<tonumber(K)then b('PEXPIRE',T,K)end "
+#define RLOCK__LUA_LINE_HEAD                                                                       \
+    "local b,m,c,o,Z,C,w=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
+    " q,e,n,Q,H,W,P,I=b('TIME')local l=q[1]*1000+math.floor(q[2]/1000)local x,N=C:sub(-1),"        \
+    "'^[%x-]+:%d+:(%d+)([fws])$'"
+#define RLOCK__LUA_LINE_HOLD                                                                       \
+    "local function y(a,z)local d,J=a:match(N)if J==x or z and J then return d+0 end if Z~='2'"    \
+    "then b('GET',c)b('GET',o)end P=true return 0 end local function _a(t)local p=m('PEXPIRE',c,t" \
+    ",'GT')if p==1 then return true end if p~=0 then m('ZREM',c,C..x)end p=b('PTTL',c)return p==-" \
+    "1 or p>=t+0 end local function S(a,d,h,t,r)local D=m('ZADD',c,((d>1 or x=='f')and-h or h).."  \
+    "'',a)if type(D)=='table'then return D end r=r or m('PEXPIRE',c,t)if type(r)~='table'then "    \
+    "return end if D==1 then b('ZREM',c,a)end return r end "
+#define RLOCK__LUA_LINE_TWO                                                                        \
+    "local f=b('ZRANGE',c,'0','1',w)local function V(v,g)g=g or b('ZRANGE',o,v,v,w)while g[1]and " \
+    "not g[1]:match(N)do b('ZREM',o,g[1])g=b('ZRANGE',o,v,v,w)end return g end "
+#define RLOCK__LUA_LINE_OFFER                                                                      \
+    "local function E(U,X,...)return b('ZRANGEBYSCORE',c,U,X,w,...)end local function u(a,O)if O"  \
+    "=='-inf'then Q=true n=(x=='s'and a:match('^permits:(%d+)$')or y(''))+0 return end local h="   \
+    "math.abs(O)local d=y(a,h<=l)if h>l then e,H=e+d,h end end local function _c()e,n=0,_g+0 if f" \
+    "[1]then u(f[1],f[2])end if not f[3]then return end u(f[3],f[4])if not H then local B=E('('.." \
+    "l,'+inf','LIMIT','0','1')if B[1]then u(B[1],B[2])end end e=b('ZCOUNT',c,'('..l,'+inf')local " \
+    "A=E('-inf','('..-l)for j=1,#A,2 do u(A[j],A[j+1])end end local function _d(s,z)for j=1,#s,2 " \
+    "do y(s[j],z)end for j=1,#s,2 do b('ZREM',c,s[j])end end local function Y(a)return m("         \
+    "'PUBLISH',_b..a:sub(1,36),a:match(':(%d+):')..':'..c)~=0 end local function _f()while e<n do" \
+    " local G=V('0',I)I=nil local a=G[1]if not a then return true end local d=y(a)if P then "      \
+    "return end if d<=n then if e+d>n or S(a,d,l+M,M,f[1]and _a(M))then return end e,f=e+d,{a,0,a" \
+    ",0}if a==C then W=true elseif a~=_e and G[2]%1==0 and not Y(a)then e=e-d b('ZREM',c,a)end "   \
+    "end b('ZREM',o,a)end end "
+
 #define RLOCK__LUA_STRING_ACQUIRE                                                                  \
-    "local c=redis.call('GET',KEYS[1])if c and c~=ARGV[1]then return redis.call('PTTL',KEYS[1])"   \
-    "end local a='0'if KEYS[2]then local b=redis.pcall('GET',KEYS[2])or'0'if type(b)=='table'then" \
-    " return b end if not b:match('^%d+$')or b+ARGV[3]>=2^53 then return{err="                     \
-    "'ERR the fence counter is no number below 2^53'}end local d=redis.call('TIME')a=d[1]*1000000" \
-    "+d[2]if b+1>a then a=b+1 end redis.call('SET',KEYS[2],string.format('%.0f',a+ARGV[3]-1),'PX'" \
-    ",ARGV[2]+86400000)a=string.format('%.0f',a)end if c then local e=redis.call('PTTL',KEYS[1])"  \
-    "if e>=0 and e<tonumber(ARGV[2])then redis.call('PEXPIRE',KEYS[1],ARGV[2])end else redis.call" \
-    "('SET',KEYS[1],ARGV[1],'PX',ARGV[2])end return a"
-#define RLOCK__SHA_STRING_ACQUIRE "99b498f6d9b426861889a061e9798e0e50f35d2f"
+    "local T,F,c,K,R,b,m=KEYS[1],KEYS[2],ARGV[1],ARGV[2],ARGV[3],redis.call,redis.pcall local a=b" \
+    "('GET',T)if a and a~=c then return b('PTTL',T)end \001if a then \002else b('SET',T,c,'PX',K)" \
+    "end return i"
+#define RLOCK__SHA_STRING_ACQUIRE "dce1f7221796274213671408b554fa433c9755cb"
 #define RLOCK__LUA_STRING_RENEW                                                                    \
-    "local a=redis.call('GET',KEYS[1])if a~=ARGV[1]then return a and 0 or-1 end local b=redis."    \
-    "call('PTTL',KEYS[1])if b>=0 and b<tonumber(ARGV[2])then redis.call('PEXPIRE',KEYS[1],ARGV[2]" \
-    ")end redis.call('PTTL',KEYS[1])return 1"
-#define RLOCK__SHA_STRING_RENEW "0f25e7aba1393bd1fb18053f5ec55ed5fef1d76b"
-#define RLOCK__LUA_STRING_RELEASE                                                                  \
-    "local a=redis.call('GET',KEYS[1])if a~=ARGV[1]then return a and 0 or-1 end return redis.call" \
-    "('DEL',KEYS[1])"
-#define RLOCK__SHA_STRING_RELEASE "3348394de7861552f9f92fe65046585a82d11573"
-#define RLOCK__LUA_STRING_INSPECT                                                               \
-    "local a=redis.call('GET',KEYS[1])if not a then return'0 0 -1 1 -1 'end return'1 '..redis." \
-    "call('PTTL',KEYS[1])..' -1 0 -1 '..a"
-#define RLOCK__SHA_STRING_INSPECT "1716ad0b5e25c6df1ef50be2a4c93070bdc98b7a"
-#define RLOCK__LUA_STRING_FORCE "return redis.call('GET',KEYS[1])and redis.call('DEL',KEYS[1])or 0"
-#define RLOCK__SHA_STRING_FORCE "707d4771e9ce50ab7d845f9ec38e4a5fcdfb5be2"
+    "local T,K,b=KEYS[1],ARGV[2],redis.call local a=b('GET',T)if a~=ARGV[1]then return a and 0 or" \
+    "-1 end \002b('PTTL',T)return 1"
+#define RLOCK__SHA_STRING_RENEW "92c158ee945d68cd6fa7b518ad3c2fad80c2558a"
+#define RLOCK__LUA_STRING_RELEASE                                                               \
+    "local c,b=KEYS[1],redis.call local a=b('GET',c)if a~=ARGV[1]then return a and 0 or-1 end " \
+    "return b('DEL',c)"
+#define RLOCK__SHA_STRING_RELEASE "d83557296dfbd838d4a7d7c0eb85c1309ae72b0a"
+#define RLOCK__LUA_STRING_INSPECT                                                                 \
+    "local c,b=KEYS[1],redis.call local a=b('GET',c)if not a then return'0 0 -1 1 -1 'end return" \
+    "'1 '..b('PTTL',c)..' -1 0 -1 '..a"
+#define RLOCK__SHA_STRING_INSPECT "a10d03eabaa01c9629a804020eb3ea528a04d4e5"
+#define RLOCK__LUA_STRING_FORCE "local b,a=KEYS[1],redis.call return a('GET',b)and a('DEL',b)or 0"
+#define RLOCK__SHA_STRING_FORCE "549528fb77ade04a5be201a9888dcbbeec547cb7"
 
 #define RLOCK__LUA_STRING_RENEW_MANY                                                              \
-    "local b,c,d,e=redis.call,{},ARGV[1],ARGV[2]local f=b('MGET',unpack(KEYS))for a,g in ipairs(" \
-    "KEYS)do c[a]='0'if f[a]==d..ARGV[a+2]then b('PEXPIRE',g,e,'GT')c[a]='1'end end b('EXISTS',"  \
+    "local b,c,d,g=redis.call,{},ARGV[1],ARGV[2]local e=b('MGET',unpack(KEYS))for a,f in ipairs(" \
+    "KEYS)do c[a]='0'if e[a]==d..ARGV[a+2]then b('PEXPIRE',f,g,'GT')c[a]='1'end end b('EXISTS',"  \
     "unpack(KEYS))return table.concat(c)"
-#define RLOCK__SHA_STRING_RENEW_MANY "439a2d2f0f6a4a1aefbeca2ca530f8ce0ab1e1af"
+#define RLOCK__SHA_STRING_RENEW_MANY "0de0592da4d24dfe3ae08a340d0cf1c642bfac4d"
 
 #define RLOCK__LUA_REDISSON_ACQUIRE                                                                \
-    "local c=redis.call('HEXISTS',KEYS[1],ARGV[1])==1 if not c and redis.call('EXISTS',KEYS[1])==" \
-    "1 then return redis.call('PTTL',KEYS[1])end local a='0'if KEYS[2]then local b=redis.pcall("   \
-    "'GET',KEYS[2])or'0'if type(b)=='table'then return b end if not b:match('^%d+$')or b+ARGV[3]"  \
-    ">=2^53 then return{err='ERR the fence counter is no number below 2^53'}end local d=redis."    \
-    "call('TIME')a=d[1]*1000000+d[2]if b+1>a then a=b+1 end redis.call('SET',KEYS[2],string."      \
-    "format('%.0f',a+ARGV[3]-1),'PX',ARGV[2]+86400000)a=string.format('%.0f',a)end if c then "     \
-    "local e=redis.call('PTTL',KEYS[1])if e>=0 and e<tonumber(ARGV[2])then redis.call('PEXPIRE',"  \
-    "KEYS[1],ARGV[2])end else redis.call('HSET',KEYS[1],ARGV[1],1)local f=redis.pcall('PEXPIRE',"  \
-    "KEYS[1],ARGV[2])if type(f)=='table'then redis.call('DEL',KEYS[1])return f end end return a"
-#define RLOCK__SHA_REDISSON_ACQUIRE "3546bc917237adf276b74bcb33585b594c91007b"
-#define RLOCK__LUA_REDISSON_RENEW                                                                 \
-    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then return redis.call('EXISTS',KEYS[1])-1 end " \
-    "local a=redis.call('PTTL',KEYS[1])if a>=0 and a<tonumber(ARGV[2])then redis.call('PEXPIRE'," \
-    "KEYS[1],ARGV[2])end redis.call('PTTL',KEYS[1])return 1"
-#define RLOCK__SHA_REDISSON_RENEW "29d7bd9b005232cc58f9acea2b66e8fc75d9f6e0"
-#define RLOCK__LUA_REDISSON_RELEASE                                                               \
-    "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then return redis.call('EXISTS',KEYS[1])-1 end " \
-    "redis.call('DEL',KEYS[1])redis.pcall('PUBLISH',ARGV[2],'0')return 1"
-#define RLOCK__SHA_REDISSON_RELEASE "77934ad33c35082e5899a544a6def2c3594b4563"
-#define RLOCK__LUA_REDISSON_INSPECT                                                            \
-    "local a=redis.call('HKEYS',KEYS[1])[1]if not a then return'0 0 -1 1 -1 'end return'1 '.." \
-    "redis.call('PTTL',KEYS[1])..' -1 0 -1 '..a"
-#define RLOCK__SHA_REDISSON_INSPECT "ca10a85778c58771ef75267a7e2da6b919d38bd3"
-#define RLOCK__LUA_REDISSON_FORCE                                                              \
-    "if redis.call('HLEN',KEYS[1])==0 then return 0 end redis.call('DEL',KEYS[1])redis.pcall(" \
+    "local T,F,d,K,R,b,m=KEYS[1],KEYS[2],ARGV[1],ARGV[2],ARGV[3],redis.call,redis.pcall local c=b" \
+    "('HEXISTS',T,d)==1 if not c and b('EXISTS',T)==1 then return b('PTTL',T)end \001if c then "   \
+    "\002else b('HSET',T,d,1)local a=m('PEXPIRE',T,K)if type(a)=='table'then b('DEL',T)return a "  \
+    "end end return i"
+#define RLOCK__SHA_REDISSON_ACQUIRE "84b99309a18ef63628b03a179300608845ed3c1b"
+#define RLOCK__LUA_REDISSON_RENEW                                                                  \
+    "local T,K,b=KEYS[1],ARGV[2],redis.call if b('HEXISTS',T,ARGV[1])==0 then return b('EXISTS',T" \
+    ")-1 end \002b('PTTL',T)return 1"
+#define RLOCK__SHA_REDISSON_RENEW "df8b5dcdc07436faefc900d53d47c2112d0aa470"
+#define RLOCK__LUA_REDISSON_RELEASE                                                                \
+    "local b,a=KEYS[1],redis.call if a('HEXISTS',b,ARGV[1])==0 then return a('EXISTS',b)-1 end a(" \
+    "'DEL',b)redis.pcall('PUBLISH',ARGV[2],'0')return 1"
+#define RLOCK__SHA_REDISSON_RELEASE "a7ca1a30e7199c24d088d8d421fac4a1f85ca927"
+#define RLOCK__LUA_REDISSON_INSPECT                                                              \
+    "local c,b=KEYS[1],redis.call local a=b('HKEYS',c)[1]if not a then return'0 0 -1 1 -1 'end " \
+    "return'1 '..b('PTTL',c)..' -1 0 -1 '..a"
+#define RLOCK__SHA_REDISSON_INSPECT "6a336d5cb0da17f80c7c71ee5432c56921816b3f"
+#define RLOCK__LUA_REDISSON_FORCE                                                             \
+    "local b,a=KEYS[1],redis.call if a('HLEN',b)==0 then return 0 end a('DEL',b)redis.pcall(" \
     "'PUBLISH',ARGV[1],'0')return 1"
-#define RLOCK__SHA_REDISSON_FORCE "4ff8373d1539bbe5b4f567a5632a30af9d2f3d17"
+#define RLOCK__SHA_REDISSON_FORCE "05de06a6719373e171bd174a8ce628552aa6a1a7"
 
 #define RLOCK__LUA_KEYS_ACQUIRE                                                                    \
-    "local b,d,e,c=redis.call,#KEYS,{},'0'if ARGV[3]then d=d/2 end for a=1,d do e[a]=b('GET',KEYS" \
-    "[a])if e[a]and e[a]~=ARGV[1]then return b('PTTL',KEYS[a])end end if ARGV[3]then local g=b("   \
-    "'TIME')c=g[1]*1000000+g[2]for a=d+1,#KEYS do local f=b('GET',KEYS[a])or'0'if not f:match("    \
-    "'^%d+$')or f+ARGV[3]>=2^53 then return{err='ERR the fence counter is no number below 2^53'}"  \
-    "end if f+1>c then c=f+1 end end local i=string.format('%.0f',c+ARGV[3]-1)c=string.format("    \
-    "'%.0f',c)for a=d+1,#KEYS do b('SET',KEYS[a],i,'PX',ARGV[2]+86400000)end end for a=1,d do if " \
-    "not e[a]then b('SET',KEYS[a],ARGV[1],'PX',ARGV[2])else local h=b('PTTL',KEYS[a])if h>=0 and " \
-    "h<tonumber(ARGV[2])then b('PEXPIRE',KEYS[a],ARGV[2])end end end return c"
-#define RLOCK__SHA_KEYS_ACQUIRE "cf335f73fc5cdc7a44810c8a66a81013d01f32dd"
-#define RLOCK__LUA_KEYS_RENEW                                                                      \
-    "local a=redis.call for e,b in ipairs(KEYS)do local c=a('GET',b)if c~=ARGV[1]then return c "   \
-    "and 0 or-1 end end for e,b in ipairs(KEYS)do local d=a('PTTL',b)if d>=0 and d<tonumber(ARGV[" \
-    "2])then a('PEXPIRE',b,ARGV[2])end end a('EXISTS',unpack(KEYS))return 1"
-#define RLOCK__SHA_KEYS_RENEW "c49ecbff63718b63a28daa26fb23e4c2d90bdf80"
+    "local j,K,g=ARGV[1],ARGV[2],ARGV[3]local b,d,e,c=redis.call,#KEYS,{},'0'if g then d=d/2 end " \
+    "for a=1,d do e[a]=b('GET',KEYS[a])if e[a]and e[a]~=j then return b('PTTL',KEYS[a])end end if" \
+    " g then local h=b('TIME')c=h[1]*1000000+h[2]for a=d+1,#KEYS do local f=b('GET',KEYS[a])or'0'" \
+    "if not f:match('^%d+$')or f+g>=2^53 then return{err="                                         \
+    "'ERR the fence counter is no number below 2^53'}end if f+1>c then c=f+1 end end local i="     \
+    "string.format('%.0f',c+g-1)c=string.format('%.0f',c)for a=d+1,#KEYS do b('SET',KEYS[a],i,"    \
+    "'PX',K+86400000)end end for a=1,d do if not e[a]then b('SET',KEYS[a],j,'PX',K)else local T="  \
+    "KEYS[a]\002end end return c"
+#define RLOCK__SHA_KEYS_ACQUIRE "bcf31ea3d18c83c3993de0c79d945f3d973e0572"
+#define RLOCK__LUA_KEYS_RENEW                                                                     \
+    "local K=ARGV[2]local b=redis.call for c,T in ipairs(KEYS)do local a=b('GET',T)if a~=ARGV[1]" \
+    "then return a and 0 or-1 end end for c,T in ipairs(KEYS)do \002end b('EXISTS',unpack(KEYS))" \
+    "return 1"
+#define RLOCK__SHA_KEYS_RENEW "60c2faf21029eb5f4183ee92a8cd8e606cbcc570"
 #define RLOCK__LUA_KEYS_RELEASE                                                                    \
-    "local a=1 for d,c in ipairs(KEYS)do local b=redis.pcall('GET',c)if b==ARGV[1]then redis.call" \
-    "('DEL',c)elseif type(b)=='table'then a=b elseif a==1 then a=b and 0 or-1 end end return a"
-#define RLOCK__SHA_KEYS_RELEASE "e268a269579571e2514fb98d485e779f1294a0c4"
+    "local b=1 for d,c in ipairs(KEYS)do local a=redis.pcall('GET',c)if a==ARGV[1]then redis.call" \
+    "('DEL',c)elseif type(a)=='table'then b=a elseif b==1 then b=a and 0 or-1 end end return b"
+#define RLOCK__SHA_KEYS_RELEASE "875b4f5a2a0714e9a6d2f0f7948ad43ae575d721"
 
 #define RLOCK__LUA_LINE                                                                            \
-    "local a,l,b,e,t,c,w=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
-    " x,j,r,M,A,G,H,B=a('TIME')local f=x[1]*1000+math.floor(x[2]/1000)local y,N=c:sub(-1),"        \
-    "'^[%x-]+:%d+:(%d+)([fws])$'if t=='0'and not KEYS[3]and a('EXISTS',b,e)==0 then local g=f+"    \
-    "ARGV[6]local X=y=='f'or c:match(':(%d+)%a$')+0>1 local n=l('ZADD',b,(X and-g or g)..'',c)"    \
-    "local i=type(n)=='number'and l('PEXPIRE',b,ARGV[6])if type(i)=='table'then a('ZREM',b,c)end " \
-    "return type(i)=='number'and'0'or i or n end if t=='2'and a('EXISTS',e)==0 then local g=math." \
-    "abs(a('ZSCORE',b,c)or 0)a('ZREM',b,c)return g>f and 1 or-1 end local function u(d,I)local k," \
-    "O=d:match(N)if O==y or I and O then return k+0 end if t~='2'then a('GET',b)a('GET',e)end H="  \
-    "true return 0 end local function P(m)local q=l('PEXPIRE',b,m,'GT')if q==1 then return true "  \
-    "end if q~=0 then l('ZREM',b,c..y)end q=a('PTTL',b)return q==-1 or q>=m+0 end local function " \
-    "Q(d,k,g,m,i)local n=l('ZADD',b,((k>1 or y=='f')and-g or g)..'',d)if type(n)=='table'then "    \
-    "return n end i=i or l('PEXPIRE',b,m)if type(i)~='table'then return end if n==1 then a('ZREM'" \
-    ",b,d)end return i end local h=a('ZRANGE',b,'0','1',w)local function R(C,s)s=s or a('ZRANGE'," \
-    "e,C,C,w)while s[1]and not s[1]:match(N)do a('ZREM',e,s[1])s=a('ZRANGE',e,C,C,w)end return s " \
-    "end local z=math.abs(h[1]==c and h[2]or h[3]and a('ZSCORE',b,c)or 0)local function J(n)local" \
-    " m=M and'86400000'or ARGV[6]local i=not n and P(m)local o='0'if KEYS[3]then local p=l('GET'," \
-    "KEYS[3])or'0'if type(p)=='table'then return p end if not p:match('^%d+$')or p+ARGV[9]>=2^53 " \
-    "then return{err='ERR the fence counter is no number below 2^53'}end local x=a('TIME')o=x[1]*" \
-    "1000000+x[2]if p+1>o then o=p+1 end a('SET',KEYS[3],string.format('%.0f',o+ARGV[9]-1),'PX',"  \
-    "ARGV[6]+86400000)o=string.format('%.0f',o)end i=Q(c,u(c),math.max(f+ARGV[6],z),m,i)if i or n" \
-    " then return i or o end local S=l('ZRANGE',e,'0','0')[1]return S and S:sub(1,36)==c:sub(1,36" \
-    ")and o..'+'or o end if t=='0'then if not h[1]and a('EXISTS',e)==0 then return J(true)end if " \
-    "z>f then return J()end end if t=='2'then if z==0 then a('ZREM',e,c)else a('ZREM',b,c)end if " \
-    "h[1]==c and not h[3]then h={}end B=l('ZRANGE',e,'0','0',w)if not B[1]then return z>f and 1 "  \
-    "or-1 end end local function D(Y,Z,...)return a('ZRANGEBYSCORE',b,Y,Z,w,...)end local "        \
-    "function E(d,T)if T=='-inf'then M=true r=(y=='s'and d:match('^permits:(%d+)$')or u(''))+0 "   \
-    "return end local g=math.abs(T)local k=u(d,g<=f)if g>f then j,A=j+k,g end end local function " \
-    "_a()j,r=0,ARGV[3]+0 if h[1]then E(h[1],h[2])end if not h[3]then return end E(h[3],h[4])if "   \
-    "not A then local K=D('('..f,'+inf','LIMIT','0','1')if K[1]then E(K[1],K[2])end end j=a("      \
-    "'ZCOUNT',b,'('..f,'+inf')local L=D('-inf','('..-f)for v=1,#L,2 do E(L[v],L[v+1])end end "     \
-    "local function _b(F,I)for v=1,#F,2 do u(F[v],I)end for v=1,#F,2 do a('ZREM',b,F[v])end end "  \
-    "local function _c(d)return l('PUBLISH',ARGV[5]..d:sub(1,36),d:match(':(%d+):')..':'..b)~=0 "  \
-    "end local function U()while j<r do local V=R('0',B)B=nil local d=V[1]if not d then return "   \
-    "true end local k=u(d)if H then return end if k<=r then if j+k>r or Q(d,k,f+ARGV[4],ARGV[4],h" \
-    "[1]and P(ARGV[4]))then return end j,h=j+k,{d,0,d,0}if d==c then G=true elseif d~=ARGV[6]and " \
-    "V[2]%1==0 and not _c(d)then j=j-k a('ZREM',b,d)end end a('ZREM',e,d)end end _a()if t=='2'"    \
-    "then if not H then U()end return z>f and 1 or-1 end local W if j<r and h[1]then _b(D(-f..''," \
-    "f..''),true)end if ARGV[8]~=''and math.abs(a('ZSCORE',b,ARGV[8])or 0)>f then W=true a('ZREM'" \
-    ",e,c)end if W or U()and j+u(c)<=r or G then local q=J()if G and type(q)=='table'then a("      \
-    "'ZREM',b,c)end return q end if ARGV[7]~='0'then local m=ARGV[4]*30 ..''a('PEXPIRE',e,m)local" \
-    " p=R('-1')[2]if a('ZADD',e,'NX',math.floor((p or 0)+1)+ARGV[7]-1 ..'',c)==0 then a('ZADD',e," \
-    "math.floor(a('ZSCORE',e,c))+ARGV[7]-1 ..'',c)end if not p then a('PEXPIRE',e,m)end end local" \
-    " g=h[3]and tonumber(D('('..f,'+inf','LIMIT','0','1')[2])g=math.min(g or A or 0,A or g or 0)"  \
-    "return g>0 and g-f or-1"
-#define RLOCK__SHA_LINE "c1adbb0899e1bf4e6419340f9096cff82855cb0d"
+    "local _g,M,_b,K,_e,_j,_l,R,F=ARGV[3],ARGV[4],ARGV[5],ARGV[6],ARGV[6],ARGV[7],ARGV[8],ARGV[9]" \
+    ",KEYS[3]\003if Z=='0'and not F and b('EXISTS',c,o)==0 then local h=l+K local _k=x=='f'or C:"  \
+    "match(':(%d+)%a$')+0>1 local D=m('ZADD',c,(_k and-h or h)..'',C)local r=type(D)=='number'and" \
+    " m('PEXPIRE',c,K)if type(r)=='table'then b('ZREM',c,C)end return type(r)=='number'and'0'or r" \
+    " or D end if Z=='2'and b('EXISTS',o)==0 then local h=math.abs(b('ZSCORE',c,C)or 0)b('ZREM',c" \
+    ",C)return h>l and 1 or-1 end \004\005local L=math.abs(f[1]==C and f[2]or f[3]and b('ZSCORE'," \
+    "c,C)or 0)local function T(D)local t=Q and'86400000'or K local r=not D and _a(t)\001r=S(C,y(C" \
+    "),math.max(l+K,L),t,r)if r or D then return r or i end local _i=m('ZRANGE',o,'0','0')[1]"     \
+    "return _i and _i:sub(1,36)==C:sub(1,36)and i..'+'or i end if Z=='0'then if not f[1]and b("    \
+    "'EXISTS',o)==0 then return T(true)end if L>l then return T()end end if Z=='2'then if L==0 "   \
+    "then b('ZREM',o,C)else b('ZREM',c,C)end if f[1]==C and not f[3]then f={}end I=m('ZRANGE',o,"  \
+    "'0','0',w)if not I[1]then return L>l and 1 or-1 end end \006_c()if Z=='2'then if not P then " \
+    "_f()end return L>l and 1 or-1 end local _h if e<n and f[1]then _d(E(-l..'',l..''),true)end "  \
+    "if _l~=''and math.abs(b('ZSCORE',c,_l)or 0)>l then _h=true b('ZREM',o,C)end if _h or _f()and" \
+    " e+y(C)<=n or W then local p=T()if W and type(p)=='table'then b('ZREM',c,C)end return p end " \
+    "if _j~='0'then local t=M*30 ..''b('PEXPIRE',o,t)local k=V('-1')[2]if b('ZADD',o,'NX',math."   \
+    "floor((k or 0)+1)+_j-1 ..'',C)==0 then b('ZADD',o,math.floor(b('ZSCORE',o,C))+_j-1 ..'',C)"   \
+    "end if not k then b('PEXPIRE',o,t)end end local h=f[3]and tonumber(E('('..l,'+inf','LIMIT',"  \
+    "'0','1')[2])h=math.min(h or H or 0,H or h or 0)return h>0 and h-l or-1"
+#define RLOCK__SHA_LINE "1d408c4f3f61f0a30a4910091b35c234c40e206b"
 #define RLOCK__LUA_LINE_RENEW                                                                      \
-    "local c,g,a,q,r,d,y=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
-    " n,z,A,B,C,D,s,E=c('TIME')local j=n[1]*1000+math.floor(n[2]/1000)local k,t=d:sub(-1),"        \
-    "'^[%x-]+:%d+:(%d+)([fws])$'local function u(h,v)local l,o=h:match(t)if o==k or v and o then " \
-    "return l+0 end if r~='2'then c('GET',a)c('GET',q)end s=true return 0 end local function w(b)" \
-    "local e=g('PEXPIRE',a,b,'GT')if e==1 then return true end if e~=0 then g('ZREM',a,d..k)end e" \
-    "=c('PTTL',a)return e==-1 or e>=b+0 end local function x(h,l,f,b,i)local m=g('ZADD',a,((l>1 "  \
-    "or k=='f')and-f or f)..'',h)if type(m)=='table'then return m end i=i or g('PEXPIRE',a,b)if "  \
-    "type(i)~='table'then return end if m==1 then c('ZREM',a,h)end return i end local f=math.abs(" \
-    "c('ZSCORE',a,d)or 0)if f<=j then return-1 end local b=ARGV[6]local p=f<j+b and x(d,u(d),j+b," \
-    "b,w(b))if p then return p end c('ZSCORE',a,d)return 1"
-#define RLOCK__SHA_LINE_RENEW "8e9e99f3b8061da437fc786d3f0e6ffddf9f2b6c"
+    "\003\004local h=math.abs(b('ZSCORE',c,C)or 0)if h<=l then return-1 end local t=ARGV[6]local " \
+    "f=h<l+t and S(C,y(C),l+t,t,_a(t))if f then return f end b('ZSCORE',c,C)return 1"
+#define RLOCK__SHA_LINE_RENEW "42cc257e326883684dd4d42db91b9261d6633b86"
 #define RLOCK__LUA_LINE_ASK                                                                        \
-    "local b,r,c,j,B,n,v=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
-    " J,f,o,S,K,T,L,M=b('TIME')local d=J[1]*1000+math.floor(J[2]/1000)local w,C=n:sub(-1),"        \
-    "'^[%x-]+:%d+:(%d+)([fws])$'local function s(a,D)local g,N=a:match(C)if N==w or D and N then " \
-    "return g+0 end if B~='2'then b('GET',c)b('GET',j)end L=true return 0 end local function O(x)" \
-    "local t=r('PEXPIRE',c,x,'GT')if t==1 then return true end if t~=0 then r('ZREM',c,n..w)end t" \
-    "=b('PTTL',c)return t==-1 or t>=x+0 end local function U(a,g,k,x,p)local E=r('ZADD',c,((g>1 "  \
-    "or w=='f')and-k or k)..'',a)if type(E)=='table'then return E end p=p or r('PEXPIRE',c,x)if "  \
-    "type(p)~='table'then return end if E==1 then b('ZREM',c,a)end return p end local e=b("        \
-    "'ZRANGE',c,'0','1',v)local function V(y,l)l=l or b('ZRANGE',j,y,y,v)while l[1]and not l[1]:"  \
-    "match(C)do b('ZREM',j,l[1])l=b('ZRANGE',j,y,y,v)end return l end local function u(W,X,...)"   \
-    "return b('ZRANGEBYSCORE',c,W,X,v,...)end local function z(a,P)if P=='-inf'then S=true o=(w==" \
-    "'s'and a:match('^permits:(%d+)$')or s(''))+0 return end local k=math.abs(P)local g=s(a,k<=d)" \
-    "if k>d then f,K=f+g,k end end local function Q()f,o=0,ARGV[3]+0 if e[1]then z(e[1],e[2])end " \
-    "if not e[3]then return end z(e[3],e[4])if not K then local F=u('('..d,'+inf','LIMIT','0','1'" \
-    ")if F[1]then z(F[1],F[2])end end f=b('ZCOUNT',c,'('..d,'+inf')local h=u('-inf','('..-d)for i" \
-    "=1,#h,2 do z(h[i],h[i+1])end end local function G(A,D)for i=1,#A,2 do s(A[i],D)end for i=1,#" \
-    "A,2 do b('ZREM',c,A[i])end end local function H(a)return r('PUBLISH',ARGV[5]..a:sub(1,36),a:" \
-    "match(':(%d+):')..':'..c)~=0 end local function Y()while f<o do local q=V('0',M)M=nil local " \
-    "a=q[1]if not a then return true end local g=s(a)if L then return end if g<=o then if f+g>o "  \
-    "or U(a,g,d+ARGV[4],ARGV[4],e[1]and O(ARGV[4]))then return end f,e=f+g,{a,0,a,0}if a==n then " \
-    "T=true elseif a~=ARGV[6]and q[2]%1==0 and not H(a)then f=f-g b('ZREM',c,a)end end b('ZREM',j" \
-    ",a)end end local m,h=u('('..d,'+inf'),u('(-inf','('..-d)local I=(#m+#h)/2 Q()local q=b("      \
-    "'ZRANGE',j,'0','0')[1]if q and q:match(C)then s(q)end if B=='3'then local k=math.max(m[#m]or" \
-    " d,-(h[2]or-d))return('%d %d %d %d %d %s'):format(I,k-d,b('ZCARD',j),math.max(o-f,0),b("      \
-    "'ZRANK',j,n)or-1,((m[1]or h[1]or''):gsub(':%d+.$','')))end if B=='4'then G(u(-d..'',d..''),"  \
-    "true)G(m)G(h)for i=1,#m,2 do H(m[i])end for i=1,#h,2 do H(h[i])end else I=0 local a,R="       \
-    "'permits:'..ARGV[6],'86400000'local p=O(R)if ARGV[6]~='0'then b('ZADD',c,'-inf',a)if not p "  \
-    "then b('PEXPIRE',c,R)end end if e[2]=='-inf'and e[1]~=a then b('ZREM',c,e[1])end end e={n,0," \
-    "n,0}Q()Y()return I"
-#define RLOCK__SHA_LINE_ASK "ab60fa3caa490e838dddc35f1103a008782a583b"
+    "local _g,M,_b,K,_e=ARGV[3],ARGV[4],ARGV[5],ARGV[6],ARGV[6]\003\004\005\006local i,A=E('('..l" \
+    ",'+inf'),E('(-inf','('..-l)local k=(#i+#A)/2 _c()local G=b('ZRANGE',o,'0','0')[1]if G and G:" \
+    "match(N)then y(G)end if Z=='3'then local h=math.max(i[#i]or l,-(A[2]or-l))return("            \
+    "'%d %d %d %d %d %s'):format(k,h-l,b('ZCARD',o),math.max(n-e,0),b('ZRANK',o,C)or-1,((i[1]or A" \
+    "[1]or''):gsub(':%d+.$','')))end if Z=='4'then _d(E(-l..'',l..''),true)_d(i)_d(A)for j=1,#i,2" \
+    " do Y(i[j])end for j=1,#A,2 do Y(A[j])end else k=0 local a,F='permits:'..K,'86400000'local r" \
+    "=_a(F)if K~='0'then b('ZADD',c,'-inf',a)if not r then b('PEXPIRE',c,F)end end if f[2]=="      \
+    "'-inf'and f[1]~=a then b('ZREM',c,f[1])end end f={C,0,C,0}_c()_f()return k"
+#define RLOCK__SHA_LINE_ASK "19451d458c184d2d28f294ee6396f752fabfc306"
+
+/* What scripts have in common: in them stands one byte for it, its place in here and one. */
+static const char *const rlock__pieces[] = {
+    RLOCK__LUA_FENCE,     RLOCK__LUA_EXTEND,
+#if RLOCK__HAS_KINDS
+    RLOCK__LUA_LINE_HEAD, RLOCK__LUA_LINE_HOLD, RLOCK__LUA_LINE_TWO,
+    RLOCK__LUA_LINE_OFFER
+#endif
+};
 
 typedef struct rlock__script {
     const char *sha, *lua;
@@ -2987,15 +2971,39 @@ RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis 
     return &rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
+/* A script in full, with the pieces that bytes stand for in it. */
+static void rlock__put_lua(rlock__redis *redis, const char *lua) {
+    const char *at, *piece;
+    size_t len = 0;
+    for (at = lua; *at; at++) {
+        len += *at < ' ' ? strlen(rlock__pieces[*at - 1]) : 1;
+    }
+    rlock__put_count(redis, '$', len);
+    for (at = lua; *at; at++) {
+        piece = *at < ' ' ? rlock__pieces[*at - 1] : NULL;
+        rlock__put(redis, piece ? piece : at, piece ? strlen(piece) : 1);
+    }
+    rlock__put(redis, "\r\n", 2);
+}
+
+/* A script in full or by its SHA-1, and how many keys follow. */
+static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bool full,
+                            uint32_t keys) {
+    rlock__put_text(redis, full ? "EVAL" : "EVALSHA");
+    if (full) {
+        rlock__put_lua(redis, script->lua);
+    } else {
+        rlock__put_text(redis, script->sha);
+    }
+    rlock__put_number(redis, keys);
+}
+
 /* The command, its script, and how many keys follow. */
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
-    const rlock__script *script = rlock__script_of(redis, request);
-    bool eval = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
+    bool full = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
-    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
-    rlock__put_text(redis, eval ? script->lua : script->sha);
-    rlock__put_number(redis, keys);
+    rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
 /* On the rows STRING and REDISSON. */
@@ -3100,15 +3108,11 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
 }
 
 static void rlock__put_batch(rlock__redis *redis, const rlock__command *command) {
-    const rlock__script *script = &rlock__renew_many;
-    bool eval = command->how == RLOCK__HOW_EVAL;
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 5u + 2u * command->count);
-    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
-    rlock__put_text(redis, eval ? script->lua : script->sha);
-    rlock__put_number(redis, command->count);
+    rlock__put_eval(redis, &rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
@@ -3250,14 +3254,18 @@ static void rlock__want_no_write(void *conn) {
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
-    if (conn->text[0]) {
+    bool other = false; /* than the reason of the attempt before */
+    if (conn->blamed) {
         return; /* the first reason is the one that counts */
     }
+    conn->blamed = true;
     conn->fault = fault;
     while (text[n] && n < sizeof conn->text - 1) {
+        other = other || conn->text[n] != text[n];
         conn->text[n] = text[n];
         n++;
     }
+    conn->repeats = other || conn->text[n] ? 0 : conn->repeats + 1;
     conn->text[n] = 0;
 }
 
@@ -3417,6 +3425,29 @@ static bool rlock__lines(const rlock__redis *redis) {
     return RLOCK__HAS_KINDS && redis->line_wanted && !redis->calls_refused;
 }
 
+/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
+ * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
+static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
+                            const char *detail) {
+    const rlock__redis *redis = conn->redis;
+    const char *path = redis->unix_path;
+    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
+    char line[RLOCK__LINE], number[21];
+    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : "push ", "connection");
+    if (times & (times - 1)) {
+        return;
+    }
+    if (!redis->connect) {
+        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
+        n = rlock__line_add(line, n, ":", path ? NULL : number);
+    }
+    number[rlock__digits(number, times)] = 0;
+    n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
+    rlock__line_add(line, n, ": ", what);
+    rlock__log(redis->client, level, line, detail);
+}
+
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
 static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
@@ -3467,8 +3498,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
-    rlock__log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
-               conn->text);
+    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
         redis->events->down(redis->owner, conn->fault, conn->text);
     } else {
@@ -3771,7 +3801,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     if (!redis->tracked) {
         redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
         redis->push_refused = !rlock__by_channel(redis);
-        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
+        rlock__conn_log(conn, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
     if (redis->watcher.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
@@ -3841,6 +3871,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->state = RLOCK__CONN_READY;
     conn->text[0] = 0;
     conn->ready_us = rlock_client_now_us(redis->client);
+    rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
         rlock__redis_greeted(redis);
     }
@@ -3885,7 +3916,7 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
+        rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     } else if (conn->step == RLOCK__STEP_ID) {
         conn->id = reply->integer;
     } else if (conn->step == RLOCK__STEP_KILL) {
@@ -4101,7 +4132,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     rlock_client *client = redis->client;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->text[0] = 0;
+    conn->blamed = false;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
@@ -4445,7 +4476,7 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
     uint32_t i;
     if (rlock__in_line(request)) {
-        bytes += sizeof RLOCK__LUA_LINE + 2 * strlen(redis->prefix);
+        bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
     }
     for (i = 1; terms && i < terms->count; i++) {
         bytes += terms->lens[i] + 16u;

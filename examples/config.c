@@ -110,8 +110,9 @@ static void on_write(rlock *lock, const rlock_event *event, void *user) {
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    (void)level;
-    fprintf(stderr, "%s\n", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 static int take_part(void) {

@@ -11,7 +11,9 @@ static double work_s;  /* 0 without an argument */
 static int failed = 1; /* the exit status: 0 after a release that succeeded */
 
 static void on_log(void *file, int level, const char *line) {
-    fprintf(file, "%s: %s\n", level == RLOCK_LOG_ERROR ? "error" : "log", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(file, "log: %s\n", line);
+    }
 }
 
 static void on_lost(rlock *lock, const rlock_event *event, void *loop) {

@@ -20,8 +20,9 @@ static rlock_options job(void) {
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    (void)level;
-    fprintf(stderr, "%s\n", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 static rlock_client *connect_to_server(void) {

@@ -54,8 +54,9 @@ static void on_lost(rlock *l, const rlock_event *event, void *user) {
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    (void)level;
-    fprintf(stderr, "  %s\n", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(stderr, "  %s\n", line);
+    }
 }
 
 int main(int argc, char **argv) {

@@ -89,8 +89,9 @@ static void on_closed(int revents, void *open) {
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    (void)level;
-    fprintf(stderr, "%s\n", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 static int registrar(const char *path) {

@@ -111,8 +111,9 @@ static void step(buyer *b) {
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    (void)level;
-    fprintf(stderr, "%s\n", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 /* One process of the sale: its buyers, and one client for all of them. */

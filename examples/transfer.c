@@ -95,8 +95,9 @@ static void begin(clerk *c) {
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    (void)level;
-    fprintf(stderr, "%s\n", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 static int bank(const char *path, int number) {

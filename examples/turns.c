@@ -82,8 +82,9 @@ static void on_command(struct ev_loop *loop, ev_io *watcher, int revents) {
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    (void)level;
-    fprintf(stderr, "%s\n", line);
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 static int counter(int from_parent) {

@@ -201,8 +201,10 @@ static inline void on_lost(rlock *lock, const rlock_event *event, void *user) {
 }
 
 static inline void on_line(void *user, int level, const char *line) {
-    (void)user, (void)level;
-    snprintf(me->words, sizeof me->words, "%s", line);
+    (void)user;
+    if (level <= RLOCK_LOG_WARNING) {
+        snprintf(me->words, sizeof me->words, "%s", line);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------

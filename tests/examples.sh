@@ -9,7 +9,7 @@ bin=${RLOCK_EXAMPLES:-build/examples}
 cli=${RLOCK_REDIS_CLI:-redis-cli}
 out=$(mktemp "${TMPDIR:-/tmp}/rlock-example-XXXXXX") || exit 1
 servers=
-trap 'kill -9 $servers 2>/dev/null; rm -rf "$out" "$out.servers"' EXIT
+trap 'kill -9 $servers 2>/dev/null; rm -rf "$out" "$out".*' EXIT
 trap 'exit 143' HUP INT TERM
 number=0
 failed=0
@@ -30,6 +30,7 @@ check() {
 
 # run COMMAND...: its words are kept for `says`
 run() {
+    echo "$*" >>"$out.ran"
     timeout 40 "$@" >"$out" 2>&1
 }
 
@@ -198,5 +199,40 @@ nothing_left() {
     done
 }
 check "quorum: it leaves no key behind" nothing_left
+
+# The commands of a how-to page: a program was run above, a question to the server is asked now.
+commands_run() {
+    sed -n "s|^    build/examples/|$bin/|p; s|^    redis-cli |$cli -s $RLOCK_SOCKET |p" "docs/$1.md" >"$out.commands"
+    [ -s "$out.commands" ] || return 1
+    while read -r command; do
+        case $command in
+        "$bin"/*) grep -qx "$command" "$out.ran" ;;
+        *) sh -c "$command" >"$out" 2>&1 </dev/null ;;
+        esac || return 1
+    done <"$out.commands"
+}
+for page in elect-a-leader limit-to-n operate; do
+    check "docs/$page.md: its commands run" commands_run "$page"
+done
+
+compiles() {
+    command=$(grep '^    cc .*examples/hello.c' README.md | sed "s|-o hello|-o $out.hello|")
+    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1 && run "$out.hello" && rm "$out.hello"
+}
+check "README.md: its command compiles the first program" compiles
+
+# The statements of the page on fencing, in SQLite: 8 writes, 7 comes too late.
+row_is_protected() {
+    run python3 - <<'END'
+import re, sqlite3
+create, update = re.findall(r'```sql\n(.*?)```', open('docs/protect-a-row.md').read(), re.S)
+table = sqlite3.connect(':memory:')
+table.execute(create)
+table.execute('INSERT INTO account (id, balance) VALUES (1, 0)')
+changed = [table.execute(update, {'id': 1, 'balance': token, 'fence': token}).rowcount for token in (8, 7, 8)]
+assert changed == [1, 0, 1] and table.execute('SELECT * FROM account').fetchall() == [(1, 8, 8)]
+END
+}
+check "docs/protect-a-row.md: its statements refuse an old token" row_is_protected
 echo "1..$number"
 exit "$failed"

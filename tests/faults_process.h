@@ -181,7 +181,7 @@ static void child_that_returns_to_hiredis_writes_nothing(void **state) {
     (void)state;
     stage_begins();
     stage_lies("CLIENT TRACKING", "", true, true);
-    forked = false;
+    forked = true; /* not yet: the connections are logged first */
     config = stage_config(RLOCK_WIRE_STRING);
     config.log = log_that_forks;
     client = kit_client(&config);
@@ -202,6 +202,7 @@ static void child_that_returns_to_hiredis_writes_nothing(void **state) {
     assert_int_equal(stage.watched[0].events, RLOCK_IO_READ | RLOCK_IO_WRITE);
     while (recv(stage.conns[0].fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
     }
+    forked = false;
     stage_says(&stage.conns[0], "-ERR unknown command\r\n"); /* to the tracking: it is logged */
     stage_looks();
     if (stage.door < 0) {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kit.h"
+#include "whole.h"
 
 static struct server server;
 
@@ -1231,7 +1232,7 @@ static void user_with_the_rights_that_are_documented_can_do_it_all(void **state)
     assert_int_equal(owner_release(b), RLOCK_OK);
     assert_int_equal(rlock_force_release(other, &options, NULL, NULL), RLOCK_OK);
     assert_int_equal(owner_wait(a, RLOCK_LOST, 500), RLOCK_ERR_LOST);
-    assert_string_equal(kit_log_text, "");
+    assert_null(strstr(kit_log_text, "NOPERM"));
     tell(ask(&server, "ACL DELUSER shop"));
 }
 
@@ -1543,7 +1544,7 @@ static void fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **stat
 
 /* Who stands in line and finds itself first holds for a turn before it asks for its fence. */
 static void who_is_served_in_line_holds_nothing_where_its_fence_is_refused(void **state) {
-    const char *acquire = rlock__scripts[RLOCK__ROW_LINE][RLOCK_OP_ACQUIRE].lua;
+    const char *acquire = whole(rlock__scripts[RLOCK__ROW_LINE][RLOCK_OP_ACQUIRE].lua);
     redisReply *reply;
 
     (void)state;
@@ -1621,7 +1622,7 @@ static void user_of_redissons_wire_with_the_documented_rights_can_do_it_all(void
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_string_equal(kit_log_text, "");
+    assert_null(strstr(kit_log_text, "NOPERM"));
     tell(ask(&server, "ACL DELUSER shop"));
 }
 

@@ -1935,6 +1935,108 @@ static void child_that_returns_from_the_log_does_nothing(void **state) {
     tell(ask(&server, "ACL DELUSER nameless"));
 }
 
+/* The answer that ends the greeting is read, and the first request is on its way out. */
+static void child_that_returns_from_the_log_of_a_ready_connection_does_nothing(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    config.log = log_that_forks;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    forked_pid = -1;
+    tell(ask(&server, "CONFIG RESETSTAT"));
+    assert_int_equal(rlock_acquire(o->lock, 0, 5000, owner_told, o), RLOCK_OK);
+    assert_int_equal(forked_ends(o), RLOCK_OK);
+    assert_true(forked_pid > 0);
+    assert_int_equal(executed("set"), 1);
+    assert_int_equal(kit_stats(client).faults, 0);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+/* How many lines there were of each level. */
+static int logged[RLOCK_LOG_INFO + 1];
+
+static void log_that_counts(void *user, int level, const char *line) {
+    kit_log(user, level, line);
+    logged[level]++;
+}
+
+/* Asserts that the log is this line of the client. */
+static void logged_is(const rlock_client *client, const char *line) {
+    char expected[300];
+
+    snprintf(expected, sizeof expected, "%.8s: %s\n", rlock_client_id(client), line);
+    assert_string_equal(kit_log_text, expected);
+    kit_log_text[0] = '\0';
+}
+
+static redisAsyncContext *hook_to_the_server(void *user) {
+    (void)user;
+    return redisAsyncConnectUnix(server.socket);
+}
+
+static void log_names_the_client_its_connection_and_where_that_leads(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    char line[250];
+
+    (void)state;
+    memset(logged, 0, sizeof logged);
+    config.log = log_that_counts;
+    client = kit_client(&config);
+    assert_int_equal(owner_acquire(owner_new(client, "k"), 0, 5000), RLOCK_OK);
+    snprintf(line, sizeof line, "connection to %s: ready", server.socket);
+    logged_is(client, line);
+    assert_true(kit_until(kit_is_pushing, client, 5000)); /* for the hold that is not so new */
+    snprintf(line, sizeof line, "push connection to %s: ready", server.socket);
+    logged_is(client, line);
+    assert_int_equal(logged[RLOCK_LOG_INFO], 2);
+
+    config.unix_path = NULL;
+    config.port = server.port;
+    client = kit_client(&config);
+    assert_int_equal(owner_acquire(owner_new(client, "l"), 0, 5000), RLOCK_OK);
+    snprintf(line, sizeof line, "connection to 127.0.0.1:%d: ready", server.port);
+    logged_is(client, line);
+
+    config.connect = hook_to_the_server; /* it alone knows where it leads */
+    client = kit_client(&config);
+    assert_int_equal(owner_acquire(owner_new(client, "m"), 0, 5000), RLOCK_OK);
+    logged_is(client, "connection: ready");
+    assert_int_equal(logged[RLOCK_LOG_WARNING], 0);
+}
+
+/* Nothing four times, nothing at another place once, then the server. */
+static redisAsyncContext *hook_that_fails_five_times(void *user) {
+    (void)user;
+    hook_calls++;
+    return hook_calls <= 4 ? NULL
+                           : redisAsyncConnectUnix(hook_calls == 5 ? "/nowhere" : server.socket);
+}
+
+static void reason_that_repeats_is_logged_ever_more_seldom(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    char lines[400];
+
+    (void)state;
+    config.connect = hook_that_fails_five_times;
+    hook_calls = 0;
+    client = kit_client(&config);
+    assert_int_equal(owner_acquire(owner_new(client, "k"), 10000, 5000), RLOCK_OK);
+    snprintf(lines, sizeof lines,
+             "%.8s: connection: no connection yet\n"
+             "%.8s: connection: failure 2: no connection yet\n"
+             "%.8s: connection: failure 4: no connection yet\n"
+             "%.8s: connection: No such file or directory\n"
+             "%.8s: connection: ready\n",
+             rlock_client_id(client), rlock_client_id(client), rlock_client_id(client),
+             rlock_client_id(client), rlock_client_id(client));
+    assert_string_equal(kit_log_text, lines);
+}
+
 /* ---- the group ---- */
 
 static int group_begins(void **state) {
@@ -2039,6 +2141,9 @@ int main(int argc, char **argv) {
         TEST(what_a_callback_submits_before_it_forks_leaves_once),
         TEST(child_that_returns_from_the_connect_hook_does_nothing),
         TEST(child_that_returns_from_the_log_does_nothing),
+        TEST(child_that_returns_from_the_log_of_a_ready_connection_does_nothing),
+        TEST(log_names_the_client_its_connection_and_where_that_leads),
+        TEST(reason_that_repeats_is_logged_ever_more_seldom),
     };
 
     if (argc > 1) {

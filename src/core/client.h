@@ -101,25 +101,27 @@ static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter 
     return client->random;
 }
 
-static void rlock__log(const rlock_client *client, int level, const char *what,
-                       const char *detail) {
-    char line[256];
-    const char *between = ": ";
-    size_t n = 0, limit = sizeof line - 1;
-    if (!client->log) {
-        return;
-    }
-    while (*what && n < limit) { /* a store may have written them */
-        line[n++] = *what++;
-    }
-    for (; detail && *between && n < limit; between++) {
-        line[n++] = *between;
-    }
-    while (detail && *detail && n < limit) {
-        line[n++] = *detail++;
+#define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
+
+/* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
+RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
+                                              const char *words) {
+    while (words && (*between || *words) && n < RLOCK__LINE - 1) {
+        line[n++] = *between ? *between++ : *words++; /* a store may have written them */
     }
     line[n] = 0;
-    client->log(client->user, level, line);
+    return n;
+}
+
+/* Writes a line that begins with the first digits of the client's id. */
+static void rlock__log(const rlock_client *client, int level, const char *what,
+                       const char *detail) {
+    char line[RLOCK__LINE];
+    if (client->log) {
+        memcpy(line, client->id, 8);
+        rlock__line_add(line, rlock__line_add(line, 8, ": ", what), ": ", detail);
+        client->log(client->user, level, line);
+    }
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {

@@ -34,10 +34,8 @@ for i = 1, keys do
   if not holders[i] then
     call('SET', KEYS[i], token, 'PX', lease_ms)
   else
-    local left_ms = call('PTTL', KEYS[i])
-    if left_ms >= 0 and left_ms < tonumber(lease_ms) then
-      call('PEXPIRE', KEYS[i], lease_ms)
-    end
+    local key = KEYS[i]
+    -- include extend.lua
   end
 end
 return fence

@@ -9,10 +9,7 @@ for i, key in ipairs(KEYS) do
   end
 end
 for i, key in ipairs(KEYS) do
-  local left_ms = call('PTTL', key)
-  if left_ms >= 0 and left_ms < tonumber(lease_ms) then
-    call('PEXPIRE', key, lease_ms)
-  end
+  -- include extend.lua
 end
 call('EXISTS', unpack(KEYS))
 return 1

@@ -16,9 +16,11 @@ typedef enum rlock_wire {
     RLOCK_WIRE_REDISSON
 } rlock_wire;
 
-#define RLOCK_LOG_ERROR 0
-#define RLOCK_LOG_WARNING 1
-#define RLOCK_LOG_INFO 2
+/* A line of the log begins with the first eight digits of the client's id; one of a connection also
+ * says where that leads: "6fb2c1d0: connection to 127.0.0.1:6379: Connection refused". */
+#define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
+#define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
+#define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {

@@ -31,6 +31,7 @@
 #include "fresh.h"
 #include "model.h"
 #include "server.h"
+#include "whole.h"
 
 #define SEEDS 500
 #define FRESH (SEEDS / 4)
@@ -786,7 +787,7 @@ static void draw_words(struct command *c, const char *words) {
 
 static void draw_script(struct command *c, const rlock__script *script, const char *count) {
     draw_words(c, roll(3) ? "EVALSHA" : "EVAL");
-    add_word(c, c->argv[0].size == 4 ? script->lua : script->sha);
+    add_word(c, c->argv[0].size == 4 ? whole(script->lua) : script->sha);
     add_word(c, count);
 }
 
@@ -840,8 +841,8 @@ static void draw_command(struct command *c, bool subscribed) {
     }
     if (kind < 42) {
         draw_words(c, "SCRIPT LOAD");
-        add_word(c,
-                 roll(2) ? rlock__scripts[roll(2)][roll(3)].lua : snippets[roll(COUNT(snippets))]);
+        add_word(c, roll(2) ? whole(rlock__scripts[roll(2)][roll(3)].lua)
+                            : snippets[roll(COUNT(snippets))]);
         return;
     }
     if (kind < 57) {
@@ -1510,7 +1511,7 @@ static void redis_6_knows_no_options_of_pexpire(void **state) {
 static const char *line_call(struct model *m, rlock_op op, const char *member, const char *more) {
     static char copy[256], number[2];
     const char *argv[ARGS_MAX] = {"EVAL",
-                                  rlock__scripts[RLOCK__ROW_LINE][op].lua,
+                                  whole(rlock__scripts[RLOCK__ROW_LINE][op].lua),
                                   "3",
                                   "k",
                                   "rlock:{k}:queue",

@@ -258,15 +258,39 @@ RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis 
     return &rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
+/* A script in full, with the pieces that bytes stand for in it. */
+static void rlock__put_lua(rlock__redis *redis, const char *lua) {
+    const char *at, *piece;
+    size_t len = 0;
+    for (at = lua; *at; at++) {
+        len += *at < ' ' ? strlen(rlock__pieces[*at - 1]) : 1;
+    }
+    rlock__put_count(redis, '$', len);
+    for (at = lua; *at; at++) {
+        piece = *at < ' ' ? rlock__pieces[*at - 1] : NULL;
+        rlock__put(redis, piece ? piece : at, piece ? strlen(piece) : 1);
+    }
+    rlock__put(redis, "\r\n", 2);
+}
+
+/* A script in full or by its SHA-1, and how many keys follow. */
+static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bool full,
+                            uint32_t keys) {
+    rlock__put_text(redis, full ? "EVAL" : "EVALSHA");
+    if (full) {
+        rlock__put_lua(redis, script->lua);
+    } else {
+        rlock__put_text(redis, script->sha);
+    }
+    rlock__put_number(redis, keys);
+}
+
 /* The command, its script, and how many keys follow. */
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
-    const rlock__script *script = rlock__script_of(redis, request);
-    bool eval = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
+    bool full = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
-    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
-    rlock__put_text(redis, eval ? script->lua : script->sha);
-    rlock__put_number(redis, keys);
+    rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
 /* On the rows STRING and REDISSON. */
@@ -371,15 +395,11 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
 }
 
 static void rlock__put_batch(rlock__redis *redis, const rlock__command *command) {
-    const rlock__script *script = &rlock__renew_many;
-    bool eval = command->how == RLOCK__HOW_EVAL;
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 5u + 2u * command->count);
-    rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
-    rlock__put_text(redis, eval ? script->lua : script->sha);
-    rlock__put_number(redis, command->count);
+    rlock__put_eval(redis, &rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }

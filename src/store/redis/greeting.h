@@ -34,6 +34,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->state = RLOCK__CONN_READY;
     conn->text[0] = 0;
     conn->ready_us = rlock_client_now_us(redis->client);
+    rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
         rlock__redis_greeted(redis);
     }
@@ -78,7 +79,7 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
+        rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     } else if (conn->step == RLOCK__STEP_ID) {
         conn->id = reply->integer;
     } else if (conn->step == RLOCK__STEP_KILL) {
@@ -294,7 +295,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     rlock_client *client = redis->client;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->text[0] = 0;
+    conn->blamed = false;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));

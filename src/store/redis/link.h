@@ -31,14 +31,18 @@ static void rlock__want_no_write(void *conn) {
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
-    if (conn->text[0]) {
+    bool other = false; /* than the reason of the attempt before */
+    if (conn->blamed) {
         return; /* the first reason is the one that counts */
     }
+    conn->blamed = true;
     conn->fault = fault;
     while (text[n] && n < sizeof conn->text - 1) {
+        other = other || conn->text[n] != text[n];
         conn->text[n] = text[n];
         n++;
     }
+    conn->repeats = other || conn->text[n] ? 0 : conn->repeats + 1;
     conn->text[n] = 0;
 }
 
@@ -198,6 +202,29 @@ static bool rlock__lines(const rlock__redis *redis) {
     return RLOCK__HAS_KINDS && redis->line_wanted && !redis->calls_refused;
 }
 
+/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
+ * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
+static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
+                            const char *detail) {
+    const rlock__redis *redis = conn->redis;
+    const char *path = redis->unix_path;
+    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
+    char line[RLOCK__LINE], number[21];
+    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : "push ", "connection");
+    if (times & (times - 1)) {
+        return;
+    }
+    if (!redis->connect) {
+        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
+        n = rlock__line_add(line, n, ":", path ? NULL : number);
+    }
+    number[rlock__digits(number, times)] = 0;
+    n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
+    rlock__line_add(line, n, ": ", what);
+    rlock__log(redis->client, level, line, detail);
+}
+
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
 static void rlock__conn_bury(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
@@ -248,8 +275,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
-    rlock__log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
-               conn->text);
+    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
         redis->events->down(redis->owner, conn->fault, conn->text);
     } else {

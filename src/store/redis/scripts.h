@@ -9,6 +9,13 @@
 
 #include "base/platform.h"
 
+#include "lua/fence.lua"
+#include "lua/extend.lua"
+#include "lua/line_head.lua"
+#include "lua/line_hold.lua"
+#include "lua/line_two.lua"
+#include "lua/line_offer.lua"
+
 #include "lua/string_acquire.lua"
 #include "lua/string_renew.lua"
 #include "lua/string_release.lua"
@@ -30,6 +37,15 @@
 #include "lua/line.lua"
 #include "lua/line_renew.lua"
 #include "lua/line_ask.lua"
+
+/* What scripts have in common: in them stands one byte for it, its place in here and one. */
+static const char *const rlock__pieces[] = {
+    RLOCK__LUA_FENCE,     RLOCK__LUA_EXTEND,
+#if RLOCK__HAS_KINDS
+    RLOCK__LUA_LINE_HEAD, RLOCK__LUA_LINE_HOLD, RLOCK__LUA_LINE_TWO,
+    RLOCK__LUA_LINE_OFFER
+#endif
+};
 
 typedef struct rlock__script {
     const char *sha, *lua;

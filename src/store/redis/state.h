@@ -30,6 +30,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
+#define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
 #define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
 #define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
@@ -77,10 +78,12 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
     bool doubted;      /* late with an answer: its socket is read once more */
-    rlock_fault fault; /* why it is going down */
+    rlock_fault fault; /* why it is going down, or went down last */
     char text[128];
+    uint32_t repeats; /* how many attempts before the last ended with the same text */
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */

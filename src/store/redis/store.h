@@ -290,7 +290,7 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
     uint32_t i;
     if (rlock__in_line(request)) {
-        bytes += sizeof RLOCK__LUA_LINE + 2 * strlen(redis->prefix);
+        bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
     }
     for (i = 1; terms && i < terms->count; i++) {
         bytes += terms->lens[i] + 16u;
