@@ -357,7 +357,7 @@ typedef enum rlock_op {
     RLOCK_OP_RELEASE,
     RLOCK_OP_INSPECT,    /* report how the key stands: see rlock_info */
     RLOCK_OP_FORCE,      /* remove every hold, and notify the holders */
-    RLOCK_OP_SET_PERMITS /* `token` is the number of permits that the semaphore has from now on */
+    RLOCK_OP_SET_PERMITS /* set the number of permits that the semaphore has from now on */
 } rlock_op;
 
 /* Flags of an acquire.
@@ -385,30 +385,39 @@ typedef struct rlock_terms {
     uint32_t permits;     /* queued kinds: the permits of the key */
     uint32_t weight;      /* queued kinds: how many permits one hold takes */
     uint64_t owner;       /* see options.owner */
-    uint64_t beside;      /* acquire: the hold of this token is no obstacle; 0 = none */
     uint32_t count;       /* keys: they follow each other at request.key, each with a NUL */
     const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
+
+/* What a store keeps in a request. Nobody else reads or writes it, so a store made of stores has
+ * one for itself, and one in each request that it makes. `note` is 0 when a token is new, and
+ * what the store leaves there it finds in the next request of the same token. The other members
+ * mean something only while the store has the request, and nothing before. */
+typedef struct rlock_private {
+    rlock_link link;
+    void *data;
+    uint32_t note;
+    uint8_t where, how;
+} rlock_private;
 
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint8_t place;    /* belongs to the store: where the request is; 0 = not with the store */
-    uint8_t how;      /* belongs to the store */
     uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
-    uint32_t epoch;   /* belongs to the store; 0 when the request is new */
+    uint32_t permits; /* set permits: the number; 0 = what the terms say */
+    bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
+    uint64_t beside;  /* acquire: the hold of this token is no obstacle; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
-    rlock_link link;  /* belongs to the store */
-    void *store;      /* belongs to the store */
+    rlock_private store;
 } rlock_request;
 
 typedef enum rlock_outcome {
@@ -1946,7 +1955,7 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
-    uint64_t beside = request->terms->beside;
+    uint64_t beside = request->beside;
     if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
         if (waits) {
             rlock__member_drop(tenant->memory, waits);
@@ -2169,7 +2178,7 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
         if (request->op == RLOCK_OP_FORCE) {
             rlock__memory_force(memory, entry, request, now_us);
         } else {
-            entry->permits = (uint32_t)request->token;
+            entry->permits = request->permits;
             entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
         }
         if (rlock__in_line(request)) {
@@ -2212,12 +2221,11 @@ static void rlock__memory_fire(rlock_timer *timer) {
         tenant->events->pushing(tenant->owner, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
     }
     while (!rlock__list_empty(&requests)) {
-        rlock_request *request = RLOCK__OF(requests.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         rlock__memory_execute(tenant, request, &answer, now_us);
         tenant->events->answered(tenant->owner, request, &answer);
     }
@@ -2257,15 +2265,13 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
 static void rlock__memory_submit(void *state, rlock_request *request) {
     rlock__tenant *tenant = (rlock__tenant *)state;
     request->sent_us = rlock_client_now_us(tenant->client);
-    request->place = 1;
-    rlock__list_append(&tenant->requests, &request->link);
+    rlock__list_append(&tenant->requests, &request->store.link);
     rlock_timer_set(tenant->client, &tenant->timer, request->sent_us);
 }
 
 static bool rlock__memory_forget(void *state, rlock_request *request) {
     (void)state;
-    rlock__list_remove(&request->link);
-    request->place = 0;
+    rlock__list_remove(&request->store.link);
     return false;
 }
 
@@ -2333,11 +2339,10 @@ static void rlock__memory_close(void *state) {
     int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link *at;
     while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
-        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         rlock__memory_execute(tenant, request, &answer, now_us);
     }
     for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
@@ -2421,9 +2426,9 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
+enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
 
-enum { /* rlock_request.how */
+enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,
        RLOCK__HOW_PLAIN,  /* by one command of the server */
        RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
@@ -2990,7 +2995,7 @@ RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis 
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
     const rlock__script *script = rlock__script_of(redis, request);
-    bool eval = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
+    bool eval = request->store.how == RLOCK__HOW_EVAL || request->store.how == RLOCK__HOW_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_text(redis, eval ? "EVAL" : "EVALSHA");
     rlock__put_text(redis, eval ? script->lua : script->sha);
@@ -3061,7 +3066,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     rlock__put_number(redis, (uint64_t)redis->timeout_ms);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
-        rlock__put_number(redis, request->token);
+        rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
         rlock__put_member_or_none(redis, request->next, terms->weight, sort);
     } else if (acquire || request->op == RLOCK_OP_RENEW) {
@@ -3070,7 +3075,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     if (acquire) {
         const char *heard = redis->calling ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, terms->beside, terms->permits, sort);
+        rlock__put_member_or_none(redis, request->beside, terms->permits, sort);
         rlock__put_number(redis, request->fences);
     }
 }
@@ -3088,10 +3093,10 @@ static void rlock__put_script(rlock__redis *redis, const rlock_request *request)
 
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
-    if (request->how == RLOCK__HOW_BEST) {
-        request->how = rlock__how(redis, request);
+    if (request->store.how == RLOCK__HOW_BEST) {
+        request->store.how = rlock__how(redis, request);
     }
-    if (request->how == RLOCK__HOW_PLAIN) {
+    if (request->store.how == RLOCK__HOW_PLAIN) {
         rlock__put_plain(redis, request);
     } else {
         rlock__put_script(redis, request);
@@ -3203,7 +3208,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
         answer->text = reply->str;
     } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
-    } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
+    } else if (acquire && request->store.how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
@@ -3218,7 +3223,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_HELD;
             answer->left_ms = reply->integer;
         }
-    } else if (reply->type == REDIS_REPLY_INTEGER && request->how != RLOCK__HOW_BEST &&
+    } else if (reply->type == REDIS_REPLY_INTEGER && request->store.how != RLOCK__HOW_BEST &&
                reply->integer >= -1 && reply->integer <= 1) {
         answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
                           : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
@@ -4178,59 +4183,58 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
-    RLOCK_ASSERT(request->place == RLOCK__IDLE);
     RLOCK_ASSERT(request->key_len);
-    request->how = RLOCK__HOW_BEST;
-    request->place = RLOCK__QUEUED;
+    request->store.how = RLOCK__HOW_BEST;
+    request->store.where = RLOCK__QUEUED;
     if (rlock__in_line(request) && !redis->calls_wanted) {
         redis->calls_wanted = true; /* with the watching connection, once that is wanted */
         rlock__calls_subscribe(redis);
     }
-    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
+    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
     rlock__conn_wanted(&redis->commands);
 }
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
-    bool maybe = request->place == RLOCK__FLYING;
-    RLOCK_ASSERT(request->place != RLOCK__IDLE);
+    bool maybe = request->store.where == RLOCK__FLYING;
+    RLOCK_ASSERT(request->store.where != RLOCK__IDLE);
     (void)state;
     if (maybe) {
-        rlock__command *command = (rlock__command *)request->store;
+        rlock__command *command = (rlock__command *)request->store.data;
         uint32_t i = 0;
         while (command->requests[i] != request) {
             i++;
         }
         command->requests[i] = NULL;
     } else {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     return maybe;
 }
 
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    request->how = how;
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    request->store.how = how;
     request->next = 0; /* it may have asked already */
-    request->place = RLOCK__QUEUED;
-    rlock__list_append(&redis->queues[0], &request->link);
+    request->store.where = RLOCK__QUEUED;
+    rlock__list_append(&redis->queues[0], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
-    bool behind = request->how == RLOCK__HOW_BEHIND;
-    if (request->how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+    bool behind = request->store.how == RLOCK__HOW_BEHIND;
+    if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
-    } else if (request->how == RLOCK__HOW_PLAIN) {
+    } else if (request->store.how == RLOCK__HOW_PLAIN) {
         again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
     if (again) {
         rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
-    } else if (error && (request->how == RLOCK__HOW_SCRIPT || behind) &&
+    } else if (error && (request->store.how == RLOCK__HOW_SCRIPT || behind) &&
                strncmp(reply->str, "NOSCRIPT", 8) == 0) {
         rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
         again = true;
@@ -4239,13 +4243,13 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
 }
 
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    answer->sure = !request->epoch || request->epoch == redis->epoch ||
-                   rlock__epoch_gone(redis, request->epoch);
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    answer->sure = !request->store.note || request->store.note == redis->epoch ||
+                   rlock__epoch_gone(redis, request->store.note);
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->epoch = 0;
+        request->store.note = 0;
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, answer);
 }
 
@@ -4256,7 +4260,7 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
     answer.text = text;
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, &answer);
 }
 
@@ -4277,8 +4281,8 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
         redis->line_wanted = true;
         rlock__track(redis);
     }
-    answer.told =
-        answer.outcome == RLOCK_OUTCOME_HELD && ((const rlock__command *)request->store)->heard;
+    answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
+                  ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
 }
 
@@ -4382,34 +4386,35 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 
 /* Whether it may go in a batch of renewals for so long. */
 static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
-    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
+    return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
            request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     size_t bytes = 0;
-    RLOCK_ASSERT(first->place == RLOCK__QUEUED);
+    RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first->lease_ms) && first->link.next != queue) {
+    if (redis->batches && rlock__batched(first, first->lease_ms) &&
+        first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
         command->requests = command->batch ? command->batch : &command->one;
     }
     do {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
         bool like = rlock__batched(request, first->lease_ms);
         bytes += request->key_len;
         if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
             break;
         }
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         command->requests[command->count++] = request;
         if (!like || command->requests == &command->one) {
             break;
@@ -4423,11 +4428,11 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
-        if (request->how == RLOCK__HOW_EVAL &&
+        if (request->store.how == RLOCK__HOW_EVAL &&
             redis->told == rlock__script_of(redis, request)->lua) {
-            request->how = RLOCK__HOW_BEHIND;
+            request->store.how = RLOCK__HOW_BEHIND;
         }
-        command->tells = request->how == RLOCK__HOW_EVAL;
+        command->tells = request->store.how == RLOCK__HOW_EVAL;
         rlock__put_request(redis, request);
         return;
     }
@@ -4454,13 +4459,13 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
 
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     rlock__command *command = rlock__command_new(redis);
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     if (!command) {
-        rlock__list_remove(&first->link);
+        rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
@@ -4477,11 +4482,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
-        request->store = command;
-        request->place = RLOCK__FLYING;
+        request->store.data = command;
+        request->store.where = RLOCK__FLYING;
         if (sent && request->op == RLOCK_OP_ACQUIRE &&
-            (!request->epoch || rlock__epoch_gone(redis, request->epoch))) {
-            request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
+            (!request->store.note || rlock__epoch_gone(redis, request->store.note))) {
+            request->store.note = redis->epoch; /* else the oldest one that is not surely gone */
         }
     }
     for (i = 0; i < command->count && !sent; i++) {
@@ -4503,7 +4508,7 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
         return &redis->queues[0];
     }
     for (i = 1; i < 4; i++) {
-        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, link);
+        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, store.link);
         if (head && (!next || head->due_us < due_us)) {
             next = &redis->queues[i];
             due_us = head->due_us;
@@ -4583,12 +4588,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__conn_send(conn, rlock__on_nothing, NULL);
     }
     for (; queue; queue = rlock__redis_next(redis)) {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
-        rlock__list_remove(&request->link);
-        request->place = RLOCK__IDLE;
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
+        rlock__list_remove(&request->store.link);
+        request->store.where = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
-            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
@@ -4838,8 +4843,8 @@ static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
 /* Takes back what is out; what may have been sent may have happened. */
 static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
-    bool maybe = vote->request.place && server->store->forget(server->state, &vote->request);
-    vote->request.place = 0;
+    bool maybe = vote->request.out && server->store->forget(server->state, &vote->request);
+    vote->request.out = false;
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
         vote->has = RLOCK__MAYBE_THERE;
     }
@@ -4850,7 +4855,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock_request *ask = &vote->request;
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
-    RLOCK_ASSERT(!vote->request.place);
+    RLOCK_ASSERT(!vote->request.out);
     flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
@@ -4861,12 +4866,13 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     if (op == RLOCK_OP_ACQUIRE && vote->spent) {
         vote->spent = false;
-        ask->epoch = 0;
+        ask->store.note = 0;
         ask->token = ++vote->server->council->tokens;
     } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
     }
+    ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
 }
 
@@ -4876,7 +4882,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
-    if (vote->request.place || vote->word != RLOCK__OPEN) {
+    if (vote->request.out || vote->word != RLOCK__OPEN) {
         return;
     }
     if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
@@ -4943,8 +4949,8 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     int i;
     for (i = 0; i < council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
-        left = left || vote->has != RLOCK__NOT_THERE || vote->request.place;
-        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.place &&
+        left = left || vote->has != RLOCK__NOT_THERE || vote->request.out;
+        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
                         vote->server->where != RLOCK__SERVER_DOWN);
     }
     client->stats.cleaning -= ballot->cleaning;
@@ -5119,7 +5125,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
 /* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
 static bool rlock__ballot_strays(const rlock__ballot *ballot) {
     int i = 0;
-    while (i < ballot->council->count && !ballot->votes[i].request.place) {
+    while (i < ballot->council->count && !ballot->votes[i].request.out) {
         i++;
     }
     return i < ballot->council->count;
@@ -5153,8 +5159,8 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
-    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
-    limit_us = rlock__min(limit_us << request->epoch, most_us);
+    request->store.note += request->store.note < RLOCK__CONTESTED_MAX;
+    limit_us = rlock__min(limit_us << request->store.note, most_us);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
     ballot->fault = (uint8_t)answer->fault;
@@ -5168,7 +5174,6 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
     rlock_request *request = ballot->request;
     ballot->request = NULL;
     ballot->paused = false;
-    request->place = 0;
     rlock__ballot_tend(ballot);
     council->events->answered(council->owner, request, answer);
 }
@@ -5199,7 +5204,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
         answer.left_ms = -1;
     } else {
-        request->epoch = 0; /* somebody has it: the next split is another one */
+        request->store.note = 0; /* somebody has it: the next split is another one */
     }
     rlock__round_answer(ballot, &answer);
 }
@@ -5244,7 +5249,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
-        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.place) {
+        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.out) {
             vote->word = RLOCK__OPEN;
             rlock__vote_next(vote);
         }
@@ -5297,8 +5302,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
         vote->server = &council->servers[i];
         vote->request = *request;
         vote->request.key = key;
-        vote->request.place = 0;
-        vote->request.epoch = 0;
+        memset(&vote->request.store, 0, sizeof vote->request.store);
+        vote->request.out = false;
         vote->request.token = ++council->tokens;
     }
     ballot->request = NULL;
@@ -5385,6 +5390,7 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     const rlock__council *council = ((rlock__server *)owner)->council;
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
     rlock__ballot *ballot = vote->ballot;
+    request->out = false;
     rlock__vote_note(vote, answer);
     if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
@@ -5518,7 +5524,7 @@ static void rlock__council_fire(rlock_timer *timer) {
     rlock__list_init(&refused);
     rlock__list_move(&refused, &council->refused);
     while (!rlock__list_empty(&refused)) {
-        rlock_request *request = RLOCK__OF(refused.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
@@ -5527,8 +5533,7 @@ static void rlock__council_fire(rlock_timer *timer) {
             answer.outcome = RLOCK_OUTCOME_FAULT;
             answer.fault = RLOCK_FAULT_NOMEM;
         }
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         council->events->answered(council->owner, request, &answer);
     }
 }
@@ -5539,13 +5544,12 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
     rlock_answer answer;
     request->sent_us = rlock_client_now_us(council->client);
-    request->place = 1;
     if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
         ballot = rlock__ballot_new(council, request);
     }
-    request->store = ballot;
+    request->store.data = ballot;
     if (!ballot) {
-        rlock__list_append(&council->refused, &request->link);
+        rlock__list_append(&council->refused, &request->store.link);
         rlock_timer_set(council->client, &council->timer, request->sent_us);
         return;
     }
@@ -5559,12 +5563,11 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
 
 static bool rlock__quorum_forget(void *state, rlock_request *request) {
     rlock__council *council = (rlock__council *)state;
-    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    rlock__ballot *ballot = (rlock__ballot *)request->store.data;
     bool maybe = request->op >= RLOCK_OP_INSPECT;
     int i;
-    request->place = 0;
     if (!ballot) {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         return false;
     }
     ballot->request = NULL;
@@ -5948,7 +5951,6 @@ static void rlock__wish_unref(rlock__wish *wish) {
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->node.key_len);
-    rlock__list_init(&request->link);
     request->key = gate->node.key;
     request->key_len = gate->node.key_len;
     request->terms = terms;
@@ -5964,7 +5966,7 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
 
 /* Frees what a claim refers to, except its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.place || claim->gate->client->closed);
+    RLOCK_ASSERT(!claim->request.out || claim->gate->client->closed);
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
@@ -6017,7 +6019,7 @@ static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int s
 static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                 int64_t due_us) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     RLOCK_ASSERT(claim->phase != RLOCK__GONE);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
@@ -6028,7 +6030,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
         claim->longest_ms = lease_ms;
     }
     claim->request.due_us = due_us;
-    client->unsent = true;
+    claim->request.out = client->unsent = true;
     client->store->submit(client->store_state, &claim->request);
 }
 
@@ -6044,8 +6046,8 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
 
 /* Takes a request back from the store, if it is there; true: it may have been executed. */
 static bool rlock__forget(rlock_client *client, rlock_request *request) {
-    bool maybe = request->place && client->store->forget(client->store_state, request);
-    request->place = 0;
+    bool maybe = request->out && client->store->forget(client->store_state, request);
+    request->out = false;
     return maybe;
 }
 
@@ -6144,7 +6146,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     unsigned flags = 0;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
@@ -6160,7 +6162,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
         }
     }
     if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
-        claim->lock->wish->terms.beside = rlock__writer(claim);
+        claim->request.beside = rlock__writer(claim);
     }
     rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
@@ -6177,7 +6179,7 @@ static void rlock__line_try(rlock__gate *gate) {
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
-        if (!claim->request.place && (claim->again || weight < least)) {
+        if (!claim->request.out && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -6193,7 +6195,7 @@ static void rlock__line_step_down(const rlock__claim *writer) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->request.place) {
+            if (!reader->request.out) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -6207,7 +6209,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->request.place;
+        claim->again = claim->again || old || !claim->request.out;
     }
     rlock__line_try(gate);
 }
@@ -6243,7 +6245,7 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
         const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->yields && claim->request.place) {
+        if (claim->yields && claim->request.out) {
             return true;
         }
     }
@@ -6349,7 +6351,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.out);
     if (gate->waiting.next == &claim->link || !gate->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -6529,7 +6531,7 @@ static void rlock__claim_end(rlock__claim *claim) {
         return;
     }
     rlock__claim_empty(claim);
-    RLOCK_ASSERT(!claim->request.place && rlock__list_empty(&claim->ready.link));
+    RLOCK_ASSERT(!claim->request.out && rlock__list_empty(&claim->ready.link));
     client->phases[RLOCK__GONE]--;
     if (client->closed || client->claim_count > client->handles) {
         rlock__claim_dealloc(client, claim);
@@ -6540,7 +6542,7 @@ static void rlock__claim_end(rlock__claim *claim) {
 }
 
 static void rlock__claim_gone(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     rlock_timer_set(claim->gate->client, &claim->timer, -1);
     claim->exists = false;
     rlock__claim_phase(claim, RLOCK__GONE);
@@ -6551,8 +6553,8 @@ static void rlock__claim_gone(rlock__claim *claim) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
-                                                                                             : NULL;
+    return RLOCK__HAS_KINDS && first && held->ours && !first->request.out && first->exists ? first
+                                                                                           : NULL;
 }
 
 #define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
@@ -6619,7 +6621,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
@@ -6630,7 +6632,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
-        if (client->up && claim->request.place) {
+        if (client->up && claim->request.out) {
             claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
         } else if (claim->status == RLOCK_OK) {
             rlock__claim_note(claim, client->fault, client->fault_text);
@@ -6649,7 +6651,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.place);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.out);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -6926,7 +6928,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->request.place) {
+    if (claim->request.out) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -6936,7 +6938,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
 }
@@ -6983,10 +6985,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->request.place && !claim->request.lease_ms) {
+        if (claim->request.out && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.place) {
+        if (!claim->request.out) {
             rlock__holding_submit(claim, claim->lease_ms, false);
         }
     }
@@ -7104,7 +7106,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     } else {
         rlock__renewed(claim);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
+    if (claim->phase == RLOCK__HOLDING && !claim->request.out &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
@@ -7201,7 +7203,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->request.place || next->request.place || next->exists) {
+    if (held->request.out || next->request.out || next->exists) {
         return NULL;
     }
     if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
@@ -7473,7 +7475,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
-    RLOCK_ASSERT(!question->request.place);
+    RLOCK_ASSERT(!question->request.out);
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -7541,7 +7543,7 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     }
 }
 
-static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t token,
+static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
                       rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
@@ -7565,10 +7567,11 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
         question->terms.lens = gate->things->lens;
     }
     question->request.op = (uint8_t)op;
-    question->request.token = token;
+    question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
+    question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
     rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
-    client->unsent = true;
+    question->request.out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;
 }
@@ -7580,6 +7583,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
+    request->out = false;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
@@ -7769,7 +7773,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
     if (holds) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->request.place) {
+    } else if (waits && rlock__queued(gate) && !waits->request.out) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;
@@ -8434,7 +8438,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     op->lease_ms = claim->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     lock->renewal = op;
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -8545,7 +8549,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);

@@ -119,7 +119,7 @@ static struct {
 
 static void on_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     (void)owner;
-    SAME(request->place, 0);
+    (void)request;
     heard.count++;
     heard.last = *answer;
 }
@@ -851,7 +851,7 @@ static struct {
 
 static void alone_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     assert_ptr_equal(owner, &alone);
-    SAME(request->place, 0);
+    (void)request;
     alone.answers++;
     alone.answer = *answer;
 }

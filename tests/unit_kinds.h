@@ -38,8 +38,7 @@ static uint64_t token_of(const struct owner *owner) {
 /* The request of a handle that is with the store, or NULL. */
 static struct scripted_request *out_of(const struct owner *owner) {
     rlock__claim *claim = owner->lock->claim;
-    return claim != NULL && claim->request.place != 0 ? scripted_find(&g.store, &claim->request)
-                                                      : NULL;
+    return claim != NULL && claim->request.out ? scripted_find(&g.store, &claim->request) : NULL;
 }
 
 /* Answers what a handle asked, and lets what follows happen. */
@@ -1399,7 +1398,7 @@ static void test_question_is_answered_once_with_what_the_server_said(void **stat
     g.kind = RLOCK_KIND_SEMAPHORE;
     options = options_for("key");
     SAME(rlock_set_permits(g.client, &options, 9, on_info, &told), RLOCK_OK);
-    SAME(need(RLOCK_OP_SET_PERMITS)->token, 9);
+    SAME(need(RLOCK_OP_SET_PERMITS)->permits, 9);
     reply(RLOCK_OP_SET_PERMITS, scripted_info(&info));
     SAME(told.count, 3);
     run_ms(5000);

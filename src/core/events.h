@@ -23,6 +23,7 @@
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
+    request->out = false;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
@@ -212,7 +213,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
     if (holds) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->request.place) {
+    } else if (waits && rlock__queued(gate) && !waits->request.out) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;

@@ -104,7 +104,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->request.place || next->request.place || next->exists) {
+    if (held->request.out || next->request.out || next->exists) {
         return NULL;
     }
     if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {

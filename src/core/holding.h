@@ -131,7 +131,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->request.place) {
+    if (claim->request.out) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -141,7 +141,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
 }
@@ -188,10 +188,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->request.place && !claim->request.lease_ms) {
+        if (claim->request.out && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.place) {
+        if (!claim->request.out) {
             rlock__holding_submit(claim, claim->lease_ms, false);
         }
     }
@@ -309,7 +309,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     } else {
         rlock__renewed(claim);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
+    if (claim->phase == RLOCK__HOLDING && !claim->request.out &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }

@@ -31,7 +31,7 @@ typedef enum rlock_op {
     RLOCK_OP_RELEASE,
     RLOCK_OP_INSPECT,    /* report how the key stands: see rlock_info */
     RLOCK_OP_FORCE,      /* remove every hold, and notify the holders */
-    RLOCK_OP_SET_PERMITS /* `token` is the number of permits that the semaphore has from now on */
+    RLOCK_OP_SET_PERMITS /* set the number of permits that the semaphore has from now on */
 } rlock_op;
 
 /* Flags of an acquire.
@@ -59,30 +59,39 @@ typedef struct rlock_terms {
     uint32_t permits;     /* queued kinds: the permits of the key */
     uint32_t weight;      /* queued kinds: how many permits one hold takes */
     uint64_t owner;       /* see options.owner */
-    uint64_t beside;      /* acquire: the hold of this token is no obstacle; 0 = none */
     uint32_t count;       /* keys: they follow each other at request.key, each with a NUL */
     const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
+
+/* What a store keeps in a request. Nobody else reads or writes it, so a store made of stores has
+ * one for itself, and one in each request that it makes. `note` is 0 when a token is new, and
+ * what the store leaves there it finds in the next request of the same token. The other members
+ * mean something only while the store has the request, and nothing before. */
+typedef struct rlock_private {
+    rlock_link link;
+    void *data;
+    uint32_t note;
+    uint8_t where, how;
+} rlock_private;
 
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint8_t place;    /* belongs to the store: where the request is; 0 = not with the store */
-    uint8_t how;      /* belongs to the store */
     uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
-    uint32_t epoch;   /* belongs to the store; 0 when the request is new */
+    uint32_t permits; /* set permits: the number; 0 = what the terms say */
+    bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
+    uint64_t beside;  /* acquire: the hold of this token is no obstacle; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
-    rlock_link link;  /* belongs to the store */
-    void *store;      /* belongs to the store */
+    rlock_private store;
 } rlock_request;
 
 typedef enum rlock_outcome {

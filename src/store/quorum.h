@@ -132,8 +132,8 @@ static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
 /* Takes back what is out; what may have been sent may have happened. */
 static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
-    bool maybe = vote->request.place && server->store->forget(server->state, &vote->request);
-    vote->request.place = 0;
+    bool maybe = vote->request.out && server->store->forget(server->state, &vote->request);
+    vote->request.out = false;
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
         vote->has = RLOCK__MAYBE_THERE;
     }
@@ -144,7 +144,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock_request *ask = &vote->request;
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
-    RLOCK_ASSERT(!vote->request.place);
+    RLOCK_ASSERT(!vote->request.out);
     flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
@@ -155,12 +155,13 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     if (op == RLOCK_OP_ACQUIRE && vote->spent) {
         vote->spent = false;
-        ask->epoch = 0;
+        ask->store.note = 0;
         ask->token = ++vote->server->council->tokens;
     } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
     }
+    ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
 }
 
@@ -170,7 +171,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
-    if (vote->request.place || vote->word != RLOCK__OPEN) {
+    if (vote->request.out || vote->word != RLOCK__OPEN) {
         return;
     }
     if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
@@ -237,8 +238,8 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     int i;
     for (i = 0; i < council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
-        left = left || vote->has != RLOCK__NOT_THERE || vote->request.place;
-        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.place &&
+        left = left || vote->has != RLOCK__NOT_THERE || vote->request.out;
+        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
                         vote->server->where != RLOCK__SERVER_DOWN);
     }
     client->stats.cleaning -= ballot->cleaning;
@@ -413,7 +414,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
 /* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
 static bool rlock__ballot_strays(const rlock__ballot *ballot) {
     int i = 0;
-    while (i < ballot->council->count && !ballot->votes[i].request.place) {
+    while (i < ballot->council->count && !ballot->votes[i].request.out) {
         i++;
     }
     return i < ballot->council->count;
@@ -447,8 +448,8 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
-    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
-    limit_us = rlock__min(limit_us << request->epoch, most_us);
+    request->store.note += request->store.note < RLOCK__CONTESTED_MAX;
+    limit_us = rlock__min(limit_us << request->store.note, most_us);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
     ballot->fault = (uint8_t)answer->fault;
@@ -462,7 +463,6 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
     rlock_request *request = ballot->request;
     ballot->request = NULL;
     ballot->paused = false;
-    request->place = 0;
     rlock__ballot_tend(ballot);
     council->events->answered(council->owner, request, answer);
 }
@@ -493,7 +493,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
         answer.left_ms = -1;
     } else {
-        request->epoch = 0; /* somebody has it: the next split is another one */
+        request->store.note = 0; /* somebody has it: the next split is another one */
     }
     rlock__round_answer(ballot, &answer);
 }
@@ -538,7 +538,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
-        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.place) {
+        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.out) {
             vote->word = RLOCK__OPEN;
             rlock__vote_next(vote);
         }
@@ -591,8 +591,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
         vote->server = &council->servers[i];
         vote->request = *request;
         vote->request.key = key;
-        vote->request.place = 0;
-        vote->request.epoch = 0;
+        memset(&vote->request.store, 0, sizeof vote->request.store);
+        vote->request.out = false;
         vote->request.token = ++council->tokens;
     }
     ballot->request = NULL;
@@ -679,6 +679,7 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     const rlock__council *council = ((rlock__server *)owner)->council;
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
     rlock__ballot *ballot = vote->ballot;
+    request->out = false;
     rlock__vote_note(vote, answer);
     if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
@@ -812,7 +813,7 @@ static void rlock__council_fire(rlock_timer *timer) {
     rlock__list_init(&refused);
     rlock__list_move(&refused, &council->refused);
     while (!rlock__list_empty(&refused)) {
-        rlock_request *request = RLOCK__OF(refused.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
@@ -821,8 +822,7 @@ static void rlock__council_fire(rlock_timer *timer) {
             answer.outcome = RLOCK_OUTCOME_FAULT;
             answer.fault = RLOCK_FAULT_NOMEM;
         }
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         council->events->answered(council->owner, request, &answer);
     }
 }
@@ -833,13 +833,12 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
     rlock_answer answer;
     request->sent_us = rlock_client_now_us(council->client);
-    request->place = 1;
     if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
         ballot = rlock__ballot_new(council, request);
     }
-    request->store = ballot;
+    request->store.data = ballot;
     if (!ballot) {
-        rlock__list_append(&council->refused, &request->link);
+        rlock__list_append(&council->refused, &request->store.link);
         rlock_timer_set(council->client, &council->timer, request->sent_us);
         return;
     }
@@ -853,12 +852,11 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
 
 static bool rlock__quorum_forget(void *state, rlock_request *request) {
     rlock__council *council = (rlock__council *)state;
-    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    rlock__ballot *ballot = (rlock__ballot *)request->store.data;
     bool maybe = request->op >= RLOCK_OP_INSPECT;
     int i;
-    request->place = 0;
     if (!ballot) {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         return false;
     }
     ballot->request = NULL;

@@ -37,9 +37,9 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
+enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
 
-enum { /* rlock_request.how */
+enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,
        RLOCK__HOW_PLAIN,  /* by one command of the server */
        RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */

@@ -24,59 +24,58 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
-    RLOCK_ASSERT(request->place == RLOCK__IDLE);
     RLOCK_ASSERT(request->key_len);
-    request->how = RLOCK__HOW_BEST;
-    request->place = RLOCK__QUEUED;
+    request->store.how = RLOCK__HOW_BEST;
+    request->store.where = RLOCK__QUEUED;
     if (rlock__in_line(request) && !redis->calls_wanted) {
         redis->calls_wanted = true; /* with the watching connection, once that is wanted */
         rlock__calls_subscribe(redis);
     }
-    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
+    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
     rlock__conn_wanted(&redis->commands);
 }
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
-    bool maybe = request->place == RLOCK__FLYING;
-    RLOCK_ASSERT(request->place != RLOCK__IDLE);
+    bool maybe = request->store.where == RLOCK__FLYING;
+    RLOCK_ASSERT(request->store.where != RLOCK__IDLE);
     (void)state;
     if (maybe) {
-        rlock__command *command = (rlock__command *)request->store;
+        rlock__command *command = (rlock__command *)request->store.data;
         uint32_t i = 0;
         while (command->requests[i] != request) {
             i++;
         }
         command->requests[i] = NULL;
     } else {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     return maybe;
 }
 
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    request->how = how;
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    request->store.how = how;
     request->next = 0; /* it may have asked already */
-    request->place = RLOCK__QUEUED;
-    rlock__list_append(&redis->queues[0], &request->link);
+    request->store.where = RLOCK__QUEUED;
+    rlock__list_append(&redis->queues[0], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
-    bool behind = request->how == RLOCK__HOW_BEHIND;
-    if (request->how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+    bool behind = request->store.how == RLOCK__HOW_BEHIND;
+    if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
-    } else if (request->how == RLOCK__HOW_PLAIN) {
+    } else if (request->store.how == RLOCK__HOW_PLAIN) {
         again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
     if (again) {
         rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
-    } else if (error && (request->how == RLOCK__HOW_SCRIPT || behind) &&
+    } else if (error && (request->store.how == RLOCK__HOW_SCRIPT || behind) &&
                strncmp(reply->str, "NOSCRIPT", 8) == 0) {
         rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
         again = true;
@@ -85,13 +84,13 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
 }
 
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    answer->sure = !request->epoch || request->epoch == redis->epoch ||
-                   rlock__epoch_gone(redis, request->epoch);
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    answer->sure = !request->store.note || request->store.note == redis->epoch ||
+                   rlock__epoch_gone(redis, request->store.note);
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->epoch = 0;
+        request->store.note = 0;
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, answer);
 }
 
@@ -102,7 +101,7 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
     answer.text = text;
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, &answer);
 }
 
@@ -123,8 +122,8 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
         redis->line_wanted = true;
         rlock__track(redis);
     }
-    answer.told =
-        answer.outcome == RLOCK_OUTCOME_HELD && ((const rlock__command *)request->store)->heard;
+    answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
+                  ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
 }
 
@@ -228,34 +227,35 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 
 /* Whether it may go in a batch of renewals for so long. */
 static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
-    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
+    return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
            request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     size_t bytes = 0;
-    RLOCK_ASSERT(first->place == RLOCK__QUEUED);
+    RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first->lease_ms) && first->link.next != queue) {
+    if (redis->batches && rlock__batched(first, first->lease_ms) &&
+        first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
         command->requests = command->batch ? command->batch : &command->one;
     }
     do {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
         bool like = rlock__batched(request, first->lease_ms);
         bytes += request->key_len;
         if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
             break;
         }
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         command->requests[command->count++] = request;
         if (!like || command->requests == &command->one) {
             break;
@@ -269,11 +269,11 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
-        if (request->how == RLOCK__HOW_EVAL &&
+        if (request->store.how == RLOCK__HOW_EVAL &&
             redis->told == rlock__script_of(redis, request)->lua) {
-            request->how = RLOCK__HOW_BEHIND;
+            request->store.how = RLOCK__HOW_BEHIND;
         }
-        command->tells = request->how == RLOCK__HOW_EVAL;
+        command->tells = request->store.how == RLOCK__HOW_EVAL;
         rlock__put_request(redis, request);
         return;
     }
@@ -300,13 +300,13 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
 
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     rlock__command *command = rlock__command_new(redis);
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     if (!command) {
-        rlock__list_remove(&first->link);
+        rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
@@ -323,11 +323,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
-        request->store = command;
-        request->place = RLOCK__FLYING;
+        request->store.data = command;
+        request->store.where = RLOCK__FLYING;
         if (sent && request->op == RLOCK_OP_ACQUIRE &&
-            (!request->epoch || rlock__epoch_gone(redis, request->epoch))) {
-            request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
+            (!request->store.note || rlock__epoch_gone(redis, request->store.note))) {
+            request->store.note = redis->epoch; /* else the oldest one that is not surely gone */
         }
     }
     for (i = 0; i < command->count && !sent; i++) {
@@ -349,7 +349,7 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
         return &redis->queues[0];
     }
     for (i = 1; i < 4; i++) {
-        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, link);
+        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, store.link);
         if (head && (!next || head->due_us < due_us)) {
             next = &redis->queues[i];
             due_us = head->due_us;
@@ -429,12 +429,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__conn_send(conn, rlock__on_nothing, NULL);
     }
     for (; queue; queue = rlock__redis_next(redis)) {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
-        rlock__list_remove(&request->link);
-        request->place = RLOCK__IDLE;
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
+        rlock__list_remove(&request->store.link);
+        request->store.where = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
-            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
