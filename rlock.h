@@ -45,7 +45,8 @@
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
- *     >>quorum         a store made of several servers: the majority counts
+ *     >>store          which store a configuration means
+ *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
  *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
@@ -461,7 +462,12 @@ typedef struct rlock_answer {
     bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
     bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
     bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
-    uint64_t fence;         /* acquire, DONE: the first fencing token; 0 if none was wanted */
+    uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
+                          were asked for; 0 = as asked for */
+    uint64_t fence;  /* acquire, DONE: the first of them; 0 if none was wanted */
+    int64_t
+        lease_ms; /* acquire, renew, DONE: the lease that was given, if it is shorter than the one
+                          that was asked for; 0 = as asked for */
     int64_t left_ms;        /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
     const char *text;       /* the server's words, or NULL; valid during the call */
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
@@ -470,19 +476,27 @@ typedef struct rlock_answer {
 #define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
 #define RLOCK_PUSH_CALLS 2u   /* `called` comes for waiters in a queue */
 
-/* A store calls these to report to the core; `owner` is what open was given. */
+/* Some of the keys of a store, for example those of one node of a cluster. A set of keys belongs to
+ * a part if one of its keys does. */
+typedef struct rlock_part {
+    bool (*has)(const struct rlock_part *part, const char *key, size_t key_len);
+} rlock_part;
+
+/* A store calls these to report to the core; `owner` is what open was given. An event with a part
+ * is about its keys alone, one without (NULL) about all. */
 typedef struct rlock_store_events {
     /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
 
     /* Requests can leave again; the core checks its holds. */
-    void (*up)(void *owner);
+    void (*up)(void *owner, const rlock_part *part);
 
     /* An attempt to connect failed, or a connection was lost. */
-    void (*down)(void *owner, rlock_fault fault, const char *text);
+    void (*down)(void *owner, const rlock_part *part, rlock_fault fault, const char *text);
 
-    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. */
-    void (*pushing)(void *owner, unsigned what);
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. A key that the
+     * client did not use before is taken for pushed as the last event about all keys said. */
+    void (*pushing)(void *owner, const rlock_part *part, unsigned what);
 
     /* A hint: the key changed; NULL = any key may have. */
     void (*woken)(void *owner, const char *key, size_t key_len);
@@ -493,18 +507,20 @@ typedef struct rlock_store_events {
 } rlock_store_events;
 
 struct rlock_config;
+struct rlock_stats;
 
 typedef struct rlock_store {
     /* Yours: the library does not touch it. */
     void *ctx;
 
-    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. */
+    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. The config
+     * is checked, and its defaults are resolved, but for what the Redis store alone reads. */
     int (*open)(const struct rlock_store *store, rlock_client *client,
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
 
     /* Sends the submitted requests without blocking; raises no event and answers nothing
-     * afterwards. Frees the state. */
+     * afterwards. Frees the state. Never called in a forked child. */
     void (*close)(void *state);
 
     /* Takes a request, and answers it once, unless it is forgotten first. */
@@ -525,18 +541,33 @@ typedef struct rlock_store {
                            bool fencing);
 } rlock_store;
 
-/* What a client gives to its store: the clock of this dispatch; its id, a random UUID of 36
- * characters; timers and descriptors. Timers fire in a dispatch, before anything else. A timer is
- * added once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is
- * freed; set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook
- * `watch` returned: 0, or negative if it cannot. */
+/* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random
+ * UUID of 36 characters; random numbers, for jitter only; a line of the log, "what: detail", where
+ * detail may be NULL; whether this is a forked child, as after a hook `log` that forks; and the
+ * counters, of which a store keeps commands, connects, cleaning, and those faults that it does not
+ * report by `down`. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
+RLOCK_API int64_t rlock_client_clock_us(rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
+RLOCK_API uint64_t rlock_client_random(rlock_client *client);
+RLOCK_API void rlock_client_log(const rlock_client *client, int level, const char *what,
+                                const char *detail);
+RLOCK_API bool rlock_client_forked(const rlock_client *client);
+RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
+
+/* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
+ * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
+ * set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook `watch`
+ * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
+ * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
+ * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
+ */
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
                               void (*fire)(rlock_timer *timer));
 RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us);
 RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
 RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
+RLOCK_API int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host);
 
 /* Makes, and frees, a store inside the process: the same kinds, leases, waiting, waking and
  * fencing, without a server. Every client whose config names it shares its keys; all of these
@@ -545,17 +576,16 @@ RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigne
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
-/* Makes, and frees, a store of 1 to 15 Redis servers that know nothing of each other: a key is held
- * if a majority of them says so, and stays held while fewer than half of them fail
- * (docs/guarantees.md). It supports only a mutex with one key, without fencing tokens. Of each
- * config the library reads and copies only host, port, unix_path, username, password, database,
- * connect with its user, and store (NULL = Redis). All else comes from the client's config, whose
- * own address is not used. Every client that locks the same keys must name the same servers. Any
- * number of clients, on any threads, may use it. Free it after them; NULL is allowed. With
- * RLOCK_NO_REDIS or RLOCK_NO_KINDS it does not exist.
- * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15, a server's port or
- * database is out of range, its unix_path is too long, or it has a username without a password),
- * RLOCK_ERR_NOMEM. */
+/* Makes, and frees, a store of 1 to 15 servers that know nothing of each other: a key is held if a
+ * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
+ * It supports only a mutex with one key, without fencing tokens. Of each config the library reads
+ * and copies only store (NULL = Redis), host, port, unix_path, username, password, database, and
+ * connect with its user. All else comes from the client's config, whose own address is not used.
+ * Every client that locks the same keys must name the same servers. Any number of clients, on any
+ * threads, may use it if its stores allow it, as Redis does. Free it after them; NULL is allowed.
+ * With RLOCK_NO_KINDS it does not exist. What is wrong with a server's config rlock_client_new
+ * says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15; a store is NULL, with
+ * RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -991,6 +1021,13 @@ static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
+/* Copies a text that may be NULL; *failed: there was no memory for it. */
+static char *rlock__copy_text(const char *text, bool *failed) {
+    char *copy = rlock__copy(text, rlock__length(text));
+    *failed = *failed || (text && !copy);
+    return copy;
+}
+
 RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -1335,7 +1372,6 @@ struct rlock_client {
 
     const rlock_store *store;
     void *store_state;
-    char *prefix;
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
@@ -1449,12 +1485,11 @@ static void rlock__client_destroy(rlock_client *client) {
     RLOCK_ASSERT(!client->claim_count && !client->op_count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
-    rlock__dealloc(client->prefix);
     rlock__dealloc(client->fault_text);
     client->gates.buckets = NULL;
     client->timers.items = NULL;
     client->ring = NULL;
-    client->prefix = client->fault_text = NULL;
+    client->fault_text = NULL;
     if (!client->frames) { /* else the last of them frees it */
         rlock__dealloc(client);
     }
@@ -1602,6 +1637,26 @@ const char *rlock_client_id(const rlock_client *client) {
     return client->id;
 }
 
+int64_t rlock_client_clock_us(rlock_client *client) {
+    return rlock__clock(client);
+}
+
+uint64_t rlock_client_random(rlock_client *client) {
+    return rlock__random(client);
+}
+
+void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
+    rlock__log(client, level, what, detail);
+}
+
+bool rlock_client_forked(const rlock_client *client) {
+    return rlock__forked(client);
+}
+
+rlock_stats *rlock_client_counters(rlock_client *client) {
+    return &client->stats;
+}
+
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
@@ -1640,6 +1695,13 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
         }
     }
     return result;
+}
+
+int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host) {
+    name->client = client;
+    return client->loop.resolve && !rlock__forked(client)
+               ? client->loop.resolve(client->loop_state, name, host)
+               : -1;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1724,6 +1786,7 @@ typedef struct rlock__tenant { /* one client of the store */
     const rlock_store_events *events;
     void *owner;
     rlock_timer timer;
+    int64_t offer_us; /* how long an offer lasts: one command timeout */
     rlock_link requests, woken, called;
     bool up;
 } rlock__tenant;
@@ -1856,7 +1919,7 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
             return false;
         }
         used += member->weight;
-        member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
+        member->expires_us = now_us + tenant->offer_us;
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
         if (member != asking) {
@@ -2217,8 +2280,8 @@ static void rlock__memory_fire(rlock_timer *timer) {
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
-        tenant->events->up(tenant->owner);
-        tenant->events->pushing(tenant->owner, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+        tenant->events->up(tenant->owner, NULL);
+        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
     }
     while (!rlock__list_empty(&requests)) {
         rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
@@ -2246,13 +2309,13 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
     rlock__tenant *tenant = (rlock__tenant *)rlock__alloc(sizeof *tenant);
-    (void)config;
     if (!tenant || rlock_timer_add(client, &tenant->timer, rlock__memory_fire) != RLOCK_OK) {
         rlock__dealloc(tenant);
         return RLOCK_ERR_NOMEM;
     }
     tenant->memory = (rlock__memory *)store->ctx;
     tenant->client = client;
+    tenant->offer_us = config->command_timeout_ms * 1000;
     tenant->events = events;
     tenant->owner = owner;
     rlock__list_init(&tenant->requests);
@@ -2491,6 +2554,7 @@ typedef struct rlock__redis {
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
+    rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
     char *host, *unix_path, *username, *password, *name, *prefix;
@@ -3283,7 +3347,7 @@ static void rlock__want_nothing(void *data) {
     struct linger now; /* what the kernel still holds must not be sent later */
     now.l_onoff = 1;
     now.l_linger = 0;
-    if (!conn->redis->closing && !rlock__forked(conn->redis->client)) {
+    if (!conn->redis->closing && !rlock_client_forked(conn->redis->client)) {
         char words[64] = ""; /* a write that failed must not hide why the server closed */
         ssize_t n = conn->ac->err == REDIS_ERR_IO
                         ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
@@ -3308,12 +3372,12 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
         return false;
     }
     if (!conn->outstanding++) {
-        conn->alive_us = rlock__clock(redis->client); /* callbacks may have taken long */
+        conn->alive_us = rlock_client_clock_us(redis->client); /* callbacks may have taken long */
     }
     if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
         rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
     }
-    redis->client->stats.commands++;
+    redis->stats->commands++;
     return true;
 }
 
@@ -3398,14 +3462,14 @@ static void rlock__redis_pushing(rlock__redis *redis) {
     RLOCK_ASSERT(!redis->calling || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
-        redis->events->pushing(redis->owner, what);
+        redis->events->pushing(redis->owner, NULL, what);
     }
 }
 
 static int64_t rlock__backoff_us(rlock__conn *conn) {
     bool soon = conn->fault == RLOCK_FAULT_DOWN || (conn->strayed && !conn->backoff_ms);
     uint32_t limit = soon ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
-    int64_t jittered = (int64_t)(rlock__random(conn->redis->client) % (limit * 500u + 1u));
+    int64_t jittered = (int64_t)(rlock_client_random(conn->redis->client) % (limit * 500u + 1u));
     conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
     if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
         conn->backoff_ms = RLOCK__BACKOFF_MAX_MS;
@@ -3471,12 +3535,12 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
-    rlock__log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
-               conn->text);
+    rlock_client_log(redis->client, RLOCK_LOG_WARNING, main ? "connection" : "watching connection",
+                     conn->text);
     if (main) {
-        redis->events->down(redis->owner, conn->fault, conn->text);
+        redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
-        redis->client->stats.faults++;
+        redis->stats->faults++;
     }
 }
 
@@ -3775,7 +3839,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     if (!redis->tracked) {
         redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
         redis->push_refused = !rlock__by_channel(redis);
-        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
+        rlock_client_log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
     if (redis->watcher.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
@@ -3836,7 +3900,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
     redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
-    redis->events->up(redis->owner);
+    redis->events->up(redis->owner, NULL);
 }
 
 static void rlock__conn_ready_to_use(rlock__conn *conn) {
@@ -3889,7 +3953,7 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        rlock__log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
+        rlock_client_log(redis->client, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     } else if (conn->step == RLOCK__STEP_ID) {
         conn->id = reply->integer;
     } else if (conn->step == RLOCK__STEP_KILL) {
@@ -3949,7 +4013,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         return; /* hiredis frees it, through rlock__want_nothing */
     }
     conn->state = RLOCK__CONN_GREETING;
-    conn->redis->client->stats.connects++;
+    conn->redis->stats->connects++;
     conn->step = 0;
 }
 
@@ -3996,7 +4060,7 @@ static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
     if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
-        !rlock__forked(conn->redis->client)) { /* by config.log */
+        !rlock_client_forked(conn->redis->client)) { /* by config.log */
         redisAsyncHandleWrite(conn->ac);
     }
     if (events & RLOCK_IO_WRITE) {
@@ -4117,8 +4181,7 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
     } else {
         conn->resolving = true;
-        conn->name.client = client;
-        if (client->loop.resolve(client->loop_state, &conn->name, redis->host) != 0) {
+        if (rlock_name_resolve(client, &conn->name, redis->host) != 0) {
             conn->resolving = false;
             rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
         }
@@ -4141,7 +4204,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
     if (conn->state == RLOCK__CONN_OPENING) {
         if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
             rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            redis->events->down(redis->owner, RLOCK_FAULT_DOWN, "the name is not resolved");
+            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -4531,7 +4594,8 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
     rlock_link *queue = rlock__redis_next(redis);
-    int64_t now_us = queue ? rlock__clock(redis->client) : 0; /* callbacks may have taken long */
+    int64_t now_us =
+        queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
@@ -4615,30 +4679,45 @@ static void rlock__redis_close(void *state) {
     rlock__redis_free(redis);
 }
 
-static char *rlock__config_text(const char *text, bool *failed) {
-    char *copy = rlock__copy(text, rlock__length(text));
-    *failed = *failed || (text && !copy);
-    return copy;
-}
-
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
+
+/* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
+ * text that is meant. */
+static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
+    const char *host = config->host;
+    if (config->port < 0 || config->port > 65535 || config->database < 0) {
+        return "config.port or config.database is out of range";
+    }
+    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
+        return "config.wire is unknown";
+    }
+    if (strpbrk(config->prefix, "{}")) {
+        return "config.prefix has a brace, which would move keys to other cluster slots";
+    }
+    if (config->username && !config->password) {
+        return "config.username without config.password";
+    }
+    *detail = config->unix_path;
+    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
+        return "config.unix_path is longer than a socket's may be";
+    }
+    *detail = host;
+    return !host || config->connect || config->unix_path || rlock__numeric(host) ||
+                   config->loop.resolve
+               ? NULL
+               : "a host name needs loop.resolve or config.connect; use an address";
+}
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
+    const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
     rlock__redis *redis;
-    const char *host = config->host ? config->host : "127.0.0.1";
     bool failed = false;
     int i;
     (void)store;
-    if (!config->connect && !config->unix_path && !rlock__numeric(host) && !client->loop.resolve) {
-        rlock__log(client, RLOCK_LOG_ERROR,
-                   "a host name needs loop.resolve or config.connect; use an address", host);
-        return RLOCK_ERR_ARG;
-    }
-    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        rlock__log(client, RLOCK_LOG_ERROR, "config.unix_path is longer than a socket's may be",
-                   config->unix_path);
+    if (fault) {
+        rlock_client_log(client, RLOCK_LOG_ERROR, fault, detail);
         return RLOCK_ERR_ARG;
     }
     redis = (rlock__redis *)rlock__alloc(sizeof *redis);
@@ -4648,18 +4727,19 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->client = client;
     redis->events = events;
     redis->owner = owner;
+    redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->host = rlock__config_text(host, &failed);
-    redis->unix_path = rlock__config_text(config->unix_path, &failed);
-    redis->username = rlock__config_text(config->username, &failed);
-    redis->password = rlock__config_text(config->password, &failed);
-    redis->name = rlock__config_text(config->client_name, &failed);
-    redis->prefix = rlock__config_text(client->prefix, &failed);
+    redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
+    redis->username = rlock__copy_text(config->username, &failed);
+    redis->password = rlock__copy_text(config->password, &failed);
+    redis->name = rlock__copy_text(config->client_name, &failed);
+    redis->prefix = rlock__copy_text(config->prefix, &failed);
     redis->port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
-    redis->timeout_ms = client->command_timeout_ms;
+    redis->timeout_ms = config->command_timeout_ms;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
@@ -4721,7 +4801,19 @@ static const rlock_store rlock__redis_store = {NULL,
 
 #endif /* RLOCK_NO_REDIS */
 
-#if !defined(RLOCK_NO_REDIS) && RLOCK__HAS_KINDS
+/* ------------------------------------------------------------------------------------------------
+ * >>store - which store a configuration means
+ */
+
+static const rlock_store *rlock__store_of(const rlock_config *config) {
+#ifndef RLOCK_NO_REDIS
+    return config->store ? config->store : &rlock__redis_store;
+#else
+    return config->store;
+#endif
+}
+
+#if RLOCK__HAS_KINDS
 
 /* ------------------------------------------------------------------------------------------------
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
@@ -4765,6 +4857,8 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
+    rlock_stats *stats;
+    int64_t timeout_ms, poll_ms;
     rlock__server *servers;
     int count, need, spare; /* of them; a majority; how many may fail */
     rlock__map map;         /* ballots by their tokens */
@@ -4953,9 +5047,9 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
         idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
                         vote->server->where != RLOCK__SERVER_DOWN);
     }
-    client->stats.cleaning -= ballot->cleaning;
+    council->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
-    client->stats.cleaning += ballot->cleaning;
+    council->stats->cleaning += ballot->cleaning;
     if (wanted) {
         return;
     }
@@ -5003,13 +5097,15 @@ static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
     return values[k - 1];
 }
 
-/* When the lease of a majority began: the earliest of the best of those that said yes. */
-static int64_t rlock__ballot_since(const rlock__ballot *ballot) {
+/* When the lease of a majority began: the earliest of the best of those that said yes. None of them
+ * gave less than *lease_ms. */
+static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_ms) {
     int64_t since_us[RLOCK__SERVERS];
     int i, count = 0;
     for (i = 0; i < ballot->council->count; i++) {
         if (ballot->votes[i].word == RLOCK__YES) {
             since_us[count++] = ballot->votes[i].sent_us;
+            *lease_ms = rlock__min(*lease_ms, ballot->votes[i].lease_ms);
         }
     }
     RLOCK_ASSERT(count >= ballot->council->need);
@@ -5154,7 +5250,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     rlock_client *client = ballot->council->client;
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
-    int64_t limit_us = now_us - request->sent_us + 1000, most_us = client->poll_ms * 1000;
+    int64_t limit_us = now_us - request->sent_us + 1000, most_us = ballot->council->poll_ms * 1000;
     RLOCK_ASSERT(!ballot->paused);
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
@@ -5166,7 +5262,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     ballot->fault = (uint8_t)answer->fault;
     ballot->left_ms = answer->left_ms;
     rlock_timer_set(client, &ballot->timer,
-                    now_us + (int64_t)(rlock__random(client) % (uint64_t)limit_us));
+                    now_us + (int64_t)(rlock_client_random(client) % (uint64_t)limit_us));
 }
 
 static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
@@ -5189,9 +5285,10 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_DONE && request->op < RLOCK_OP_RELEASE) {
         ballot->goal = RLOCK_OP_RENEW;
         if (request->lease_ms) {
-            request->sent_us = rlock__ballot_since(ballot);
+            answer.lease_ms = request->lease_ms;
+            request->sent_us = rlock__ballot_since(ballot, &answer.lease_ms);
             ballot->since_us = request->sent_us;
-            ballot->lease_ms = request->lease_ms;
+            ballot->lease_ms = answer.lease_ms;
         }
     } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
                request->op >= RLOCK_OP_INSPECT) {
@@ -5340,7 +5437,8 @@ static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, 
     } else if (!asked) {
         vote->over_us = 0;
     } else if (!vote->over_us) {
-        vote->over_us = now_us + (vote->ballot->longest_ms + client->command_timeout_ms) * 1000;
+        vote->over_us =
+            now_us + (vote->ballot->longest_ms + vote->server->council->timeout_ms) * 1000;
     }
 }
 
@@ -5373,7 +5471,8 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         }
         if (!release && asked->lease_ms) {
             vote->sent_us = asked->sent_us;
-            vote->lease_ms = asked->lease_ms;
+            vote->lease_ms = answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked->lease_ms)
+                                                  : asked->lease_ms;
         }
     } else {
         bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
@@ -5408,9 +5507,12 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     rlock__round_settle(ballot);
 }
 
-/* Calls visit for the vote of one server in every ballot; it may free that one, and make others. */
-static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote *vote)) {
+/* Calls visit for the vote of one server in every ballot of a part of its keys; it may free that
+ * one, and make others. */
+static void rlock__server_each(rlock__server *server, const rlock_part *part,
+                               void (*visit)(rlock__vote *vote)) {
     rlock__council *council = server->council;
+    rlock__vote *vote;
     rlock_link all;
     rlock__list_init(&all);
     rlock__list_move(&all, &council->ballots);
@@ -5418,7 +5520,10 @@ static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote 
         rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
         rlock__list_remove(&ballot->link);
         rlock__list_append(&council->ballots, &ballot->link);
-        visit(&ballot->votes[server - council->servers]);
+        vote = &ballot->votes[server - council->servers];
+        if (!part || part->has(part, vote->request.key, vote->request.key_len)) {
+            visit(vote);
+        }
     }
 }
 
@@ -5450,42 +5555,46 @@ static int rlock__council_where(const rlock__council *council, int where) {
     return count;
 }
 
-static void rlock__server_up(void *owner) {
+static void rlock__server_up(void *owner, const rlock_part *part) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
     server->where = RLOCK__SERVER_UP;
     if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
         council->up = true;
-        council->events->up(council->owner);
+        council->events->up(council->owner, NULL);
     }
-    rlock__server_each(server, rlock__vote_up);
+    rlock__server_each(server, part, rlock__vote_up);
 }
 
-static void rlock__server_down(void *owner, rlock_fault fault, const char *text) {
+static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault fault,
+                               const char *text) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
     int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
+    uint8_t where = server->where;
     server->where = RLOCK__SERVER_DOWN;
     server->fault = fault;
     rlock__server_says(server, text);
-    rlock__server_each(server, rlock__vote_down);
+    rlock__server_each(server, part, rlock__vote_down);
+    server->where = part ? where : server->where;
     if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
-        council->client->stats.faults++;
+        council->stats->faults++;
         return;
     }
     for (i = 0; i < council->count; i++) {
         faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
     }
     council->up = false;
-    council->events->down(council->owner, rlock__council_fault(council, faults), server->text);
+    council->events->down(council->owner, NULL, rlock__council_fault(council, faults),
+                          server->text);
 }
 
 /* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
  * Said again for each server that joins them: what changed there in between was not told. */
-static void rlock__server_pushing(void *owner, unsigned what) {
+static void rlock__server_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
-    bool enough, on = (what & RLOCK_PUSH_CHANGES) != 0;
+    bool enough, on = (what & RLOCK_PUSH_CHANGES) && (!part || server->pushing);
     int i, count = 0;
     server->pushing = on;
     for (i = 0; i < council->count; i++) {
@@ -5494,7 +5603,7 @@ static void rlock__server_pushing(void *owner, unsigned what) {
     enough = count >= council->need;
     if (enough ? on : council->pushing) {
         council->pushing = enough;
-        council->events->pushing(council->owner, enough ? RLOCK_PUSH_CHANGES : 0u);
+        council->events->pushing(council->owner, NULL, enough ? RLOCK_PUSH_CHANGES : 0u);
     }
 }
 
@@ -5592,8 +5701,10 @@ static void rlock__quorum_watch(void *state, const char *key, size_t len, bool o
 
 static void rlock__quorum_flush(void *state) {
     rlock__council *council = (rlock__council *)state;
+    rlock_stats stats;
     int i;
-    rlock__council_trim(council, council->client->handles);
+    rlock_client_stats(council->client, &stats);
+    rlock__council_trim(council, (uint32_t)stats.handles);
     for (i = 0; i < council->count; i++) {
         council->servers[i].store->flush(council->servers[i].state);
     }
@@ -5633,7 +5744,7 @@ static void rlock__quorum_close(void *state) {
     int i;
     for (i = 0; i < council->count; i++) {
         rlock__server *server = &council->servers[i];
-        rlock__server_each(server, rlock__vote_last);
+        rlock__server_each(server, NULL, rlock__vote_last);
         server->store->close(server->state);
     }
     rlock__council_free(council);
@@ -5644,15 +5755,23 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
     int status = RLOCK_OK, i;
     for (i = 0; i < council->count && status == RLOCK_OK; i++) {
         rlock__server *server = &council->servers[i];
-        rlock_config one = quorum->servers[i];
-        one.wire = config->wire;
-        one.client_name = config->client_name;
+        const rlock_config *its = &quorum->servers[i];
+        rlock_config one = *config;
+        one.host = its->host;
+        one.port = its->port;
+        one.unix_path = its->unix_path;
+        one.username = its->username;
+        one.password = its->password;
+        one.database = its->database;
+        one.connect = its->connect;
+        one.user = its->user;
         server->council = council;
-        server->store = one.store ? one.store : &rlock__redis_store;
+        server->store = rlock__store_of(its);
         status = server->store->open(server->store, council->client, &one, &rlock__server_events,
                                      server, &server->state);
     }
-    for (i -= 2; status != RLOCK_OK && i >= 0; i--) { /* all before the one that failed */
+    for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(council->client);
+         i--) { /* all before the one that failed */
         council->servers[i].store->close(council->servers[i].state);
     }
     return status;
@@ -5674,6 +5793,9 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->client = client;
     council->events = events;
     council->owner = owner;
+    council->stats = rlock_client_counters(client);
+    council->timeout_ms = config->command_timeout_ms;
+    council->poll_ms = config->poll_ms;
     council->servers = (rlock__server *)(void *)(council + 1);
     council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     council->count = quorum->count;
@@ -5715,9 +5837,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
         return RLOCK_ERR_ARG;
     }
     for (i = 0; i < count; i++) {
-        if (servers[i].port < 0 || servers[i].port > 65535 || servers[i].database < 0 ||
-            rlock__length(servers[i].unix_path) > RLOCK__UNIX_PATH_MAX ||
-            (servers[i].username && !servers[i].password)) {
+        if (!rlock__store_of(&servers[i])) {
             return RLOCK_ERR_ARG;
         }
     }
@@ -5730,10 +5850,10 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     for (i = 0; i < count; i++) {
         rlock_config *copy = &quorum->servers[i];
         *copy = servers[i];
-        copy->host = rlock__config_text(servers[i].host, &failed);
-        copy->unix_path = rlock__config_text(servers[i].unix_path, &failed);
-        copy->username = rlock__config_text(servers[i].username, &failed);
-        copy->password = rlock__config_text(servers[i].password, &failed);
+        copy->host = rlock__copy_text(servers[i].host, &failed);
+        copy->unix_path = rlock__copy_text(servers[i].unix_path, &failed);
+        copy->username = rlock__copy_text(servers[i].username, &failed);
+        copy->password = rlock__copy_text(servers[i].password, &failed);
     }
     quorum->store.ctx = quorum;
     quorum->store.open = rlock__quorum_open;
@@ -5751,7 +5871,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     return RLOCK_OK;
 }
 
-#endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
+#endif /* RLOCK_NO_KINDS */
 
 /* ------------------------------------------------------------------------------------------------
  * >>claim - one token at the store, its gate and its handle: what they consist of
@@ -5800,7 +5920,8 @@ typedef struct rlock__gate {
     bool taken;                   /* a holder was known since the first waiter began to wait */
     bool yields;                  /* the next attempt is put off: other clients come first */
     bool watched;
-} rlock__gate; /* each key's bytes and a NUL follow */
+    uint8_t pushing; /* RLOCK_PUSH_...: what is pushed of its keys */
+} rlock__gate;       /* each key's bytes and a NUL follow */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -5912,6 +6033,18 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
                       claim->max_until_us);
+}
+
+/* Returns the lease that the store gave: at most the one that it was asked for. */
+static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *answer) {
+    int64_t asked_ms = claim->request.lease_ms;
+    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked_ms) : asked_ms;
+}
+
+/* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
+static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+    lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
+    claim->lease_ms = rlock__min(claim->lease_ms, lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -6098,8 +6231,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->client->pushing &
-            (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing & (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -6116,6 +6248,17 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
     return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+}
+
+/* True if one of the gate's keys belongs to a part. */
+static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
+    const char *key;
+    uint32_t i;
+    bool in = !part;
+    for (i = 0; !in && rlock__gate_key(gate, &key, i); i++) {
+        in = part->has(part, key, rlock__gate_key_len(gate, i));
+    }
+    return in;
 }
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
@@ -6448,6 +6591,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         return NULL;
     }
     gate->client = client;
+    gate->pushing = (uint8_t)client->pushing;
     rlock__list_init(&gate->waiting);
     rlock__list_init(&gate->holding);
     rlock__list_init(&gate->leaving);
@@ -6946,7 +7090,7 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
+    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_CALLS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
@@ -6959,11 +7103,11 @@ static void rlock__holding_doze(rlock__claim *claim) {
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
+    bool many = client->watched >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
     bool look = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        look = look || (client->pushing && !rlock__heard(claim));
+        look = look || (claim->gate->pushing && !rlock__heard(claim));
         claim->registered = true;
         rlock__gate_watch(claim->gate);
     }
@@ -7025,21 +7169,24 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
 }
 
-static void rlock__renewed(rlock__claim *claim) {
+static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
-    int64_t until_us;
+    int64_t lease_ms = rlock__given_ms(claim, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.lease_ms) {
         return;
     }
     claim->since_us = claim->request.sent_us;
     RLOCK_ASSERT(claim->since_us <= client->now_us);
-    until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
-    if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
+    until_us = rlock__deadline(claim, claim->since_us, lease_ms);
+    if (lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
+    if (lease_ms < claim->request.lease_ms) {
+        rlock__claim_lease(claim, lease_ms);
+    }
     client->stats.renewed++;
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -7104,7 +7251,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     if (fault) {
         rlock__renewal_failed(claim, answer);
     } else {
-        rlock__renewed(claim);
+        rlock__renewed(claim, answer);
     }
     if (claim->phase == RLOCK__HOLDING && !claim->request.out &&
         (claim->lock->renewal || (claim->again && !fault))) {
@@ -7126,20 +7273,25 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    int64_t lease_ms = rlock__given_ms(claim, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
     RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;
     claim->max_until_us = rlock__hold_limit(claim->lock);
-    claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
+    claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
         return;
     }
     claim->exists = true;
+    rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= claim->since_us + claim->lease_ms * 1000);
     claim->fence = answer->fence;
+    if (answer->fences && answer->fences < claim->request.fences) {
+        claim->request.fences = answer->fences;
+    }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     claim->gate->polls = 0;
@@ -7530,12 +7682,13 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* There is no connection: ends the questions that are not answered. */
-static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
+/* There is no connection for a part of the keys: ends the questions that are not answered. */
+static void rlock__questions_down(rlock_client *client, const rlock_part *part, rlock_fault fault,
+                                  const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
-        if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
+        if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
             bool sent = rlock__forget(client, &question->request);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
@@ -7595,8 +7748,8 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     }
 }
 
-/* Calls visit for every gate; it may free that one. */
-static void rlock__gates_each(rlock_client *client,
+/* Calls visit for every gate of a part; it may free that one. */
+static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
@@ -7608,7 +7761,9 @@ static void rlock__gates_each(rlock_client *client,
         while (RLOCK__HAS_KINDS && next && next->alias) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        visit(RLOCK__OF(node, rlock__gate, node), with);
+        if (rlock__gate_in(RLOCK__OF(node, rlock__gate, node), part)) {
+            visit(RLOCK__OF(node, rlock__gate, node), with);
+        }
     }
 }
 
@@ -7645,11 +7800,11 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     }
 }
 
-static void rlock__store_up(void *owner) {
+static void rlock__store_up(void *owner, const rlock_part *part) {
     rlock_client *client = (rlock_client *)owner;
     RLOCK_ASSERT(!client->closed);
     client->up = true;
-    rlock__gates_each(client, rlock__gate_up, NULL);
+    rlock__gates_each(client, part, rlock__gate_up, NULL);
 }
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
@@ -7680,19 +7835,20 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
+static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault fault,
+                              const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
     RLOCK_ASSERT(!client->closed);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
-    client->up = false;
+    client->up = client->up && part;
     client->fault = fault;
     rlock__set_text(&client->fault_text, text);
     client->stats.faults++;
-    rlock__gates_each(client, rlock__gate_down, &why);
-    rlock__questions_down(client, fault, text);
+    rlock__gates_each(client, part, rlock__gate_down, &why);
+    rlock__questions_down(client, part, fault, text);
 }
 
 /* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
@@ -7715,10 +7871,11 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
-    rlock_client *client = gate->client;
-    unsigned changed = *(const unsigned *)with;
+    unsigned what = *(const unsigned *)with;
+    unsigned changed = what != gate->pushing ? what ^ gate->pushing : what; /* or anew */
     bool queued = rlock__queued(gate);
     rlock_link *at = gate->holding.next;
+    gate->pushing = (uint8_t)what;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
         rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
         for (; at != &gate->holding; at = at->next) {
@@ -7731,7 +7888,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
-    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
+    if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
     } else if (!queued && !gate->trying && !rlock__holder(gate) &&
@@ -7740,12 +7897,11 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
 }
 
-static void rlock__store_pushing(void *owner, unsigned what) {
+static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
-    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS)));
-    client->pushing = what;
-    rlock__gates_each(client, rlock__gate_pushing, &changed);
+    client->pushing = part ? client->pushing : what;
+    rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
@@ -7754,7 +7910,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
     } else {
-        rlock__gates_each(client, rlock__gate_woken, NULL);
+        rlock__gates_each(client, NULL, rlock__gate_woken, NULL);
     }
 }
 
@@ -7867,43 +8023,28 @@ static const char *rlock__config_fault(const rlock_config *config) {
     if (config->handovers < -1 || config->handovers > 4096) {
         return "config.handovers is not -1 to 4096";
     }
-    if (config->port < 0 || config->port > 65535 || config->database < 0) {
-        return "config.port or config.database is out of range";
-    }
-    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
-        return "config.wire is unknown";
-    }
-    if (config->prefix && strpbrk(config->prefix, "{}")) {
-        return "config.prefix has a brace, which would move keys to other cluster slots";
-    }
-    if (config->username && !config->password) {
-        return "config.username without config.password";
-    }
-#ifdef RLOCK_NO_REDIS
-    if (!config->store) {
-        return "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
-    }
-#endif
-    return NULL;
+    return rlock__store_of(config) ? NULL
+                                   : "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
 }
 
-/* Defaults are resolved here, and nowhere else. */
-static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
-    const char *prefix = config->prefix ? config->prefix : "rlock:";
-    client->store = config->store;
-#ifndef RLOCK_NO_REDIS
-    if (!client->store) {
-        client->store = &rlock__redis_store;
-    }
-#endif
-    client->watchdog_lease_ms = config->watchdog_lease_ms ? config->watchdog_lease_ms : 30000;
-    client->command_timeout_ms = config->command_timeout_ms ? config->command_timeout_ms : 1000;
-    client->poll_ms = config->poll_ms ? config->poll_ms : 250;
-    client->drift_permille = config->drift_permille ? config->drift_permille : 10;
-    client->handovers = config->handovers ? config->handovers : 256;
-    client->handovers = client->handovers < 0 ? 0 : client->handovers;
-    client->prefix = rlock__copy(prefix, strlen(prefix));
-    return client->prefix && rlock__map_init(&client->gates) && rlock__client_identify(client);
+static void rlock__default(int64_t *value, int64_t standard) {
+    *value = *value ? *value : standard;
+}
+
+/* Resolves the defaults, here and nowhere else, but for those of one store alone. */
+static bool rlock__client_configure(rlock_client *client, rlock_config *config) {
+    config->prefix = config->prefix ? config->prefix : "rlock:";
+    config->drift_permille = config->drift_permille ? config->drift_permille : 10;
+    rlock__default(&config->watchdog_lease_ms, 30000);
+    rlock__default(&config->command_timeout_ms, 1000);
+    rlock__default(&config->poll_ms, 250);
+    client->store = rlock__store_of(config);
+    client->watchdog_lease_ms = config->watchdog_lease_ms;
+    client->command_timeout_ms = config->command_timeout_ms;
+    client->poll_ms = config->poll_ms;
+    client->drift_permille = config->drift_permille;
+    client->handovers = config->handovers < 0 ? 0 : config->handovers ? config->handovers : 256;
+    return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
 static void rlock__shutdown_fire(rlock_timer *timer) {
@@ -7922,6 +8063,7 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
 
 int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock_client *client;
+    rlock_config resolved;
     const char *fault;
     int status = RLOCK_ERR_NOMEM;
     if (!out || !config) {
@@ -7953,12 +8095,13 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
-    if (rlock__client_configure(client, config) &&
+    resolved = *config;
+    if (rlock__client_configure(client, &resolved) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
         rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
-        status = client->store->open(client->store, client, config, &rlock__events, client,
+        status = client->store->open(client->store, client, &resolved, &rlock__events, client,
                                      &client->store_state);
         if (status == RLOCK_OK) {
             rlock__leave(client);
@@ -8059,11 +8202,15 @@ void rlock_client_free(rlock_client *client) {
     }
     rlock__enter(client);
     client->closing = client->shut = true; /* nothing is owed to anybody any more */
-    rlock__gates_each(client, rlock__gate_abandon, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
+    if (rlock__forked(client)) { /* by the hook `log`: nothing of the parent's is closed */
+        client->depth--;
+        return;
+    }
     client->store->close(client->store_state);
     client->loop.close(client->loop_state);
     client->closed = true;
-    rlock__gates_each(client, rlock__gate_close, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     rlock__questions_free(client);
     rlock__pools_free(client, 0);
     rlock__leave(client);
@@ -8108,7 +8255,7 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     client->shutdown_user = user;
     rlock_timer_set(client, &client->shutdown_timer,
                     client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
-    rlock__gates_each(client, rlock__gate_shutdown, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
     return RLOCK_OK;

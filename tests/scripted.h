@@ -179,11 +179,11 @@ static inline void scripted_tell(struct scripted *self, struct scripted_turn *tu
         turn->record->request = NULL;
         self->events->answered(self->owner, request, &turn->answer);
         break;
-    case SCRIPTED_UP: self->events->up(self->owner); break;
+    case SCRIPTED_UP: self->events->up(self->owner, NULL); break;
     case SCRIPTED_DOWN:
-        self->events->down(self->owner, turn->answer.fault, turn->answer.text);
+        self->events->down(self->owner, NULL, turn->answer.fault, turn->answer.text);
         break;
-    case SCRIPTED_PUSHING: self->events->pushing(self->owner, turn->what); break;
+    case SCRIPTED_PUSHING: self->events->pushing(self->owner, NULL, turn->what); break;
     case SCRIPTED_WOKEN:
         self->events->woken(self->owner, turn->key, turn->key != NULL ? strlen(turn->key) : 0);
         break;

@@ -335,29 +335,29 @@ static void line_break(struct line *line) {
             }
         }
     }
-    line->events->pushing(line->owner, false);
-    line->events->down(line->owner, one_in(8) ? RLOCK_FAULT_BUSY : RLOCK_FAULT_DOWN, "down");
+    line->events->pushing(line->owner, NULL, false);
+    line->events->down(line->owner, NULL, one_in(8) ? RLOCK_FAULT_BUSY : RLOCK_FAULT_DOWN, "down");
 }
 
 static void line_connect(struct line *line) {
     if (in(BREAKS) && one_in(3)) {
         trace("  line %d is refused", line->number);
         line->connect_us = g.loop.now_us + 1000 + roll(30000);
-        line->events->down(line->owner, RLOCK_FAULT_DOWN, "refused");
+        line->events->down(line->owner, NULL, RLOCK_FAULT_DOWN, "refused");
         return;
     }
     trace("  line %d is up", line->number);
     line->state = UP;
     line->break_us = in(BREAKS) ? g.loop.now_us + 1 + roll(400000) : 0;
     line->push_us = g.settling || !one_in(4) ? g.loop.now_us + 1 + roll(20000) : 0;
-    line->events->up(line->owner);
+    line->events->up(line->owner, NULL);
 }
 
 static void line_push(struct line *line) {
     line->pushing = !line->pushing;
     line->push_us = !g.settling && one_in(2) ? g.loop.now_us + 1 + roll(100000) : 0;
     trace("  line %d pushes: %d", line->number, (int)line->pushing);
-    line->events->pushing(line->owner, line->pushing);
+    line->events->pushing(line->owner, NULL, line->pushing);
 }
 
 static void line_answer(struct line *line) {

@@ -1483,7 +1483,7 @@ static void test_questions_end_when_the_connection_does(void **state) {
 }
 
 static void answer_and_down(void) {
-    g.store.events->down(g.store.owner, RLOCK_FAULT_DOWN, "refused");
+    g.store.events->down(g.store.owner, NULL, RLOCK_FAULT_DOWN, "refused");
 }
 
 /* It is answered, and not told yet: what comes meanwhile changes nothing. */

@@ -1275,7 +1275,7 @@ static void link_turns(struct link *link) {
     if (link->up) {
         link->epoch++;
         link->last_us = g.loop.now_us;
-        link->events->up(link->owner);
+        link->events->up(link->owner, NULL);
         while (!rlock__list_empty(&link->queue)) {
             rlock_request *request = RLOCK__OF(link->queue.next, rlock_request, store.link);
             rlock__list_remove(&request->store.link);
@@ -1291,7 +1291,7 @@ static void link_turns(struct link *link) {
             link->events->answered(link->owner, request, &answer);
         }
     }
-    link->events->down(link->owner, RLOCK_FAULT_DOWN, "the link is cut");
+    link->events->down(link->owner, NULL, RLOCK_FAULT_DOWN, "the link is cut");
 }
 
 /* What is due next; a server that stands still puts off what it has not executed. */

@@ -138,6 +138,13 @@ static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
+/* Copies a text that may be NULL; *failed: there was no memory for it. */
+static char *rlock__copy_text(const char *text, bool *failed) {
+    char *copy = rlock__copy(text, rlock__length(text));
+    *failed = *failed || (text && !copy);
+    return copy;
+}
+
 RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

@@ -57,7 +57,8 @@ typedef struct rlock__gate {
     bool taken;                   /* a holder was known since the first waiter began to wait */
     bool yields;                  /* the next attempt is put off: other clients come first */
     bool watched;
-} rlock__gate; /* each key's bytes and a NUL follow */
+    uint8_t pushing; /* RLOCK_PUSH_...: what is pushed of its keys */
+} rlock__gate;       /* each key's bytes and a NUL follow */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -169,6 +170,18 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
                       claim->max_until_us);
+}
+
+/* Returns the lease that the store gave: at most the one that it was asked for. */
+static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *answer) {
+    int64_t asked_ms = claim->request.lease_ms;
+    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked_ms) : asked_ms;
+}
+
+/* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
+static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+    lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
+    claim->lease_ms = rlock__min(claim->lease_ms, lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {

@@ -55,7 +55,6 @@ struct rlock_client {
 
     const rlock_store *store;
     void *store_state;
-    char *prefix;
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
@@ -169,12 +168,11 @@ static void rlock__client_destroy(rlock_client *client) {
     RLOCK_ASSERT(!client->claim_count && !client->op_count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
-    rlock__dealloc(client->prefix);
     rlock__dealloc(client->fault_text);
     client->gates.buckets = NULL;
     client->timers.items = NULL;
     client->ring = NULL;
-    client->prefix = client->fault_text = NULL;
+    client->fault_text = NULL;
     if (!client->frames) { /* else the last of them frees it */
         rlock__dealloc(client);
     }
@@ -322,6 +320,26 @@ const char *rlock_client_id(const rlock_client *client) {
     return client->id;
 }
 
+int64_t rlock_client_clock_us(rlock_client *client) {
+    return rlock__clock(client);
+}
+
+uint64_t rlock_client_random(rlock_client *client) {
+    return rlock__random(client);
+}
+
+void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
+    rlock__log(client, level, what, detail);
+}
+
+bool rlock_client_forked(const rlock_client *client) {
+    return rlock__forked(client);
+}
+
+rlock_stats *rlock_client_counters(rlock_client *client) {
+    return &client->stats;
+}
+
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
@@ -360,6 +378,13 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
         }
     }
     return result;
+}
+
+int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host) {
+    name->client = client;
+    return client->loop.resolve && !rlock__forked(client)
+               ? client->loop.resolve(client->loop_state, name, host)
+               : -1;
 }
 
 #endif /* RLOCK_CORE_CLIENT_H */

@@ -36,8 +36,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->client->pushing &
-            (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing & (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -54,6 +53,17 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
     return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+}
+
+/* True if one of the gate's keys belongs to a part. */
+static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
+    const char *key;
+    uint32_t i;
+    bool in = !part;
+    for (i = 0; !in && rlock__gate_key(gate, &key, i); i++) {
+        in = part->has(part, key, rlock__gate_key_len(gate, i));
+    }
+    return in;
 }
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
@@ -386,6 +396,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         return NULL;
     }
     gate->client = client;
+    gate->pushing = (uint8_t)client->pushing;
     rlock__list_init(&gate->waiting);
     rlock__list_init(&gate->holding);
     rlock__list_init(&gate->leaving);

@@ -112,12 +112,13 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* There is no connection: ends the questions that are not answered. */
-static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
+/* There is no connection for a part of the keys: ends the questions that are not answered. */
+static void rlock__questions_down(rlock_client *client, const rlock_part *part, rlock_fault fault,
+                                  const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
-        if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
+        if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
             bool sent = rlock__forget(client, &question->request);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);

@@ -50,6 +50,7 @@ typedef struct rlock__tenant { /* one client of the store */
     const rlock_store_events *events;
     void *owner;
     rlock_timer timer;
+    int64_t offer_us; /* how long an offer lasts: one command timeout */
     rlock_link requests, woken, called;
     bool up;
 } rlock__tenant;
@@ -182,7 +183,7 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
             return false;
         }
         used += member->weight;
-        member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
+        member->expires_us = now_us + tenant->offer_us;
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
         if (member != asking) {
@@ -543,8 +544,8 @@ static void rlock__memory_fire(rlock_timer *timer) {
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
-        tenant->events->up(tenant->owner);
-        tenant->events->pushing(tenant->owner, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+        tenant->events->up(tenant->owner, NULL);
+        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
     }
     while (!rlock__list_empty(&requests)) {
         rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
@@ -572,13 +573,13 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
     rlock__tenant *tenant = (rlock__tenant *)rlock__alloc(sizeof *tenant);
-    (void)config;
     if (!tenant || rlock_timer_add(client, &tenant->timer, rlock__memory_fire) != RLOCK_OK) {
         rlock__dealloc(tenant);
         return RLOCK_ERR_NOMEM;
     }
     tenant->memory = (rlock__memory *)store->ctx;
     tenant->client = client;
+    tenant->offer_us = config->command_timeout_ms * 1000;
     tenant->events = events;
     tenant->owner = owner;
     rlock__list_init(&tenant->requests);

@@ -9,7 +9,6 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "core/client.h"
 #include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/dialect.h"
@@ -129,7 +128,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     if (!redis->tracked) {
         redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
         redis->push_refused = !rlock__by_channel(redis);
-        rlock__log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
+        rlock_client_log(redis->client, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
     if (redis->watcher.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */

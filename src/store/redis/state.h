@@ -102,6 +102,7 @@ typedef struct rlock__redis {
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
+    rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
     char *host, *unix_path, *username, *password, *name, *prefix;

@@ -12,7 +12,6 @@
 #include "public/client.h"
 #include "base/platform.h"
 #include "base/list.h"
-#include "core/client.h"
 #include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/dialect.h"
@@ -372,7 +371,8 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
     rlock_link *queue = rlock__redis_next(redis);
-    int64_t now_us = queue ? rlock__clock(redis->client) : 0; /* callbacks may have taken long */
+    int64_t now_us =
+        queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
@@ -456,30 +456,45 @@ static void rlock__redis_close(void *state) {
     rlock__redis_free(redis);
 }
 
-static char *rlock__config_text(const char *text, bool *failed) {
-    char *copy = rlock__copy(text, rlock__length(text));
-    *failed = *failed || (text && !copy);
-    return copy;
-}
-
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
+
+/* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
+ * text that is meant. */
+static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
+    const char *host = config->host;
+    if (config->port < 0 || config->port > 65535 || config->database < 0) {
+        return "config.port or config.database is out of range";
+    }
+    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
+        return "config.wire is unknown";
+    }
+    if (strpbrk(config->prefix, "{}")) {
+        return "config.prefix has a brace, which would move keys to other cluster slots";
+    }
+    if (config->username && !config->password) {
+        return "config.username without config.password";
+    }
+    *detail = config->unix_path;
+    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
+        return "config.unix_path is longer than a socket's may be";
+    }
+    *detail = host;
+    return !host || config->connect || config->unix_path || rlock__numeric(host) ||
+                   config->loop.resolve
+               ? NULL
+               : "a host name needs loop.resolve or config.connect; use an address";
+}
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
+    const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
     rlock__redis *redis;
-    const char *host = config->host ? config->host : "127.0.0.1";
     bool failed = false;
     int i;
     (void)store;
-    if (!config->connect && !config->unix_path && !rlock__numeric(host) && !client->loop.resolve) {
-        rlock__log(client, RLOCK_LOG_ERROR,
-                   "a host name needs loop.resolve or config.connect; use an address", host);
-        return RLOCK_ERR_ARG;
-    }
-    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        rlock__log(client, RLOCK_LOG_ERROR, "config.unix_path is longer than a socket's may be",
-                   config->unix_path);
+    if (fault) {
+        rlock_client_log(client, RLOCK_LOG_ERROR, fault, detail);
         return RLOCK_ERR_ARG;
     }
     redis = (rlock__redis *)rlock__alloc(sizeof *redis);
@@ -489,18 +504,19 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->client = client;
     redis->events = events;
     redis->owner = owner;
+    redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->host = rlock__config_text(host, &failed);
-    redis->unix_path = rlock__config_text(config->unix_path, &failed);
-    redis->username = rlock__config_text(config->username, &failed);
-    redis->password = rlock__config_text(config->password, &failed);
-    redis->name = rlock__config_text(config->client_name, &failed);
-    redis->prefix = rlock__config_text(client->prefix, &failed);
+    redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
+    redis->username = rlock__copy_text(config->username, &failed);
+    redis->password = rlock__copy_text(config->password, &failed);
+    redis->name = rlock__copy_text(config->client_name, &failed);
+    redis->prefix = rlock__copy_text(config->prefix, &failed);
     redis->port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
-    redis->timeout_ms = client->command_timeout_ms;
+    redis->timeout_ms = config->command_timeout_ms;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
