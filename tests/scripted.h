@@ -26,6 +26,7 @@ struct scripted_request {   /* one request as it was submitted */
     int64_t lease_ms;
     uint64_t token, beside, next;
     uint32_t permits;
+    uint16_t fences;
     bool urgent; /* to be sent before what waits */
     int64_t at_us;
     bool forgotten;
@@ -50,6 +51,7 @@ struct scripted_turn { /* something the store will tell the core */
     unsigned what;
     const char *key;
     uint64_t token;
+    const rlock_part *part; /* what UP, DOWN and PUSHING are about */
 };
 
 struct scripted {
@@ -70,9 +72,12 @@ struct scripted {
     char words[64];     /* those of the answer that is being told */
     int64_t latency_us; /* ... that much later: how long a reconnect takes, say */
     const char *taken; /* acquires of this key are always answered "held by another for a minute" */
-    int open_status;   /* what open returns */
-    bool looks_by_hand; /* a renewal with lease 0 is logged and answered like any other */
-    bool unsent;        /* requests never leave: forget says so */
+    const rlock_part *part; /* what is told from now on is about these keys; NULL = all */
+    int open_status;        /* what open returns */
+    rlock_config config;    /* as open was given it */
+    const char *says;       /* submit logs this, then answers as ever; NULL: it logs nothing */
+    bool looks_by_hand;     /* a renewal with lease 0 is logged and answered like any other */
+    bool unsent;            /* requests never leave: forget says so */
     unsigned opens, closes, flushes, watched; /* watched: how often a key was wanted */
     char watches[SCRIPTED_WATCHES][32];       /* the keys that are watched; an empty one is free */
     size_t unflushed;                         /* requests submitted since the last flush */
@@ -155,6 +160,7 @@ static inline struct scripted_turn *scripted_push(struct scripted *self, enum sc
     turn->kind = kind;
     turn->due_us = scripted_now_us(self);
     turn->order = ++self->orders;
+    turn->part = self->part;
     self->waiting++;
     scripted_arm(self);
     return turn;
@@ -179,11 +185,11 @@ static inline void scripted_tell(struct scripted *self, struct scripted_turn *tu
         turn->record->request = NULL;
         self->events->answered(self->owner, request, &turn->answer);
         break;
-    case SCRIPTED_UP: self->events->up(self->owner, NULL); break;
+    case SCRIPTED_UP: self->events->up(self->owner, turn->part); break;
     case SCRIPTED_DOWN:
-        self->events->down(self->owner, NULL, turn->answer.fault, turn->answer.text);
+        self->events->down(self->owner, turn->part, turn->answer.fault, turn->answer.text);
         break;
-    case SCRIPTED_PUSHING: self->events->pushing(self->owner, NULL, turn->what); break;
+    case SCRIPTED_PUSHING: self->events->pushing(self->owner, turn->part, turn->what); break;
     case SCRIPTED_WOKEN:
         self->events->woken(self->owner, turn->key, turn->key != NULL ? strlen(turn->key) : 0);
         break;
@@ -248,7 +254,7 @@ static inline int scripted_open(const rlock_store *store, rlock_client *client,
                                 void *owner, void **state) {
     struct scripted *self = (struct scripted *)store->ctx;
     int status = self->open_status;
-    (void)config;
+    self->config = *config;
     if (status == RLOCK_OK) {
         status = rlock_timer_add(client, &self->timer, scripted_fire);
     }
@@ -297,12 +303,16 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     BETWEEN(request->op, RLOCK_OP_ACQUIRE, RLOCK_OP_SET_PERMITS);
     memset(record, 0, sizeof *record);
     snprintf(record->key, sizeof record->key, "%.*s", (int)request->key_len, request->key);
+    if (self->says != NULL) {
+        rlock_client_log(self->client, 1, self->says, NULL);
+    }
     record->request = request;
     record->op = request->op;
     record->flags = request->flags;
     record->lease_ms = request->lease_ms;
     record->token = request->token;
     record->permits = request->permits;
+    record->fences = request->fences;
     record->beside = request->beside;
     record->urgent = request->due_us <= rlock_client_now_us(self->client);
     record->next = request->op == RLOCK_OP_RELEASE ? request->next : 0;
