@@ -383,12 +383,13 @@ static void put_to_every_operation(const struct fault *f) {
         put_to_every_operation(&f);                                                \
     }
 
-REFUSED_FOR_NOW(read_only_server, readonly_begins, readonly_ends, "READONLY")
-REFUSED_FOR_NOW(server_without_replicas, no_replicas_begins, no_replicas_ends, "NOREPLICAS")
-REFUSED_FOR_NOW(server_busy_with_a_script, busy_begins, busy_ends, "BUSY")
+REFUSED_FOR_NOW(read_only_server_refuses_for_now, readonly_begins, readonly_ends, "READONLY")
+REFUSED_FOR_NOW(server_without_replicas_refuses_for_now, no_replicas_begins, no_replicas_ends,
+                "NOREPLICAS")
+REFUSED_FOR_NOW(server_busy_with_a_script_refuses_for_now, busy_begins, busy_ends, "BUSY")
 
 /* Out of memory a server still lets keys be extended and deleted. */
-static void server_out_of_memory(void **state) {
+static void server_out_of_memory_refuses_acquires_alone(void **state) {
     static const struct fault f = {memory_runs_out, memory_is_back, "OOM", RLOCK_ERR_SERVER,
                                    RLOCK_OK,        RLOCK_OK,       true,  false};
 
@@ -396,7 +397,7 @@ static void server_out_of_memory(void **state) {
     put_to_every_operation(&f);
 }
 
-static void permission_taken_in_mid_run(void **state) {
+static void permission_taken_in_mid_run_is_told(void **state) {
     static const struct fault f = {
         permission_is_taken, user_may_do_everything, "NOPERM", RLOCK_ERR_AUTH,
         RLOCK_ERR_AUTH,      RLOCK_ERR_AUTH,         false,    false};
@@ -405,7 +406,7 @@ static void permission_taken_in_mid_run(void **state) {
     put_to_every_operation(&f);
 }
 
-static void password_changed_in_mid_run(void **state) {
+static void password_changed_in_mid_run_is_told(void **state) {
     static const struct fault f = {
         password_is_changed, user_may_do_everything, "WRONGPASS", RLOCK_ERR_AUTH,
         RLOCK_ERR_AUTH,      RLOCK_ERR_AUTH,         false,       false};
@@ -414,7 +415,7 @@ static void password_changed_in_mid_run(void **state) {
     put_to_every_operation(&f);
 }
 
-static void server_stopped(void **state) {
+static void stopped_server_makes_each_operation_unknown(void **state) {
     static const struct fault f = {server_freezes,    server_thaws,      NULL, RLOCK_ERR_UNKNOWN,
                                    RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, true, true};
 
@@ -422,7 +423,7 @@ static void server_stopped(void **state) {
     put_to_every_operation(&f);
 }
 
-static void server_unreachable(void **state) {
+static void unreachable_server_is_no_connection(void **state) {
     static const struct fault f = {socket_vanishes, socket_returns, NULL, RLOCK_ERR_CONN,
                                    RLOCK_ERR_CONN,  RLOCK_ERR_CONN, true, false};
 
@@ -430,7 +431,7 @@ static void server_unreachable(void **state) {
     put_to_every_operation(&f);
 }
 
-static void server_with_too_many_clients(void **state) {
+static void server_with_too_many_clients_refuses_for_now(void **state) {
     static const struct fault f = {
         connections_are_refused, connections_are_let_in, "max number", RLOCK_ERR_SERVER,
         RLOCK_ERR_SERVER,        RLOCK_ERR_SERVER,       true,         false};
@@ -546,7 +547,7 @@ static void first_connect_is_retried_until_the_server_is_there(void **state) {
  * Something else at the key
  */
 
-static void another_type_at_the_key(void **state) {
+static void key_of_another_type_is_refused_or_lost_and_left_alone(void **state) {
     size_t i;
 
     (void)state;
@@ -661,7 +662,7 @@ static void server_stopped_for_3_s_ends_short_holds_and_spares_long_ones(void **
     assert_int_equal(owner_renew(lasting, 0), RLOCK_OK);
 }
 
-static void all_connections_killed_in_every_state(void **state) {
+static void connections_may_be_killed_in_every_state(void **state) {
     size_t i;
 
     (void)state;
@@ -4418,21 +4419,21 @@ int main(int argc, char **argv) {
         TEST(wrong_password_is_told),
         TEST(missing_password_is_told),
         TEST(first_connect_is_retried_until_the_server_is_there),
-        TEST(read_only_server),
-        TEST(server_without_replicas),
-        TEST(server_busy_with_a_script),
-        TEST(server_out_of_memory),
-        TEST(permission_taken_in_mid_run),
-        TEST(password_changed_in_mid_run),
-        TEST(server_stopped),
-        TEST(server_unreachable),
-        TEST(server_with_too_many_clients),
+        TEST(read_only_server_refuses_for_now),
+        TEST(server_without_replicas_refuses_for_now),
+        TEST(server_busy_with_a_script_refuses_for_now),
+        TEST(server_out_of_memory_refuses_acquires_alone),
+        TEST(permission_taken_in_mid_run_is_told),
+        TEST(password_changed_in_mid_run_is_told),
+        TEST(stopped_server_makes_each_operation_unknown),
+        TEST(unreachable_server_is_no_connection),
+        TEST(server_with_too_many_clients_refuses_for_now),
         TEST(full_server_is_told_with_its_words_every_time),
-        TEST(another_type_at_the_key),
+        TEST(key_of_another_type_is_refused_or_lost_and_left_alone),
         TEST(server_killed_without_data_tells_the_holder),
         TEST(release_finds_its_server_again),
         TEST(server_stopped_for_3_s_ends_short_holds_and_spares_long_ones),
-        TEST(all_connections_killed_in_every_state),
+        TEST(connections_may_be_killed_in_every_state),
         TEST(paused_clients_are_waited_for),
         TEST(black_holed_holder_is_told_by_its_deadline),
         TEST(black_holed_renewal_and_release_are_unknown),

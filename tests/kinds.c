@@ -417,7 +417,7 @@ static void fair_who_may_not_track_is_called_all_the_same(void **state) {
     tell(ask(&server, "ACL DELUSER untold"));
 }
 
-static void a_script_that_many_need_is_sent_once(void **state) {
+static void script_that_many_need_is_sent_once(void **state) {
     rlock_client *client = client_new();
     struct owner *owners[20];
     long long waiters = 19;
@@ -445,7 +445,7 @@ static void a_script_that_many_need_is_sent_once(void **state) {
     assert_string_equal(calls, "calls=1");
 }
 
-static void a_script_that_is_forgotten_again_is_sent_again(void **state) {
+static void script_that_is_forgotten_again_is_sent_again(void **state) {
     rlock_client *client = client_new();
     struct owner *o = owner_of(client, RLOCK_KIND_FAIR);
     uint64_t before;
@@ -507,7 +507,7 @@ static void fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex(void **sta
     tell(ask(&server, "ACL DELUSER forgetful"));
 }
 
-static void a_server_that_takes_no_script_is_asked_three_times_at_most(void **state) {
+static void server_that_takes_no_script_is_asked_three_times_at_most(void **state) {
     rlock_config config = kit_config(&server);
     struct owner *owners[100];
     rlock_client *client;
@@ -584,7 +584,7 @@ static void readers_share_and_a_writer_waits_for_all(void **state) {
     assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_OK);
 }
 
-static void a_waiting_writer_is_before_readers_that_come_later(void **state) {
+static void waiting_writer_is_before_readers_that_come_later(void **state) {
     rlock_client *client = client_new();
     struct owner *r1 = owner_of(client, RLOCK_KIND_READ), *r2 = owner_of(client, RLOCK_KIND_READ),
                  *r3 = owner_of(client, RLOCK_KIND_READ), *w = owner_of(client, RLOCK_KIND_WRITE),
@@ -608,7 +608,7 @@ static void a_waiting_writer_is_before_readers_that_come_later(void **state) {
     assert_int_equal(owner_wait(w2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
-static void a_writer_steps_down_to_its_own_read_lock(void **state) {
+static void writer_steps_down_to_its_own_read_lock(void **state) {
     rlock_client *client = client_new();
     rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
     struct owner *w, *mine, *theirs = owner_of(client, RLOCK_KIND_READ),
@@ -630,7 +630,7 @@ static void a_writer_steps_down_to_its_own_read_lock(void **state) {
 
 /* It waited before its writer was granted, and comes out of the line at once, not when somebody
  * looks after the line the next time. */
-static void a_reader_in_line_comes_beside_its_writer_at_once(void **state) {
+static void reader_in_line_comes_beside_its_writer_at_once(void **state) {
     rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
     rlock_config config = kit_config(&server);
     rlock_client *client, *other = client_new();
@@ -681,7 +681,7 @@ static void readers_with_an_owner_of_their_own_cost_what_one_costs(void **state)
 }
 
 /* Without push its client does not know yet. */
-static void a_reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
+static void reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
     rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
     rlock_config config = kit_config(&server);
     rlock_client *client;
@@ -701,7 +701,7 @@ static void a_reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
     tell(ask(&server, "ACL DELUSER mute"));
 }
 
-static void a_dead_reader_does_not_keep_the_writer_waiting(void **state) {
+static void dead_reader_does_not_keep_the_writer_waiting(void **state) {
     rlock_client *client = client_new();
     struct owner *r = owner_of(client, RLOCK_KIND_READ), *live = owner_of(client, RLOCK_KIND_READ),
                  *w = owner_of(client, RLOCK_KIND_WRITE);
@@ -719,7 +719,7 @@ static void a_dead_reader_does_not_keep_the_writer_waiting(void **state) {
  * Semaphore
  */
 
-static void a_semaphore_gives_out_no_more_than_there_are(void **state) {
+static void semaphore_gives_out_no_more_than_there_are(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = permit(client, 2, 0), *b = permit(other, 2, 0), *c = permit(client, 2, 0),
                  *d = permit(other, 2, 0);
@@ -738,7 +738,7 @@ static void a_semaphore_gives_out_no_more_than_there_are(void **state) {
     assert_int_equal(owner_wait(d, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
-static void a_heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
+static void heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
     rlock_client *client = client_new();
     struct owner *a = permit(client, 3, 0), *b = permit(client, 3, 0),
                  *heavy = permit(client, 3, 3), *late = permit(client, 3, 0);
@@ -767,7 +767,7 @@ static void permits_of_the_dead_come_back_by_themselves(void **state) {
     assert_int_equal(owner_wait(a, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
 }
 
-static void the_number_of_permits_changes_while_in_use(void **state) {
+static void number_of_permits_changes_while_in_use(void **state) {
     rlock_client *client = client_new();
     rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 2, 0);
     struct owner *a = permit(client, 2, 0), *b = permit(client, 2, 0), *c = permit(client, 2, 0),
@@ -902,7 +902,7 @@ static void one_fence_for_all_is_above_those_of_each(void **state) {
 }
 
 /* Answers are off by then: a script that the server does not know would not be asked for again. */
-static void a_freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts(void **state) {
+static void freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts(void **state) {
     rlock_client *client = client_new();
     struct owner *o[4];
     int i;
@@ -922,7 +922,7 @@ static void a_freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scri
     assert_int_equal(num(ask(&server, "DBSIZE")), 0);
 }
 
-static void a_set_that_loses_one_key_lets_the_others_go(void **state) {
+static void set_that_loses_one_key_lets_the_others_go(void **state) {
     rlock_client *client = client_new();
     struct owner *set = owner_of_keys(client, "a", "b", false);
 
@@ -1142,7 +1142,7 @@ static void free_of_a_client_lets_each_kind_go_where_no_script_is_known(void **s
     assert_true(key_goes(&server, "rlock:{k}:queue", 2000));
 }
 
-static void a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
+static void mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *mutex = owner_new(client, "k"), *fair = owner_of(other, RLOCK_KIND_FAIR);
 
@@ -1202,7 +1202,7 @@ static void every_kind_costs_a_command_to_take_and_one_to_let_go(void **state) {
 }
 
 /* What docs/guarantees.md says that a user needs, and no more. */
-static void a_user_with_the_rights_that_are_documented_can_do_it_all(void **state) {
+static void user_with_the_rights_that_are_documented_can_do_it_all(void **state) {
     rlock_config config = kit_config(&server);
     rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 1, 0);
     rlock_client *client, *other;
@@ -1320,7 +1320,7 @@ static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state
     }
 }
 
-static void a_line_of_another_kind_keeps_its_key_free_for_it(void **state) {
+static void line_of_another_kind_keeps_its_key_free_for_it(void **state) {
     rlock_client *client = client_new();
     struct owner *fair = owner_of(client, RLOCK_KIND_FAIR),
                  *permit_of_it = owner_of(client, RLOCK_KIND_SEMAPHORE);
@@ -1363,7 +1363,7 @@ static void dead_holds_do_not_hide_a_live_one_of_another_kind(void **state) {
     assert_string_equal(members("k"), before);
 }
 
-static void a_member_without_a_name_stays_where_a_lease_is_refused(void **state) {
+static void member_without_a_name_stays_where_a_lease_is_refused(void **state) {
     rlock_client *client = client_new();
     struct owner *o = owner_of(client, RLOCK_KIND_WRITE);
 
@@ -1388,7 +1388,7 @@ static void permits_that_were_set_keep_the_key_a_semaphore(void **state) {
     assert_string_equal(members("k"), "permits:7 -inf ");
 }
 
-static void a_sorted_set_of_others_is_of_the_wrong_type_and_untouched(void **state) {
+static void sorted_set_of_others_is_of_the_wrong_type_and_untouched(void **state) {
     static const char *const sets[] = {"1000 alice 2000 bob",        "9999999999999 alice",
                                        "-9999999999999 alice 1 bob", "-inf permits:many",
                                        "-inf permits:5x 1 bob",      "5 " NOBODY ":1:1"};
@@ -1463,7 +1463,7 @@ static void what_is_not_ours_in_a_line_is_taken_away(void **state) {
     assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
 }
 
-static void a_line_of_another_type_is_left_alone(void **state) {
+static void line_of_another_type_is_left_alone(void **state) {
     rlock_client *client = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
 
@@ -1479,7 +1479,7 @@ static void a_line_of_another_type_is_left_alone(void **state) {
     assert_int_equal(num(ask(&server, "LLEN rlock:{k}:queue")), 1);
 }
 
-static void a_persisted_key_stays_so_while_it_is_held(void **state) {
+static void persisted_key_stays_so_while_it_is_held(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_SEMAPHORE),
                  *b = owner_of(other, RLOCK_KIND_SEMAPHORE);
@@ -1503,7 +1503,7 @@ static void refused_with_this_counter(struct owner *o, const char *lock, int64_t
     assert_int_equal(num(ask(&server, "EXISTS %s rlock:{k}:queue", lock)), 0);
 }
 
-static void a_fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **state) {
+static void fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **state) {
     static const char *const counters[] = {
         "9007199254740992",          "9007199254740991", "inf", "-5", "1e3", "",
         "99999999999999999999999999"};
@@ -1558,7 +1558,7 @@ static void who_is_served_in_line_holds_nothing_where_its_fence_is_refused(void 
     assert_int_equal(num(ask(&server, "EXISTS k rlock:{k}:queue")), 0);
 }
 
-static void a_set_lets_go_beside_a_key_that_is_of_another_type_now(void **state) {
+static void set_lets_go_beside_a_key_that_is_of_another_type_now(void **state) {
     rlock_client *client = client_new();
     struct owner *set = owner_of_keys(client, "a", "b", false);
 
@@ -1599,7 +1599,7 @@ static void keys_that_the_line_of_another_may_be_named_are_refused(void **state)
 }
 
 /* The same of the wire of Redisson. */
-static void a_user_of_redissons_wire_with_the_documented_rights_can_do_it_all(void **state) {
+static void user_of_redissons_wire_with_the_documented_rights_can_do_it_all(void **state) {
     rlock_config config = kit_config(&server);
     rlock_options options = of_kind(RLOCK_KIND_MUTEX, 0, 0);
     rlock_client *client;
@@ -1672,29 +1672,29 @@ int main(int argc, char **argv) {
         TEST(fair_release_names_nobody_where_the_next_is_anothers),
         TEST(fair_who_only_waits_is_told_of_no_changes),
         TEST(fair_who_may_not_track_is_called_all_the_same),
-        TEST(a_script_that_many_need_is_sent_once),
-        TEST(a_script_that_is_forgotten_again_is_sent_again),
+        TEST(script_that_many_need_is_sent_once),
+        TEST(script_that_is_forgotten_again_is_sent_again),
         TEST(fair_line_goes_on_while_the_server_is_out_of_memory),
         TEST(fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex),
-        TEST(a_server_that_takes_no_script_is_asked_three_times_at_most),
+        TEST(server_that_takes_no_script_is_asked_three_times_at_most),
         TEST(fair_where_nobody_can_subscribe_is_polled_for),
         TEST(readers_share_and_a_writer_waits_for_all),
-        TEST(a_waiting_writer_is_before_readers_that_come_later),
-        TEST(a_writer_steps_down_to_its_own_read_lock),
-        TEST(a_reader_in_line_comes_beside_its_writer_at_once),
+        TEST(waiting_writer_is_before_readers_that_come_later),
+        TEST(writer_steps_down_to_its_own_read_lock),
+        TEST(reader_in_line_comes_beside_its_writer_at_once),
         TEST(readers_with_an_owner_of_their_own_cost_what_one_costs),
-        TEST(a_reader_does_not_come_beside_a_writer_that_is_gone),
-        TEST(a_dead_reader_does_not_keep_the_writer_waiting),
-        TEST(a_semaphore_gives_out_no_more_than_there_are),
-        TEST(a_heavy_one_waits_for_all_it_weighs_and_is_not_starved),
+        TEST(reader_does_not_come_beside_a_writer_that_is_gone),
+        TEST(dead_reader_does_not_keep_the_writer_waiting),
+        TEST(semaphore_gives_out_no_more_than_there_are),
+        TEST(heavy_one_waits_for_all_it_weighs_and_is_not_starved),
         TEST(permits_of_the_dead_come_back_by_themselves),
-        TEST(the_number_of_permits_changes_while_in_use),
+        TEST(number_of_permits_changes_while_in_use),
         TEST(several_keys_are_taken_all_or_none),
         TEST(several_keys_exclude_single_ones_of_the_same_client),
         TEST(overlapping_sets_in_any_order_do_not_deadlock),
         TEST(one_fence_for_all_is_above_those_of_each),
-        TEST(a_freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
-        TEST(a_set_that_loses_one_key_lets_the_others_go),
+        TEST(freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
+        TEST(set_that_loses_one_key_lets_the_others_go),
         TEST(inspect_says_who_holds_and_for_how_long),
         TEST(force_release_is_told_to_the_holders_as_deleted),
         TEST(force_release_serves_the_line_and_is_told_as_deleted),
@@ -1703,27 +1703,27 @@ int main(int argc, char **argv) {
         TEST(queue_position_counts_who_is_before),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
         TEST(free_of_a_client_lets_each_kind_go_where_no_script_is_known),
-        TEST(a_mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
+        TEST(mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
         TEST(what_the_store_cannot_do_is_refused),
         TEST(every_kind_costs_a_command_to_take_and_one_to_let_go),
-        TEST(a_user_with_the_rights_that_are_documented_can_do_it_all),
+        TEST(user_with_the_rights_that_are_documented_can_do_it_all),
         TEST(kinds_that_do_not_belong_together_are_of_the_wrong_type),
-        TEST(a_line_of_another_kind_keeps_its_key_free_for_it),
+        TEST(line_of_another_kind_keeps_its_key_free_for_it),
         TEST(dead_holds_of_another_kind_are_no_obstacle),
         TEST(dead_holds_do_not_hide_a_live_one_of_another_kind),
-        TEST(a_member_without_a_name_stays_where_a_lease_is_refused),
+        TEST(member_without_a_name_stays_where_a_lease_is_refused),
         TEST(permits_that_were_set_keep_the_key_a_semaphore),
-        TEST(a_sorted_set_of_others_is_of_the_wrong_type_and_untouched),
+        TEST(sorted_set_of_others_is_of_the_wrong_type_and_untouched),
         TEST(who_holds_renews_and_lets_go_beside_what_is_not_ours),
         TEST(what_is_not_ours_among_the_dead_is_not_taken_away),
         TEST(what_is_not_ours_in_a_line_is_taken_away),
-        TEST(a_line_of_another_type_is_left_alone),
-        TEST(a_persisted_key_stays_so_while_it_is_held),
-        TEST(a_fence_counter_that_is_no_number_of_ours_refuses_the_lock),
+        TEST(line_of_another_type_is_left_alone),
+        TEST(persisted_key_stays_so_while_it_is_held),
+        TEST(fence_counter_that_is_no_number_of_ours_refuses_the_lock),
         TEST(who_is_served_in_line_holds_nothing_where_its_fence_is_refused),
-        TEST(a_set_lets_go_beside_a_key_that_is_of_another_type_now),
+        TEST(set_lets_go_beside_a_key_that_is_of_another_type_now),
         TEST(keys_that_the_line_of_another_may_be_named_are_refused),
-        TEST(a_user_of_redissons_wire_with_the_documented_rights_can_do_it_all),
+        TEST(user_of_redissons_wire_with_the_documented_rights_can_do_it_all),
     };
 
     if (argc > 1) {

@@ -523,7 +523,7 @@ static void zero_timer_in_its_own_callback(char who) {
     }
 }
 
-static void test_zero_timer_comes_after_a_look(void **state) {
+static void zero_timer_comes_after_a_look(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
     fill(pipe_a);
@@ -533,7 +533,7 @@ static void test_zero_timer_comes_after_a_look(void **state) {
     assert_int_equal(trail[1], 't');
 }
 
-static void test_zero_timer_in_its_own_callback_lets_others_in(void **state) {
+static void zero_timer_in_its_own_callback_lets_others_in(void **state) {
     const char *at;
 
     (void)state;
@@ -556,7 +556,7 @@ static void zero_timer_and_a_byte(char who) {
     }
 }
 
-static void test_zero_timer_set_after_a_look_waits_for_the_next(void **state) {
+static void zero_timer_set_after_a_look_waits_for_the_next(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
     assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[0], RLOCK_IO_READ), 0);
@@ -574,7 +574,7 @@ static void drains_and_turns(char who) {
 }
 
 /* The look before was that of the turn around it: what it found is served already. */
-static void test_descriptor_that_a_turn_inside_has_served_is_not_served_again(void **state) {
+static void descriptor_that_a_turn_inside_has_served_is_not_served_again(void **state) {
     (void)state;
     if (now_on->turn_inside == NULL) {
         return;
@@ -595,7 +595,7 @@ static void zero_timer_from_io(char who) {
     }
 }
 
-static void test_zero_timer_asked_for_in_every_turn_still_comes(void **state) {
+static void zero_timer_asked_for_in_every_turn_still_comes(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
     fill(pipe_a);
@@ -610,7 +610,7 @@ static void count_ticks(char who) {
     ticks += who == 't';
 }
 
-static void test_timer_is_not_early_and_not_twice(void **state) {
+static void timer_is_not_early_and_not_twice(void **state) {
     int64_t since_us;
 
     (void)state;
@@ -647,7 +647,7 @@ static void age_and_set(char who) {
     }
 }
 
-static void test_timer_is_not_early_after_a_long_callback(void **state) {
+static void timer_is_not_early_after_a_long_callback(void **state) {
     int64_t since_us;
 
     (void)state;
@@ -659,7 +659,7 @@ static void test_timer_is_not_early_after_a_long_callback(void **state) {
     assert_true(clock_us() - since_us >= 60000 + 40001);
 }
 
-static void test_timer_can_be_stopped(void **state) {
+static void timer_can_be_stopped(void **state) {
     (void)state;
     hooks.set_timer(hooked, 0);
     hooks.set_timer(hooked, -1);
@@ -670,7 +670,7 @@ static void test_timer_can_be_stopped(void **state) {
     assert_int_equal(trail_len, 0);
 }
 
-static void test_descriptor_is_level_triggered(void **state) {
+static void descriptor_is_level_triggered(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
     fill(pipe_a);
@@ -683,7 +683,7 @@ static void test_descriptor_is_level_triggered(void **state) {
     assert_int_equal(trail_len, 0);
 }
 
-static void test_what_is_watched_can_change(void **state) {
+static void what_is_watched_can_change(void **state) {
     int pair[2];
 
     (void)state;
@@ -708,7 +708,7 @@ static void test_what_is_watched_can_change(void **state) {
 
 /* libuv needs the descriptor to be taken out of the kernel's set before it is closed, and the
  * number to be free again. */
-static void test_forgotten_descriptor_number_can_be_watched_again(void **state) {
+static void forgotten_descriptor_number_can_be_watched_again(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
     some_turns(1);
@@ -727,7 +727,7 @@ static void forget_both(char who) {
     hooks.watch(hooked, &io_b, pipe_b[0], 0);
 }
 
-static void test_forgotten_descriptor_is_silent_even_if_fetched(void **state) {
+static void forgotten_descriptor_is_silent_even_if_fetched(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
     assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[0], RLOCK_IO_READ), 0);
@@ -740,7 +740,7 @@ static void test_forgotten_descriptor_is_silent_even_if_fetched(void **state) {
     assert_int_equal(trail_len, 1);
 }
 
-static void test_hangup_and_error_are_everything_watched(void **state) {
+static void hangup_and_error_are_everything_watched(void **state) {
     int pair[2];
 
     (void)state;
@@ -771,7 +771,7 @@ static void close_and_open(char who) {
     hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
 }
 
-static void test_close_from_its_own_callbacks(void **state) {
+static void close_from_its_own_callbacks(void **state) {
     (void)state;
     then = close_and_open;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
@@ -799,7 +799,7 @@ static void close_both(char who) {
     hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
 }
 
-static void test_close_of_others_from_a_callback(void **state) {
+static void close_of_others_from_a_callback(void **state) {
     (void)state;
     second = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
     assert_non_null(second);
@@ -812,7 +812,7 @@ static void test_close_of_others_from_a_callback(void **state) {
     assert_int_equal(trail_len, 1);
 }
 
-static void test_names_are_resolved_but_not_after_close(void **state) {
+static void names_are_resolved_but_not_after_close(void **state) {
     char too_long[80] = "";
     rlock_name name;
 
@@ -852,7 +852,7 @@ static bool refuse_next(int *n) {
     return more;
 }
 
-static void test_open_without_memory_fails_and_leaves_nothing(void **state) {
+static void open_without_memory_fails_and_leaves_nothing(void **state) {
     int n = 0, failed = 0;
 
     (void)state;
@@ -869,7 +869,7 @@ static void test_open_without_memory_fails_and_leaves_nothing(void **state) {
 }
 
 /* The connection is given up, and watch(0) follows; the next one is watched again. */
-static void test_watch_that_fails_says_so_and_leaves_nothing(void **state) {
+static void watch_that_fails_says_so_and_leaves_nothing(void **state) {
     int n = 0, failed = 0;
 
     (void)state;
@@ -891,7 +891,7 @@ static void test_watch_that_fails_says_so_and_leaves_nothing(void **state) {
 }
 
 /* With what libevent lacks, a timer comes too early, before the descriptors even; it does come. */
-static void test_timer_cannot_be_refused(void **state) {
+static void timer_cannot_be_refused(void **state) {
     int n = 0;
 
     (void)state;
@@ -910,7 +910,7 @@ static void test_timer_cannot_be_refused(void **state) {
     }
 }
 
-static void test_name_without_memory_is_refused_and_not_heard_of(void **state) {
+static void name_without_memory_is_refused_and_not_heard_of(void **state) {
     rlock_name name;
     int n = 0, failed = 0;
 
@@ -936,7 +936,7 @@ static void stop_the_run(char who) {
 }
 
 /* Of rlock_poll.h alone: the other loops have a run function of their own. */
-static void test_poll_runs_until_it_is_stopped_or_has_nothing_left(void **state) {
+static void poll_runs_until_it_is_stopped_or_has_nothing_left(void **state) {
     if (*state != &kinds[KINDS - 1]) {
         return;
     }
@@ -1052,12 +1052,12 @@ static void round_trip(const rlock_store *store) {
     rlock_client_free(other);
 }
 
-static void test_round_trip_in_memory(void **state) {
+static void round_trip_in_memory(void **state) {
     (void)state;
     round_trip(memory);
 }
 
-static void test_round_trip_on_redis(void **state) {
+static void round_trip_on_redis(void **state) {
     (void)state;
     round_trip(NULL);
 }
@@ -1073,7 +1073,7 @@ static void enter(rlock *lock, const rlock_event *event, void *user) {
     inside[insiders++] = lock;
 }
 
-static void test_several_clients_take_turns(void **state) {
+static void several_clients_take_turns(void **state) {
     rlock_client *clients[CROWD];
     rlock *locks[CROWD];
     note released = {0};
@@ -1129,7 +1129,7 @@ static void run_inside(rlock *lock, const rlock_event *event, void *user) {
     turn_until(&within.beside.count);
 }
 
-static void test_loop_that_is_run_inside_a_callback_goes_on(void **state) {
+static void loop_that_is_run_inside_a_callback_goes_on(void **state) {
     const rlock_store *stores[2];
     int i;
 
@@ -1160,7 +1160,7 @@ static void test_loop_that_is_run_inside_a_callback_goes_on(void **state) {
     }
 }
 
-static void test_watchdog_outlives_the_lease(void **state) {
+static void watchdog_outlives_the_lease(void **state) {
     rlock_client *client = new_client(NULL, 900);
     note got = {0}, lost = {0};
     rlock *lock = new_lock(client, "alive", &lost);
@@ -1178,7 +1178,7 @@ static void test_watchdog_outlives_the_lease(void **state) {
     rlock_client_free(client);
 }
 
-static void test_deleted_key_is_told_before_the_deadline(void **state) {
+static void deleted_key_is_told_before_the_deadline(void **state) {
     rlock_client *client = new_client(NULL, 3000);
     note got = {0}, lost = {0};
     rlock *lock = new_lock(client, "deleted", &lost);
@@ -1199,7 +1199,7 @@ static void test_deleted_key_is_told_before_the_deadline(void **state) {
     rlock_client_free(client);
 }
 
-static void test_deadline_is_told_with_a_frozen_server(void **state) {
+static void deadline_is_told_with_a_frozen_server(void **state) {
     rlock_client *client = new_client(NULL, 300);
     note got = {0}, lost = {0};
     rlock *lock = new_lock(client, "frozen", &lost);
@@ -1230,7 +1230,7 @@ static void try_with(const rlock_config *config, int status) {
     rlock_client_free(client);
 }
 
-static void test_refused_connection_is_told(void **state) {
+static void refused_connection_is_told(void **state) {
     rlock_config config;
 
     (void)state;
@@ -1337,17 +1337,17 @@ static void free_in_every_callback(const rlock_store *store) {
     }
 }
 
-static void test_frees_in_every_callback_in_memory(void **state) {
+static void frees_in_every_callback_in_memory(void **state) {
     (void)state;
     free_in_every_callback(memory);
 }
 
-static void test_frees_in_every_callback_on_redis(void **state) {
+static void frees_in_every_callback_on_redis(void **state) {
     (void)state;
     free_in_every_callback(NULL);
 }
 
-static void test_shutdown_ends(void **state) {
+static void shutdown_ends(void **state) {
     rlock_client *client = new_client(NULL, 0);
     note got = {0}, lost = {0}, done = {0};
     rlock *lock = new_lock(client, "shutdown", &lost);
@@ -1413,12 +1413,12 @@ static void be_busy(const rlock_store *store) {
     rlock_client_free(client);
 }
 
-static void test_busy_program_lets_a_descriptor_in_memory(void **state) {
+static void busy_program_lets_a_descriptor_in_memory(void **state) {
     (void)state;
     be_busy(memory);
 }
 
-static void test_busy_program_lets_a_descriptor_on_redis(void **state) {
+static void busy_program_lets_a_descriptor_on_redis(void **state) {
     (void)state;
     be_busy(NULL);
 }
@@ -1434,7 +1434,7 @@ static void ask_again(void) {
     }
 }
 
-static void test_busy_descriptor_lets_the_library_in(void **state) {
+static void busy_descriptor_lets_the_library_in(void **state) {
     rlock_client *client = new_client(memory, 0);
     rlock *lock = new_lock(client, "wanted", NULL);
     note got = {0};
@@ -1514,7 +1514,7 @@ static void stands_behind(rlock *lock, int before, note *got) {
     assert_int_equal(got->count, 0);
 }
 
-static void test_fair_serves_in_the_order_of_asking(void **state) {
+static void fair_serves_in_the_order_of_asking(void **state) {
     rlock_client *clients[2] = {new_client(NULL, 0), new_client(NULL, 0)};
     rlock *holder = kind_lock(clients[0], RLOCK_KIND_FAIR, NULL), *locks[CROWD];
     note got[CROWD];
@@ -1541,7 +1541,7 @@ static void test_fair_serves_in_the_order_of_asking(void **state) {
     rlock_client_free(clients[1]);
 }
 
-static void test_readers_share_and_a_writer_is_alone(void **state) {
+static void readers_share_and_a_writer_is_alone(void **state) {
     rlock_client *clients[2] = {new_client(NULL, 0), new_client(NULL, 0)};
     rlock *one = kind_lock(clients[0], RLOCK_KIND_READ, NULL);
     rlock *two = kind_lock(clients[1], RLOCK_KIND_READ, NULL);
@@ -1573,7 +1573,7 @@ static void test_readers_share_and_a_writer_is_alone(void **state) {
     rlock_client_free(clients[1]);
 }
 
-static void test_semaphore_gives_out_what_it_has(void **state) {
+static void semaphore_gives_out_what_it_has(void **state) {
     rlock_client *clients[2] = {new_client(NULL, 0), new_client(NULL, 0)};
     rlock *locks[4];
     note got[4];
@@ -1602,7 +1602,7 @@ static void test_semaphore_gives_out_what_it_has(void **state) {
     rlock_client_free(clients[1]);
 }
 
-static void test_several_keys_are_all_or_none(void **state) {
+static void several_keys_are_all_or_none(void **state) {
     static const char *const keys[] = {"one", "two"};
     rlock_client *client = new_client(NULL, 0), *other = new_client(NULL, 0);
     rlock *two = new_lock(other, "two", NULL), *both = NULL;
@@ -1638,7 +1638,7 @@ static void test_several_keys_are_all_or_none(void **state) {
     rlock_client_free(other);
 }
 
-static void test_questions_are_answered_and_force_is_told(void **state) {
+static void questions_are_answered_and_force_is_told(void **state) {
     rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE);
     rlock_client *client = new_client(NULL, 0), *asker = new_client(NULL, 0);
     note lost = {0};
@@ -1675,9 +1675,9 @@ static void test_questions_are_answered_and_force_is_told(void **state) {
  */
 
 #define ALONE(name) \
-    { #name, test_##name, setup_alone, teardown_alone, NULL }
+    { #name, name, setup_alone, teardown_alone, NULL }
 #define LIBRARY(name) \
-    { #name, test_##name, setup_library, teardown_library, NULL }
+    { #name, name, setup_library, teardown_library, NULL }
 
 static const struct CMUnitTest each[] = {
     ALONE(zero_timer_comes_after_a_look),

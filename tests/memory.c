@@ -165,7 +165,7 @@ static rlock_outcome outcome_of(void *tenant, rlock_op op, uint64_t token) {
 }
 
 /* Nothing can come late: what is taken back before its turn never runs, the rest has run. */
-static void test_every_answer_is_sure_and_what_was_forgotten_does_not_run(void **state) {
+static void every_answer_is_sure_and_what_was_forgotten_does_not_run(void **state) {
     rlock_request taken_back = request_for(RLOCK_OP_ACQUIRE, 7);
     void *tenant;
     (void)state;
@@ -188,7 +188,7 @@ static void test_every_answer_is_sure_and_what_was_forgotten_does_not_run(void *
  * Exclusion and waking.
  */
 
-static void test_one_holder_at_a_time_within_a_client_and_across_clients(void **state) {
+static void one_holder_at_a_time_within_a_client_and_across_clients(void **state) {
     struct owner *first = holder(0, "key", 10000);
     int i;
     (void)state;
@@ -204,7 +204,7 @@ static void test_one_holder_at_a_time_within_a_client_and_across_clients(void **
     (void)holder(1, "key", 0);
 }
 
-static void test_release_wakes_the_waiter_of_another_client_at_once(void **state) {
+static void release_wakes_the_waiter_of_another_client_at_once(void **state) {
     struct owner *first = holder(0, "key", 60000), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
     run_ms(5000);
@@ -215,7 +215,7 @@ static void test_release_wakes_the_waiter_of_another_client_at_once(void **state
     assert_true(rlock_is_held(next->lock));
 }
 
-static void test_release_wakes_the_waiter_of_the_same_client_at_once(void **state) {
+static void release_wakes_the_waiter_of_the_same_client_at_once(void **state) {
     struct owner *first = holder(0, "key", 60000), *next = waiter(0, "key", RLOCK_FOREVER);
     (void)state;
     run_ms(5000);
@@ -224,7 +224,7 @@ static void test_release_wakes_the_waiter_of_the_same_client_at_once(void **stat
     assert_true(granted(next));
 }
 
-static void test_waiters_of_a_client_are_served_in_order(void **state) {
+static void waiters_of_a_client_are_served_in_order(void **state) {
     struct owner *owners[10];
     int i;
     (void)state;
@@ -240,7 +240,7 @@ static void test_waiters_of_a_client_are_served_in_order(void **state) {
     }
 }
 
-static void test_every_waiter_of_every_client_is_served(void **state) {
+static void every_waiter_of_every_client_is_served(void **state) {
     struct owner *owners[30];
     int i, turn, served;
     (void)state;
@@ -266,7 +266,7 @@ static void test_every_waiter_of_every_client_is_served(void **state) {
     SAME(served, 30);
 }
 
-static void test_keys_are_independent_and_binary(void **state) {
+static void keys_are_independent_and_binary(void **state) {
     static const char *const keys[] = {"a\0b", "a\0c", "a"};
     static const size_t lengths[] = {3, 3, 1};
     rlock_options options;
@@ -285,7 +285,7 @@ static void test_keys_are_independent_and_binary(void **state) {
 }
 
 /* All that is known of a key by its hash is where it may be found. */
-static void test_keys_of_one_hash_are_told_apart(void **state) {
+static void keys_of_one_hash_are_told_apart(void **state) {
     struct virtual_twins twins = virtual_twins(&((rlock__memory *)g.store->ctx)->map);
     int i;
     (void)state;
@@ -305,7 +305,7 @@ static void test_keys_of_one_hash_are_told_apart(void **state) {
     }
 }
 
-static void test_store_without_random_bytes_is_not_made(void **state) {
+static void store_without_random_bytes_is_not_made(void **state) {
     rlock_store *store = g.store;
     size_t live = virtual_memory.live;
     (void)state;
@@ -316,7 +316,7 @@ static void test_store_without_random_bytes_is_not_made(void **state) {
     SAME(virtual_memory.live, live);
 }
 
-static void test_stores_are_independent(void **state) {
+static void stores_are_independent(void **state) {
     rlock_client *client = NULL;
     rlock_store *other = NULL;
     rlock_config config = g.config;
@@ -337,7 +337,7 @@ static void test_stores_are_independent(void **state) {
     rlock_memory_free(other);
 }
 
-static void test_wait_ends_as_timeout_and_the_queue_goes_on(void **state) {
+static void wait_ends_as_timeout_and_the_queue_goes_on(void **state) {
     struct owner *first = holder(0, "key", 60000), *gives_up = waiter(1, "key", 500);
     struct owner *stays = waiter(1, "key", RLOCK_FOREVER);
     int64_t start_us = now_us() - 2000;
@@ -351,7 +351,7 @@ static void test_wait_ends_as_timeout_and_the_queue_goes_on(void **state) {
     assert_true(granted(stays));
 }
 
-static void test_canceled_waiter_gets_nothing_and_the_next_one_does(void **state) {
+static void canceled_waiter_gets_nothing_and_the_next_one_does(void **state) {
     struct owner *first = holder(0, "key", 60000), *head = waiter(1, "key", RLOCK_FOREVER);
     struct owner *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
@@ -362,7 +362,7 @@ static void test_canceled_waiter_gets_nothing_and_the_next_one_does(void **state
     assert_true(granted(next));
 }
 
-static void test_cancel_before_the_answer_leaves_no_lock_behind(void **state) {
+static void cancel_before_the_answer_leaves_no_lock_behind(void **state) {
     struct owner *owner = handle(0, "key");
     (void)state;
     SAME(owner_acquire(owner, RLOCK_FOREVER, 60000), RLOCK_OK);
@@ -376,7 +376,7 @@ static void test_cancel_before_the_answer_leaves_no_lock_behind(void **state) {
  * Leases.
  */
 
-static void test_lease_that_runs_out_is_lost_before_another_gets_the_key(void **state) {
+static void lease_that_runs_out_is_lost_before_another_gets_the_key(void **state) {
     struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
     int64_t start_us = first->seen[RLOCK_ACQUIRED].at_us;
     (void)state;
@@ -389,7 +389,7 @@ static void test_lease_that_runs_out_is_lost_before_another_gets_the_key(void **
             1100 * 1000); /* from the local deadline on */
 }
 
-static void test_watchdog_keeps_a_hold_beyond_its_lease(void **state) {
+static void watchdog_keeps_a_hold_beyond_its_lease(void **state) {
     struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
     run_ms(20 * WATCHDOG_MS);
@@ -402,7 +402,7 @@ static void test_watchdog_keeps_a_hold_beyond_its_lease(void **state) {
 }
 
 /* One client looked at the clock just before it stepped back, the other one long before. */
-static void test_clock_that_steps_back_gives_nobody_what_another_holds(void **state) {
+static void clock_that_steps_back_gives_nobody_what_another_holds(void **state) {
     struct owner *first, *second = handle(1, "key"), *third;
     (void)state;
     (void)holder(1, "idle since", 1000);
@@ -431,7 +431,7 @@ static void test_clock_that_steps_back_gives_nobody_what_another_holds(void **st
 }
 
 /* Only one client was there when the clock stepped back: its time is not the store's. */
-static void test_client_made_after_the_clock_stepped_back_holds_for_its_lease(void **state) {
+static void client_made_after_the_clock_stepped_back_holds_for_its_lease(void **state) {
     struct owner *first = holder(0, "key", 1000), *second, *third;
     (void)state;
     release(first);
@@ -449,7 +449,7 @@ static void test_client_made_after_the_clock_stepped_back_holds_for_its_lease(vo
     SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
 }
 
-static void test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws(void **state) {
+static void frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws(void **state) {
     struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
     freeze(0, true);
@@ -465,7 +465,7 @@ static void test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_tha
     assert_true(next->seen[RLOCK_ACQUIRED].fence > first->seen[RLOCK_ACQUIRED].fence);
 }
 
-static void test_late_release_does_not_take_the_key_from_its_next_holder(void **state) {
+static void late_release_does_not_take_the_key_from_its_next_holder(void **state) {
     struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
     freeze(0, true);
@@ -485,7 +485,7 @@ static void test_late_release_does_not_take_the_key_from_its_next_holder(void **
     }
 }
 
-static void test_renewal_by_hand_keeps_the_key(void **state) {
+static void renewal_by_hand_keeps_the_key(void **state) {
     struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
     run_ms(500);
@@ -508,7 +508,7 @@ static bool is_taken(int client, const char *key) {
 }
 
 /* The holder freezes, so that it cannot let go by itself at its own deadline. */
-static void test_shorter_renewal_lowers_the_deadline_and_not_the_servers_lease(void **state) {
+static void shorter_renewal_lowers_the_deadline_and_not_the_servers_lease(void **state) {
     struct owner *first = holder(0, "key", 5000);
     int64_t start_us = first->seen[RLOCK_ACQUIRED].at_us;
     (void)state;
@@ -529,7 +529,7 @@ static void test_shorter_renewal_lowers_the_deadline_and_not_the_servers_lease(v
     SAME(first->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
 }
 
-static void test_single_tries_find_an_expired_key_free(void **state) {
+static void single_tries_find_an_expired_key_free(void **state) {
     (void)state;
     (void)holder(0, "key", 50);
     run_ms(60);
@@ -540,7 +540,7 @@ static void test_single_tries_find_an_expired_key_free(void **state) {
  * Fencing and re-entrance.
  */
 
-static void test_fences_rise_over_releases_expiries_and_clients(void **state) {
+static void fences_rise_over_releases_expiries_and_clients(void **state) {
     struct owner *owners[CLIENTS];
     uint64_t last = 0;
     int i, turn;
@@ -566,7 +566,7 @@ static void test_fences_rise_over_releases_expiries_and_clients(void **state) {
 }
 
 /* All in one microsecond: only what was reserved keeps the numbers apart. */
-static void test_fences_rise_over_holds_that_were_handed_on(void **state) {
+static void fences_rise_over_holds_that_were_handed_on(void **state) {
     struct owner *owners[4];
     rlock_stats stats;
     int i;
@@ -592,7 +592,7 @@ static void test_fences_rise_over_holds_that_were_handed_on(void **state) {
     }
 }
 
-static void test_reentrant_hold_excludes_others_until_its_last_release(void **state) {
+static void reentrant_hold_excludes_others_until_its_last_release(void **state) {
     rlock_options options;
     struct owner *owner, *next;
     (void)state;
@@ -625,7 +625,7 @@ static void on_done(rlock_client *client, int status, void *user) {
     g.done_status = status;
 }
 
-static void test_shutdown_gives_everything_to_the_waiters_of_others(void **state) {
+static void shutdown_gives_everything_to_the_waiters_of_others(void **state) {
     struct owner *a = holder(0, "a", 60000), *b = holder(0, "b", 0);
     struct owner *next_a = waiter(1, "a", RLOCK_FOREVER), *next_b = waiter(2, "b", RLOCK_FOREVER);
     struct owner *waits = waiter(0, "a", RLOCK_FOREVER);
@@ -641,7 +641,7 @@ static void test_shutdown_gives_everything_to_the_waiters_of_others(void **state
     assert_true(granted(next_b));
 }
 
-static void test_client_free_gives_what_it_held_to_others_at_once(void **state) {
+static void client_free_gives_what_it_held_to_others_at_once(void **state) {
     struct owner *first = holder(0, "key", 60000), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
     free_client(0);
@@ -651,7 +651,7 @@ static void test_client_free_gives_what_it_held_to_others_at_once(void **state) 
     SAME(first->events, 1);
 }
 
-static void test_client_free_of_a_waiting_client_disturbs_nobody(void **state) {
+static void client_free_of_a_waiting_client_disturbs_nobody(void **state) {
     struct owner *first = holder(0, "key", 60000), *waits = waiter(1, "key", RLOCK_FOREVER);
     struct owner *next = waiter(2, "key", RLOCK_FOREVER);
     (void)state;
@@ -663,7 +663,7 @@ static void test_client_free_of_a_waiting_client_disturbs_nobody(void **state) {
     SAME(waits->events, 0);
 }
 
-static void test_handle_free_in_every_state_leaves_the_key_to_others(void **state) {
+static void handle_free_in_every_state_leaves_the_key_to_others(void **state) {
     int row;
     (void)state;
     for (row = 0; row < 5; row++) { /* idle, asked, waiting, held, releasing */
@@ -688,7 +688,7 @@ static void test_handle_free_in_every_state_leaves_the_key_to_others(void **stat
     }
 }
 
-static void test_clients_come_and_go_and_the_store_keeps_their_keys(void **state) {
+static void clients_come_and_go_and_the_store_keeps_their_keys(void **state) {
     struct owner *first = holder(0, "key", 60000);
     (void)state;
     free_client(1);
@@ -703,7 +703,7 @@ static void test_clients_come_and_go_and_the_store_keeps_their_keys(void **state
     release(first);
 }
 
-static void test_bad_arguments_and_no_memory(void **state) {
+static void store_without_an_argument_or_memory_is_refused(void **state) {
     rlock_store *store = NULL;
     uint64_t n;
     (void)state;
@@ -743,7 +743,7 @@ static void round_of_locking(struct owner *first, struct owner *second) {
     SAME(second->seen[RLOCK_RELEASED].status, RLOCK_OK);
 }
 
-static void test_nothing_is_allocated_between_acquire_and_release_once_warm(void **state) {
+static void nothing_is_allocated_between_acquire_and_release_once_warm(void **state) {
     struct owner *first = handle(0, "key"), *same = handle(0, "key"), *other = handle(1, "key");
     uint64_t total;
     int i;
@@ -824,7 +824,7 @@ static void scenario(void) {
     g.store = NULL;
 }
 
-static void test_every_failing_allocation_is_survived_and_leaks_nothing(void **state) {
+static void every_failing_allocation_is_survived_and_leaks_nothing(void **state) {
     uint64_t n;
     (void)state;
     for (n = 1; n < 1000; n++) {
@@ -905,7 +905,7 @@ static rlock_outcome alone_asks(rlock_op op, uint64_t token) {
     return alone.answer.outcome;
 }
 
-static void test_store_tells_tokens_of_one_client_apart(void **state) {
+static void store_tells_tokens_of_one_client_apart(void **state) {
     (void)state;
     alone_begins();
     SAME(alone_asks(RLOCK_OP_ACQUIRE, 1), RLOCK_OUTCOME_DONE);
@@ -928,7 +928,7 @@ static void others_come_and_go(int client) {
     }
 }
 
-static void test_token_is_gone_once_its_key_is_forgotten(void **state) {
+static void token_is_gone_once_its_key_is_forgotten(void **state) {
     (void)state;
     alone_begins();
     SAME(alone_asks(RLOCK_OP_ACQUIRE, 1), RLOCK_OUTCOME_DONE);
@@ -940,7 +940,7 @@ static void test_token_is_gone_once_its_key_is_forgotten(void **state) {
     g.store->close(alone.state);
 }
 
-static void test_key_may_be_watched_before_anybody_had_it(void **state) {
+static void key_may_be_watched_before_anybody_had_it(void **state) {
     (void)state;
     alone_begins();
     g.store->watch(alone.state, "key", 3, false); /* nobody knows it, nothing to forget */
@@ -954,7 +954,7 @@ static void test_key_may_be_watched_before_anybody_had_it(void **state) {
     g.store->close(alone.state);
 }
 
-static void test_watch_without_memory_is_none_and_harms_nobody(void **state) {
+static void watch_without_memory_is_none_and_harms_nobody(void **state) {
     int fails;
     (void)state;
     for (fails = 1; fails <= 2; fails++) { /* the key's entry, then the watch on it */
@@ -985,7 +985,7 @@ static void stall_990_ms(struct owner *owner, const rlock_event *event) {
 
 /* Its local deadline passed before it could be told, the key's lease did not: it is asked for once
  * more with the same token, and is no other's. */
-static void test_grant_told_too_late_is_asked_for_again_and_got(void **state) {
+static void grant_told_too_late_is_asked_for_again_and_got(void **state) {
     struct owner *slow = handle(0, "slow"), *late = handle(0, "late"), *rival = handle(1, "late");
     int64_t begun_us = now_us();
     (void)state;
@@ -1098,7 +1098,7 @@ static void storm(uint64_t seed) {
     teardown(NULL);
 }
 
-static void test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter(void **state) {
+static void storm_of_calls_never_makes_two_holders_and_serves_every_waiter(void **state) {
     uint64_t seed;
     (void)state;
     for (seed = 1; seed <= 5; seed++) {
@@ -1113,89 +1113,89 @@ static void test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter(
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        CASE(test_every_answer_is_sure_and_what_was_forgotten_does_not_run),
-        CASE(test_one_holder_at_a_time_within_a_client_and_across_clients),
-        CASE(test_release_wakes_the_waiter_of_another_client_at_once),
-        CASE(test_release_wakes_the_waiter_of_the_same_client_at_once),
-        CASE(test_waiters_of_a_client_are_served_in_order),
-        CASE(test_every_waiter_of_every_client_is_served),
-        CASE(test_keys_are_independent_and_binary),
-        CASE(test_keys_of_one_hash_are_told_apart),
-        CASE(test_store_without_random_bytes_is_not_made),
-        CASE(test_stores_are_independent),
-        CASE(test_wait_ends_as_timeout_and_the_queue_goes_on),
-        CASE(test_canceled_waiter_gets_nothing_and_the_next_one_does),
-        CASE(test_cancel_before_the_answer_leaves_no_lock_behind),
-        CASE(test_lease_that_runs_out_is_lost_before_another_gets_the_key),
-        CASE(test_watchdog_keeps_a_hold_beyond_its_lease),
-        CASE(test_clock_that_steps_back_gives_nobody_what_another_holds),
-        CASE(test_client_made_after_the_clock_stepped_back_holds_for_its_lease),
-        CASE(test_frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
-        CASE(test_late_release_does_not_take_the_key_from_its_next_holder),
-        CASE(test_renewal_by_hand_keeps_the_key),
-        CASE(test_shorter_renewal_lowers_the_deadline_and_not_the_servers_lease),
-        CASE(test_single_tries_find_an_expired_key_free),
-        CASE(test_fences_rise_over_releases_expiries_and_clients),
-        CASE(test_fences_rise_over_holds_that_were_handed_on),
-        CASE(test_reentrant_hold_excludes_others_until_its_last_release),
-        CASE(test_shutdown_gives_everything_to_the_waiters_of_others),
-        CASE(test_client_free_gives_what_it_held_to_others_at_once),
-        CASE(test_client_free_of_a_waiting_client_disturbs_nobody),
-        CASE(test_handle_free_in_every_state_leaves_the_key_to_others),
-        CASE(test_clients_come_and_go_and_the_store_keeps_their_keys),
-        STOPPED(test_bad_arguments_and_no_memory),
-        CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
-        STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
-        CASE(test_store_tells_tokens_of_one_client_apart),
-        CASE(test_token_is_gone_once_its_key_is_forgotten),
-        CASE(test_key_may_be_watched_before_anybody_had_it),
-        CASE(test_watch_without_memory_is_none_and_harms_nobody),
-        CASE(test_grant_told_too_late_is_asked_for_again_and_got),
-        CASE(test_fair_grants_in_the_order_of_asking_across_clients),
-        CASE(test_fair_who_tries_once_does_not_join_the_line),
-        CASE(test_fair_who_leaves_the_line_is_passed_over),
-        CASE(test_fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
-        CASE(test_fair_who_lets_its_turn_pass_is_followed_by_the_next),
-        CASE(test_fair_line_without_a_holder_keeps_its_order_while_it_sleeps),
-        CASE(test_fair_fences_rise_and_renewals_extend),
-        CASE(test_line_that_was_left_by_all_leaves_nothing_behind),
-        CASE(test_readers_share_and_a_writer_waits_for_all),
-        CASE(test_waiting_writer_is_before_readers_that_come_later),
-        CASE(test_writer_steps_down_to_its_own_read_lock),
-        CASE(test_reader_does_not_come_beside_a_writer_that_is_gone),
-        CASE(test_reader_in_line_comes_beside_its_writer),
-        CASE(test_semaphore_gives_out_no_more_than_there_are),
-        CASE(test_heavy_one_waits_for_all_it_weighs_and_is_not_starved),
-        CASE(test_permits_of_the_dead_come_back_by_themselves),
-        CASE(test_several_keys_are_taken_all_or_none),
-        CASE(test_each_key_of_a_set_wakes_who_waits_in_every_client),
-        CASE(test_waiter_that_goes_does_not_make_the_others_of_its_key_deaf),
-        CASE(test_one_fence_for_all_is_above_those_of_each),
-        CASE(test_overlapping_sets_in_any_order_do_not_deadlock),
-        CASE(test_inspect_says_who_holds_and_for_how_long),
-        CASE(test_force_release_is_told_to_the_holders_and_serves_who_waits),
-        CASE(test_frozen_holder_hears_of_its_forced_release_when_it_thaws),
-        CASE(test_hold_that_was_forced_is_forgotten_only_when_its_holder_heard),
-        CASE(test_who_was_called_and_forced_before_it_heard_has_nothing),
-        CASE(test_hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced),
-        CASE(test_question_about_a_key_that_nobody_used_finds_it_free),
-        CASE(test_number_of_permits_changes_while_in_use),
-        CASE(test_number_of_permits_for_which_there_is_no_memory_is_not_set),
-        CASE(test_set_number_of_permits_is_forgotten_a_day_after_its_last_use),
-        CASE(test_set_number_of_permits_outlives_other_keys),
-        CASE(test_who_weighs_more_than_there_are_does_not_block_the_line),
-        CASE(test_queue_position_counts_who_is_before),
-        CASE(test_mutex_and_queued_kind_on_one_key_are_of_the_wrong_type),
-        CASE(test_kinds_that_do_not_belong_together_are_of_the_wrong_type),
-        CASE(test_line_of_another_kind_keeps_its_key_free_for_it),
-        CASE(test_who_is_of_another_kind_serves_nobody_in_line),
-        CASE(test_number_of_permits_that_is_over_is_no_other_kinds),
-        CASE(test_nobody_in_line_is_served_beside_a_mutex),
-        CASE(test_client_that_goes_without_a_word_leaves_no_one_in_line),
-        CASE(test_release_as_another_kind_serves_nobody_in_line),
-        cmocka_unit_test(test_every_failing_allocation_of_the_kinds_is_survived),
-        cmocka_unit_test(test_storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter),
-        cmocka_unit_test(test_storm_of_calls_never_makes_two_holders_and_serves_every_waiter),
+        CASE(every_answer_is_sure_and_what_was_forgotten_does_not_run),
+        CASE(one_holder_at_a_time_within_a_client_and_across_clients),
+        CASE(release_wakes_the_waiter_of_another_client_at_once),
+        CASE(release_wakes_the_waiter_of_the_same_client_at_once),
+        CASE(waiters_of_a_client_are_served_in_order),
+        CASE(every_waiter_of_every_client_is_served),
+        CASE(keys_are_independent_and_binary),
+        CASE(keys_of_one_hash_are_told_apart),
+        CASE(store_without_random_bytes_is_not_made),
+        CASE(stores_are_independent),
+        CASE(wait_ends_as_timeout_and_the_queue_goes_on),
+        CASE(canceled_waiter_gets_nothing_and_the_next_one_does),
+        CASE(cancel_before_the_answer_leaves_no_lock_behind),
+        CASE(lease_that_runs_out_is_lost_before_another_gets_the_key),
+        CASE(watchdog_keeps_a_hold_beyond_its_lease),
+        CASE(clock_that_steps_back_gives_nobody_what_another_holds),
+        CASE(client_made_after_the_clock_stepped_back_holds_for_its_lease),
+        CASE(frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
+        CASE(late_release_does_not_take_the_key_from_its_next_holder),
+        CASE(renewal_by_hand_keeps_the_key),
+        CASE(shorter_renewal_lowers_the_deadline_and_not_the_servers_lease),
+        CASE(single_tries_find_an_expired_key_free),
+        CASE(fences_rise_over_releases_expiries_and_clients),
+        CASE(fences_rise_over_holds_that_were_handed_on),
+        CASE(reentrant_hold_excludes_others_until_its_last_release),
+        CASE(shutdown_gives_everything_to_the_waiters_of_others),
+        CASE(client_free_gives_what_it_held_to_others_at_once),
+        CASE(client_free_of_a_waiting_client_disturbs_nobody),
+        CASE(handle_free_in_every_state_leaves_the_key_to_others),
+        CASE(clients_come_and_go_and_the_store_keeps_their_keys),
+        STOPPED(store_without_an_argument_or_memory_is_refused),
+        CASE(nothing_is_allocated_between_acquire_and_release_once_warm),
+        STOPPED(every_failing_allocation_is_survived_and_leaks_nothing),
+        CASE(store_tells_tokens_of_one_client_apart),
+        CASE(token_is_gone_once_its_key_is_forgotten),
+        CASE(key_may_be_watched_before_anybody_had_it),
+        CASE(watch_without_memory_is_none_and_harms_nobody),
+        CASE(grant_told_too_late_is_asked_for_again_and_got),
+        CASE(fair_grants_in_the_order_of_asking_across_clients),
+        CASE(fair_who_tries_once_does_not_join_the_line),
+        CASE(fair_who_leaves_the_line_is_passed_over),
+        CASE(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
+        CASE(fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        CASE(fair_line_without_a_holder_keeps_its_order_while_it_sleeps),
+        CASE(fair_fences_rise_and_renewals_extend),
+        CASE(line_that_was_left_by_all_leaves_nothing_behind),
+        CASE(readers_share_and_a_writer_waits_for_all),
+        CASE(waiting_writer_is_before_readers_that_come_later),
+        CASE(writer_steps_down_to_its_own_read_lock),
+        CASE(reader_does_not_come_beside_a_writer_that_is_gone),
+        CASE(reader_in_line_comes_beside_its_writer),
+        CASE(semaphore_gives_out_no_more_than_there_are),
+        CASE(heavy_one_waits_for_all_it_weighs_and_is_not_starved),
+        CASE(permits_of_the_dead_come_back_by_themselves),
+        CASE(several_keys_are_taken_all_or_none),
+        CASE(each_key_of_a_set_wakes_who_waits_in_every_client),
+        CASE(waiter_that_goes_does_not_make_the_others_of_its_key_deaf),
+        CASE(one_fence_for_all_is_above_those_of_each),
+        CASE(overlapping_sets_in_any_order_do_not_deadlock),
+        CASE(inspect_says_who_holds_and_for_how_long),
+        CASE(force_release_is_told_to_the_holders_and_serves_who_waits),
+        CASE(frozen_holder_hears_of_its_forced_release_when_it_thaws),
+        CASE(hold_that_was_forced_is_forgotten_only_when_its_holder_heard),
+        CASE(who_was_called_and_forced_before_it_heard_has_nothing),
+        CASE(hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced),
+        CASE(question_about_a_key_that_nobody_used_finds_it_free),
+        CASE(number_of_permits_changes_while_in_use),
+        CASE(number_of_permits_for_which_there_is_no_memory_is_not_set),
+        CASE(set_number_of_permits_is_forgotten_a_day_after_its_last_use),
+        CASE(set_number_of_permits_outlives_other_keys),
+        CASE(who_weighs_more_than_there_are_does_not_block_the_line),
+        CASE(queue_position_counts_who_is_before),
+        CASE(mutex_and_queued_kind_on_one_key_are_of_the_wrong_type),
+        CASE(kinds_that_do_not_belong_together_are_of_the_wrong_type),
+        CASE(line_of_another_kind_keeps_its_key_free_for_it),
+        CASE(who_is_of_another_kind_serves_nobody_in_line),
+        CASE(number_of_permits_that_is_over_is_no_other_kinds),
+        CASE(nobody_in_line_is_served_beside_a_mutex),
+        CASE(client_that_goes_without_a_word_leaves_no_one_in_line),
+        CASE(release_as_another_kind_serves_nobody_in_line),
+        cmocka_unit_test(every_failing_allocation_of_the_kinds_is_survived),
+        cmocka_unit_test(storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter),
+        cmocka_unit_test(storm_of_calls_never_makes_two_holders_and_serves_every_waiter),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -87,7 +87,7 @@ static const rlock_info *inspected(int client, const rlock_options *options) {
 
 /* --- fair --- */
 
-static void test_fair_grants_in_the_order_of_asking_across_clients(void **state) {
+static void fair_grants_in_the_order_of_asking_across_clients(void **state) {
     struct owner *line[9];
     int i;
     (void)state;
@@ -102,7 +102,7 @@ static void test_fair_grants_in_the_order_of_asking_across_clients(void **state)
     }
 }
 
-static void test_fair_who_tries_once_does_not_join_the_line(void **state) {
+static void fair_who_tries_once_does_not_join_the_line(void **state) {
     struct owner *first = of_kind(0, RLOCK_KIND_FAIR), *once = of_kind(1, RLOCK_KIND_FAIR);
     struct owner *line;
     (void)state;
@@ -117,7 +117,7 @@ static void test_fair_who_tries_once_does_not_join_the_line(void **state) {
     SAME(tried(once, 0), RLOCK_OK);
 }
 
-static void test_fair_who_leaves_the_line_is_passed_over(void **state) {
+static void fair_who_leaves_the_line_is_passed_over(void **state) {
     struct owner *first = held(of_kind(0, RLOCK_KIND_FAIR)), *line[5];
     int i;
     (void)state;
@@ -137,7 +137,7 @@ static void test_fair_who_leaves_the_line_is_passed_over(void **state) {
     assert_true(holds(line[4]));
 }
 
-static void test_fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **state) {
+static void fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **state) {
     struct owner *dies = of_kind(0, RLOCK_KIND_FAIR), *next;
     rlock_stats now;
     (void)state;
@@ -155,7 +155,7 @@ static void test_fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(vo
     SAME(dies->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
 }
 
-static void test_fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
+static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
     struct owner *first = held(of_kind(0, RLOCK_KIND_FAIR));
     struct owner *sleeps = waits(of_kind(1, RLOCK_KIND_FAIR));
     struct owner *next = waits(of_kind(2, RLOCK_KIND_FAIR));
@@ -174,7 +174,7 @@ static void test_fair_who_lets_its_turn_pass_is_followed_by_the_next(void **stat
 }
 
 /* Nobody holds, and nobody asks: the places stay, whatever becomes of other keys. */
-static void test_fair_line_without_a_holder_keeps_its_order_while_it_sleeps(void **state) {
+static void fair_line_without_a_holder_keeps_its_order_while_it_sleeps(void **state) {
     struct owner *dies = of_kind(0, RLOCK_KIND_FAIR), *first, *next;
     (void)state;
     SAME(tried(dies, 100), RLOCK_OK);
@@ -195,7 +195,7 @@ static void test_fair_line_without_a_holder_keeps_its_order_while_it_sleeps(void
     assert_true(holds(first));
 }
 
-static void test_fair_fences_rise_and_renewals_extend(void **state) {
+static void fair_fences_rise_and_renewals_extend(void **state) {
     rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0);
     struct owner *a, *b;
     (void)state;
@@ -212,7 +212,7 @@ static void test_fair_fences_rise_and_renewals_extend(void **state) {
     assert_true(rlock_fence(b->lock) > a->seen[RLOCK_ACQUIRED].fence);
 }
 
-static void test_line_that_was_left_by_all_leaves_nothing_behind(void **state) {
+static void line_that_was_left_by_all_leaves_nothing_behind(void **state) {
     int i;
     (void)state;
     (void)held(of_kind(0, RLOCK_KIND_FAIR));
@@ -229,7 +229,7 @@ static void test_line_that_was_left_by_all_leaves_nothing_behind(void **state) {
 
 /* --- read and write --- */
 
-static void test_readers_share_and_a_writer_waits_for_all(void **state) {
+static void readers_share_and_a_writer_waits_for_all(void **state) {
     struct owner *readers[3], *writer = of_kind(1, RLOCK_KIND_WRITE);
     int i;
     (void)state;
@@ -248,7 +248,7 @@ static void test_readers_share_and_a_writer_waits_for_all(void **state) {
     SAME(tried(readers[0], 0), RLOCK_OK);
 }
 
-static void test_waiting_writer_is_before_readers_that_come_later(void **state) {
+static void waiting_writer_is_before_readers_that_come_later(void **state) {
     struct owner *first = held(of_kind(0, RLOCK_KIND_READ));
     struct owner *w1 = waits(of_kind(1, RLOCK_KIND_WRITE));
     struct owner *r1 = waits(of_kind(0, RLOCK_KIND_READ)), *r2 = waits(of_kind(2, RLOCK_KIND_READ));
@@ -265,7 +265,7 @@ static void test_waiting_writer_is_before_readers_that_come_later(void **state) 
     assert_true(holds(w2));
 }
 
-static void test_writer_steps_down_to_its_own_read_lock(void **state) {
+static void writer_steps_down_to_its_own_read_lock(void **state) {
     rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
     rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
     struct owner *writer, *mine, *other, *elsewhere, *next;
@@ -286,7 +286,7 @@ static void test_writer_steps_down_to_its_own_read_lock(void **state) {
 }
 
 /* The writer's client sleeps, and names the writer still when it asks for the reader. */
-static void test_reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
+static void reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
     rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
     rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
     struct owner *writer, *reader, *other;
@@ -309,7 +309,7 @@ static void test_reader_does_not_come_beside_a_writer_that_is_gone(void **state)
 }
 
 /* It waited before its writer was granted, and comes out of the line then, at once. */
-static void test_reader_in_line_comes_beside_its_writer(void **state) {
+static void reader_in_line_comes_beside_its_writer(void **state) {
     rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
     rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
     struct owner *first = held(of_kind(1, RLOCK_KIND_WRITE)), *writer, *reader, *last;
@@ -330,7 +330,7 @@ static void test_reader_in_line_comes_beside_its_writer(void **state) {
 
 /* --- semaphore --- */
 
-static void test_semaphore_gives_out_no_more_than_there_are(void **state) {
+static void semaphore_gives_out_no_more_than_there_are(void **state) {
     struct owner *a = held(permit(0, 2, 0)), *b = held(permit(1, 2, 0)), *c = permit(2, 2, 0), *d;
     (void)state;
     SAME(tried(c, 0), RLOCK_ERR_BUSY);
@@ -342,7 +342,7 @@ static void test_semaphore_gives_out_no_more_than_there_are(void **state) {
     assert_true(holds(d));
 }
 
-static void test_heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
+static void heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
     struct owner *a = held(permit(0, 3, 0)), *b = held(permit(1, 3, 0));
     struct owner *heavy = waits(permit(2, 3, 3)), *late = waits(permit(0, 3, 0));
     (void)state;
@@ -355,7 +355,7 @@ static void test_heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **sta
     assert_true(holds(late));
 }
 
-static void test_permits_of_the_dead_come_back_by_themselves(void **state) {
+static void permits_of_the_dead_come_back_by_themselves(void **state) {
     struct owner *dies = permit(0, 1, 0), *next;
     (void)state;
     SAME(tried(dies, 300), RLOCK_OK);
@@ -367,7 +367,7 @@ static void test_permits_of_the_dead_come_back_by_themselves(void **state) {
 
 /* --- several keys --- */
 
-static void test_several_keys_are_taken_all_or_none(void **state) {
+static void several_keys_are_taken_all_or_none(void **state) {
     struct owner *one = holder(0, "b", 60000), *set = of_keys(1, "a", "b");
     (void)state;
     SAME(tried(set, 60000), RLOCK_ERR_BUSY);
@@ -387,7 +387,7 @@ static void test_several_keys_are_taken_all_or_none(void **state) {
     (void)holder(2, "third", 1000);
 }
 
-static void test_each_key_of_a_set_wakes_who_waits_in_every_client(void **state) {
+static void each_key_of_a_set_wakes_who_waits_in_every_client(void **state) {
     static const char *const keys[] = {"a", "b", "third"};
     int i, client;
     (void)state;
@@ -409,7 +409,7 @@ static void test_each_key_of_a_set_wakes_who_waits_in_every_client(void **state)
 }
 
 /* One of two that wait for a key goes: the other is woken still. */
-static void test_waiter_that_goes_does_not_make_the_others_of_its_key_deaf(void **state) {
+static void waiter_that_goes_does_not_make_the_others_of_its_key_deaf(void **state) {
     struct owner *one = holder(0, "b", 60000), *set = waits(of_keys(1, "a", "b"));
     struct owner *single = waits(handle(1, "b"));
     (void)state;
@@ -420,7 +420,7 @@ static void test_waiter_that_goes_does_not_make_the_others_of_its_key_deaf(void 
     assert_true(holds(single));
 }
 
-static void test_one_fence_for_all_is_above_those_of_each(void **state) {
+static void one_fence_for_all_is_above_those_of_each(void **state) {
     struct owner *one = holder(0, "b", 60000), *set = of_keys(1, "a", "b"), *after;
     (void)state;
     release(one);
@@ -431,7 +431,7 @@ static void test_one_fence_for_all_is_above_those_of_each(void **state) {
     assert_true(rlock_fence(after->lock) > set->seen[RLOCK_ACQUIRED].fence);
 }
 
-static void test_overlapping_sets_in_any_order_do_not_deadlock(void **state) {
+static void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
     struct owner *sets[2];
     int i, rounds[2] = {0, 0};
     (void)state;
@@ -457,7 +457,7 @@ static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND
                                    RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
 #define KINDS 5
 
-static void test_inspect_says_who_holds_and_for_how_long(void **state) {
+static void inspect_says_who_holds_and_for_how_long(void **state) {
     static const int64_t permits[KINDS][2] = {
         {1, 0}, {1, 0}, {RLOCK_PERMITS_MAX, 0}, {RLOCK_PERMITS_MAX, RLOCK_PERMITS_MAX - 1}, {2, 1}};
     int i;
@@ -494,7 +494,7 @@ static void test_inspect_says_who_holds_and_for_how_long(void **state) {
     }
 }
 
-static void test_force_release_is_told_to_the_holders_and_serves_who_waits(void **state) {
+static void force_release_is_told_to_the_holders_and_serves_who_waits(void **state) {
     int i;
     (void)state;
     for (i = 0; i < KINDS; i++) {
@@ -528,7 +528,7 @@ static void test_force_release_is_told_to_the_holders_and_serves_who_waits(void 
 }
 
 /* Told when it thaws, whatever came to the key meanwhile. */
-static void test_frozen_holder_hears_of_its_forced_release_when_it_thaws(void **state) {
+static void frozen_holder_hears_of_its_forced_release_when_it_thaws(void **state) {
     rlock_options options = options_of(RLOCK_KIND_READ, 0, 0);
     struct owner *reader = held(of_kind(0, RLOCK_KIND_READ)),
                  *writer = of_kind(1, RLOCK_KIND_WRITE);
@@ -543,7 +543,7 @@ static void test_frozen_holder_hears_of_its_forced_release_when_it_thaws(void **
 }
 
 /* The call is on its way to a client that sleeps: other keys come and go, and questions too. */
-static void test_hold_that_was_forced_is_forgotten_only_when_its_holder_heard(void **state) {
+static void hold_that_was_forced_is_forgotten_only_when_its_holder_heard(void **state) {
     int i;
     (void)state;
     for (i = 1; i < KINDS; i++) { /* of a mutex, change is told by its watch */
@@ -571,7 +571,7 @@ static void test_hold_that_was_forced_is_forgotten_only_when_its_holder_heard(vo
 
 /* It comes to the head of the line and is called, but sleeps; then the key is taken from it. What
  * else its client is called for is not lost. */
-static void test_who_was_called_and_forced_before_it_heard_has_nothing(void **state) {
+static void who_was_called_and_forced_before_it_heard_has_nothing(void **state) {
     rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0), elsewhere = options;
     struct owner *first[2], *sleeps[2], *other = of_kind(2, RLOCK_KIND_FAIR);
     int i;
@@ -599,8 +599,7 @@ static void test_who_was_called_and_forced_before_it_heard_has_nothing(void **st
 }
 
 /* What it left behind counts until its lease is over, or it is taken away. */
-static void
-test_hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced(void **state) {
+static void hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced(void **state) {
     rlock_options options = options_of(RLOCK_KIND_MUTEX, 0, 0);
     struct owner *waits_for_it;
     (void)state;
@@ -618,7 +617,7 @@ test_hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced(voi
     assert_true(granted(waits_for_it));
 }
 
-static void test_question_about_a_key_that_nobody_used_finds_it_free(void **state) {
+static void question_about_a_key_that_nobody_used_finds_it_free(void **state) {
     static const int64_t permits[KINDS] = {1, 1, RLOCK_PERMITS_MAX, RLOCK_PERMITS_MAX, 2};
     int i;
     (void)state;
@@ -635,7 +634,7 @@ static void test_question_about_a_key_that_nobody_used_finds_it_free(void **stat
     }
 }
 
-static void test_number_of_permits_for_which_there_is_no_memory_is_not_set(void **state) {
+static void number_of_permits_for_which_there_is_no_memory_is_not_set(void **state) {
     rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
     (void)state;
     memset(&told, 0, sizeof told);
@@ -651,7 +650,7 @@ static void test_number_of_permits_for_which_there_is_no_memory_is_not_set(void 
     SAME(inspected(1, &options)->permits, 7);
 }
 
-static void test_number_of_permits_changes_while_in_use(void **state) {
+static void number_of_permits_changes_while_in_use(void **state) {
     rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
     struct owner *a = held(permit(0, 2, 0)), *b = held(permit(1, 2, 0));
     struct owner *c = waits(permit(2, 2, 0)), *d = waits(permit(0, 2, 0));
@@ -674,7 +673,7 @@ static void test_number_of_permits_changes_while_in_use(void **state) {
     SAME(tried(b, 60000), RLOCK_ERR_BUSY);
 }
 
-static void test_set_number_of_permits_is_forgotten_a_day_after_its_last_use(void **state) {
+static void set_number_of_permits_is_forgotten_a_day_after_its_last_use(void **state) {
     rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
     struct owner *owner = permit(0, 2, 0);
     (void)state;
@@ -687,7 +686,7 @@ static void test_set_number_of_permits_is_forgotten_a_day_after_its_last_use(voi
     SAME(inspected(1, &options)->permits, 2);
 }
 
-static void test_set_number_of_permits_outlives_other_keys(void **state) {
+static void set_number_of_permits_outlives_other_keys(void **state) {
     rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
     char key[12];
     int i;
@@ -701,7 +700,7 @@ static void test_set_number_of_permits_outlives_other_keys(void **state) {
 }
 
 /* One that is heavier than all there are now steps out of the way of the others. */
-static void test_who_weighs_more_than_there_are_does_not_block_the_line(void **state) {
+static void who_weighs_more_than_there_are_does_not_block_the_line(void **state) {
     rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 3, 0);
     struct owner *a = held(permit(0, 3, 0)), *heavy = waits(permit(1, 3, 3));
     struct owner *light = waits(permit(2, 3, 0));
@@ -718,7 +717,7 @@ static void test_who_weighs_more_than_there_are_does_not_block_the_line(void **s
     assert_true(holds(heavy));
 }
 
-static void test_queue_position_counts_who_is_before(void **state) {
+static void queue_position_counts_who_is_before(void **state) {
     struct owner *line[4];
     int i;
     (void)state;
@@ -735,7 +734,7 @@ static void test_queue_position_counts_who_is_before(void **state) {
     }
 }
 
-static void test_mutex_and_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
+static void mutex_and_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
     rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0);
     struct owner *mutex = held(of_kind(0, RLOCK_KIND_MUTEX)), *fair = of_kind(1, RLOCK_KIND_FAIR);
     (void)state;
@@ -770,7 +769,7 @@ static void all_questions_are_of_the_wrong_type(int client, rlock_kind kind) {
     }
 }
 
-static void test_kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state) {
+static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state) {
     size_t i, k;
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
@@ -794,7 +793,7 @@ static void test_kinds_that_do_not_belong_together_are_of_the_wrong_type(void **
     }
 }
 
-static void test_line_of_another_kind_keeps_its_key_free_for_it(void **state) {
+static void line_of_another_kind_keeps_its_key_free_for_it(void **state) {
     struct owner *dies = of_kind(0, RLOCK_KIND_FAIR), *waiter, *other = of_kind(2, RLOCK_KIND_READ);
     (void)state;
     SAME(tried(dies, 100), RLOCK_OK);
@@ -810,7 +809,7 @@ static void test_line_of_another_kind_keeps_its_key_free_for_it(void **state) {
     assert_true(holds(waiter));
 }
 
-static void test_who_is_of_another_kind_serves_nobody_in_line(void **state) {
+static void who_is_of_another_kind_serves_nobody_in_line(void **state) {
     struct owner *holder = held(of_kind(0, RLOCK_KIND_FAIR)),
                  *waiter = waits(of_kind(1, RLOCK_KIND_FAIR)), *other = permit(2, 5, 0);
     (void)state;
@@ -820,7 +819,7 @@ static void test_who_is_of_another_kind_serves_nobody_in_line(void **state) {
     assert_true(holds(holder) && !holds(waiter));
 }
 
-static void test_number_of_permits_that_is_over_is_no_other_kinds(void **state) {
+static void number_of_permits_that_is_over_is_no_other_kinds(void **state) {
     rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
     struct owner *fair = of_kind(1, RLOCK_KIND_FAIR);
     (void)state;
@@ -834,7 +833,7 @@ static void test_number_of_permits_that_is_over_is_no_other_kinds(void **state) 
 }
 
 /* A mutex took the key when its holders were dead: who leaves the line serves nobody beside it. */
-static void test_nobody_in_line_is_served_beside_a_mutex(void **state) {
+static void nobody_in_line_is_served_beside_a_mutex(void **state) {
     struct owner *dies = permit(0, 2, 2), *line[2], *mutex = of_kind(2, RLOCK_KIND_MUTEX);
     int i;
     (void)state;
@@ -856,7 +855,7 @@ static void test_nobody_in_line_is_served_beside_a_mutex(void **state) {
 }
 
 /* A store may not count on the releases that a client sends before it goes. */
-static void test_client_that_goes_without_a_word_leaves_no_one_in_line(void **state) {
+static void client_that_goes_without_a_word_leaves_no_one_in_line(void **state) {
     static const uint32_t lens[] = {1};
     rlock_terms terms;
     rlock_request requests[3];
@@ -892,7 +891,7 @@ static void test_client_that_goes_without_a_word_leaves_no_one_in_line(void **st
 }
 
 /* A request that was given up may still be let go of, when others hold the key as another kind. */
-static void test_release_as_another_kind_serves_nobody_in_line(void **state) {
+static void release_as_another_kind_serves_nobody_in_line(void **state) {
     static const uint32_t lens[] = {1};
     rlock_terms terms;
     rlock_request request;
@@ -959,7 +958,7 @@ static void kinds_scenario(uint64_t n) {
     }
 }
 
-static void test_every_failing_allocation_of_the_kinds_is_survived(void **state) {
+static void every_failing_allocation_of_the_kinds_is_survived(void **state) {
     bool failed = true;
     uint64_t n;
     (void)state;
@@ -1043,7 +1042,7 @@ static void crowd(uint64_t seed) {
     teardown(NULL);
 }
 
-static void test_storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter(void **state) {
+static void storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter(void **state) {
     uint64_t seed;
     (void)state;
     for (seed = 1; seed <= 5; seed++) {

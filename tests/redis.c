@@ -1354,7 +1354,7 @@ static rlock_client *client_without(rlock_wire wire, const char *rule, const cha
 }
 
 /* Redisson adds no braces to a name that has one. */
-static void redisson_channel_of_a_name_with_braces(void **state) {
+static void redisson_channel_adds_no_braces_to_a_name_that_has_some(void **state) {
     redisContext *ear = kit_connect(&server);
     rlock_client *client = client_without(RLOCK_WIRE_REDISSON, "-client|tracking", "");
     struct owner *o = owner_new(client, "a{b}");
@@ -2045,7 +2045,7 @@ int main(int argc, char **argv) {
         TEST(release_of_another_client_wakes_a_waiter),
         TEST(string_wire_publishes_nothing),
         TEST(redisson_wire_publishes_0_on_its_channel),
-        TEST(redisson_channel_of_a_name_with_braces),
+        TEST(redisson_channel_adds_no_braces_to_a_name_that_has_some),
         TEST(waiter_polls_where_tracking_is_refused),
         TEST(waiter_polls_where_subscribing_is_refused),
         TEST(redisson_wire_is_pushed_without_tracking),

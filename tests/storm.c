@@ -1057,7 +1057,7 @@ static void run_seed(const struct family *family, uint64_t seed) {
     g.running = false;
 }
 
-static void test_seeds(void **state) {
+static void promises_hold_for_each_seed_of_a_family(void **state) {
     const struct family *family = (const struct family *)*state;
     uint64_t base = (uint64_t)(family - families) * FAMILY;
     uint64_t i, first = g.first != 0 ? g.first : 1 + base, fresh, count = family->seeds;
@@ -1106,7 +1106,7 @@ int main(int argc, char **argv) {
 #endif
     for (i = 0; i < FAMILIES; i++) {
         tests[i].name = families[i].name;
-        tests[i].test_func = test_seeds;
+        tests[i].test_func = promises_hold_for_each_seed_of_a_family;
         tests[i].teardown_func = teardown;
         tests[i].initial_state = (void *)(uintptr_t)&families[i];
     }

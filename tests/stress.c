@@ -445,18 +445,18 @@ static void ten_thousand_locks_are_kept_alive(void **state) {
     assert_int_equal(held(10000, 3000, 8), 0);
 }
 
-static void a_line_is_served_in_its_order_at_the_same_cost_however_long(void **state) {
+static void line_is_served_in_its_order_at_the_same_cost_however_long(void **state) {
     (void)state;
     assert_int_equal(line_run(10, LINE_NO_FAULT), 0);
     assert_int_equal(line_run(LINE_HANDLES, LINE_NO_FAULT), 0);
 }
 
-static void a_line_of_which_a_quarter_is_killed_is_served_in_its_order(void **state) {
+static void line_of_which_a_quarter_is_killed_is_served_in_its_order(void **state) {
     (void)state;
     assert_int_equal(line_run(LINE_HANDLES, LINE_KILL_WAITER), 0);
 }
 
-static void a_line_whose_holder_is_killed_goes_on_when_the_lease_is_over(void **state) {
+static void line_whose_holder_is_killed_goes_on_when_the_lease_is_over(void **state) {
     (void)state;
     assert_int_equal(line_run(LINE_HANDLES, LINE_KILL_HOLDER), 0);
 }
@@ -477,9 +477,9 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thousand_handles_in_four_processes_never_hold_together),
         cmocka_unit_test(ten_thousand_locks_are_kept_alive),
-        cmocka_unit_test(a_line_is_served_in_its_order_at_the_same_cost_however_long),
-        cmocka_unit_test(a_line_of_which_a_quarter_is_killed_is_served_in_its_order),
-        cmocka_unit_test(a_line_whose_holder_is_killed_goes_on_when_the_lease_is_over),
+        cmocka_unit_test(line_is_served_in_its_order_at_the_same_cost_however_long),
+        cmocka_unit_test(line_of_which_a_quarter_is_killed_is_served_in_its_order),
+        cmocka_unit_test(line_whose_holder_is_killed_goes_on_when_the_lease_is_over),
         cmocka_unit_test(permits_of_the_killed_and_stopped_are_never_too_many),
     };
 

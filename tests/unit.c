@@ -268,7 +268,7 @@ static struct owner *bring_as(const struct cell *cell) {
     return bring_to(cell->row);
 }
 
-static void test_state_call(void **state) {
+static void call_ends_as_its_cell_says(void **state) {
     const struct cell *cell = (const struct cell *)*state;
     const struct outcome *expected = &state_call[cell->row][cell->column];
     struct owner *owner = bring_as(cell);
@@ -293,7 +293,7 @@ static void test_state_call(void **state) {
              (expected->kind == RLOCK_ACQUIRED && expected->status == RLOCK_OK));
 }
 
-static void test_second_renewal_is_refused(void **state) {
+static void second_renewal_is_refused(void **state) {
     struct owner *owner = bring_to(HELD);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -305,7 +305,7 @@ static void test_second_renewal_is_refused(void **state) {
     SAME(owner_renew(owner, 0), RLOCK_OK);
 }
 
-static void test_release_cancels_renewal_by_hand(void **state) {
+static void release_cancels_renewal_by_hand(void **state) {
     struct owner *owner = bring_to(HELD);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -329,7 +329,7 @@ static void release_other(struct owner *owner, const rlock_event *event) {
 }
 
 /* Both answers come in one entry; the handle told first lets go of the other, lost by then. */
-static void test_release_when_the_server_said_lost_and_on_lost_was_not_called(void **state) {
+static void release_when_the_server_said_lost_and_on_lost_was_not_called(void **state) {
     struct owner *pair[2];
     int i, first;
     (void)state;
@@ -355,7 +355,7 @@ static void test_release_when_the_server_said_lost_and_on_lost_was_not_called(vo
 }
 
 /* Both answers come in one entry; who is told first lets go of the hold that was renewed. */
-static void test_renewal_that_was_answered_and_not_told_is_canceled_by_a_release(void **state) {
+static void renewal_that_was_answered_and_not_told_is_canceled_by_a_release(void **state) {
     struct owner *renews = holder("a", 60000), *releases = handle("b");
     (void)state;
     releases->react = release_other;
@@ -483,7 +483,7 @@ static void check_end(struct owner *owner, int fault, int operation, int64_t rem
     }
 }
 
-static void test_fault_operation(void **state) {
+static void operation_ends_as_its_cell_says(void **state) {
     const struct cell *cell = (const struct cell *)*state;
     struct owner *owner = begin_as(cell, 5000);
     rlock_op op = op_of(cell->column);
@@ -498,7 +498,7 @@ static void test_fault_operation(void **state) {
 }
 
 /* A fault that goes on: a wait ends at its end, a hold and its release at the local deadline. */
-static void test_fault_that_lasts(void **state) {
+static void fault_that_lasts_ends_the_operation_at_its_deadline(void **state) {
     const struct cell *cell = (const struct cell *)*state;
     rlock_answer answer = scripted_fault((rlock_fault)cell->row, "words of the server");
     int64_t deadline_us = now_us() + 500 * 1000;
@@ -534,7 +534,7 @@ static void test_fault_that_lasts(void **state) {
     SAME(owner_pending(owner), 0);
 }
 
-static void test_down_before_the_first_connect(void **state) {
+static void outage_before_the_first_connect_ends_a_try_and_no_wait(void **state) {
     struct owner *waits, *tries;
     (void)state;
     SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
@@ -556,7 +556,7 @@ static void test_down_before_the_first_connect(void **state) {
     assert_true(stats().up);
 }
 
-static void test_wait_that_was_last_told_held_ends_as_timeout_after_faults(void **state) {
+static void wait_that_was_last_told_held_ends_as_timeout_after_faults(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 500, 1000), RLOCK_OK);
@@ -571,7 +571,7 @@ static void test_wait_that_was_last_told_held_ends_as_timeout_after_faults(void 
  * Validity.
  */
 
-static void test_until_is_sent_plus_lease_minus_drift_minus_two_ms(void **state) {
+static void until_is_sent_plus_lease_minus_drift_minus_two_ms(void **state) {
     static const int64_t leases[] = {10, 11, 100, 3000, 30000, 86400000};
     size_t i;
     (void)state;
@@ -591,7 +591,7 @@ static void test_until_is_sent_plus_lease_minus_drift_minus_two_ms(void **state)
     }
 }
 
-static void test_drift_of_the_configuration_shortens_validity(void **state) {
+static void drift_of_the_configuration_shortens_validity(void **state) {
     struct owner *owner;
     (void)state;
     free_client();
@@ -601,7 +601,7 @@ static void test_drift_of_the_configuration_shortens_validity(void **state) {
     SAME(rlock_remaining_ms(owner->lock), 1000 - 500 - 2);
 }
 
-static void test_validity_counts_from_the_send_not_from_the_call_or_the_answer(void **state) {
+static void validity_counts_from_the_send_not_from_the_call_or_the_answer(void **state) {
     struct owner *owner = handle("key");
     int64_t sent_us;
     (void)state;
@@ -615,7 +615,7 @@ static void test_validity_counts_from_the_send_not_from_the_call_or_the_answer(v
     SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 1000) - now_us()) / 1000);
 }
 
-static void test_retry_counts_from_its_own_send(void **state) {
+static void retry_counts_from_its_own_send(void **state) {
     struct owner *owner = handle("key");
     int64_t sent_us;
     (void)state;
@@ -628,7 +628,7 @@ static void test_retry_counts_from_its_own_send(void **state) {
     SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 1000) - now_us()) / 1000);
 }
 
-static void test_renewal_counts_from_its_send(void **state) {
+static void renewal_counts_from_its_send(void **state) {
     struct owner *owner = holder("key", 1000);
     int64_t sent_us;
     (void)state;
@@ -643,7 +643,7 @@ static void test_renewal_counts_from_its_send(void **state) {
     SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 1000) - now_us()) / 1000);
 }
 
-static void test_remaining_is_read_from_a_fresh_clock(void **state) {
+static void remaining_is_read_from_a_fresh_clock(void **state) {
     struct owner *owner = holder("key", 1000);
     (void)state;
     stall_ms(400);
@@ -658,7 +658,7 @@ static void test_remaining_is_read_from_a_fresh_clock(void **state) {
 }
 
 /* In true time: a step costs what lies between the look before it and the one after it. */
-static void test_clock_that_steps_back_does_not_lengthen_a_hold(void **state) {
+static void clock_that_steps_back_does_not_lengthen_a_hold(void **state) {
     static const int64_t gaps_ms[] = {0, 1, 40, 300};
     size_t i;
     (void)state;
@@ -683,7 +683,7 @@ static void test_clock_that_steps_back_does_not_lengthen_a_hold(void **state) {
 }
 
 /* Who only looks at its hold counts as well: no entry of the loop comes in between. */
-static void test_clock_that_steps_back_under_a_busy_owner_costs_one_look(void **state) {
+static void clock_that_steps_back_under_a_busy_owner_costs_one_look(void **state) {
     struct owner *owner = holder("key", 1000);
     int64_t end_us = until_us(now_us(), 1000);
     int i;
@@ -697,7 +697,7 @@ static void test_clock_that_steps_back_under_a_busy_owner_costs_one_look(void **
     SAME(owner->seen[RLOCK_LOST].count, 1);
 }
 
-static void test_clock_that_steps_back_makes_no_wait_longer(void **state) {
+static void clock_that_steps_back_makes_no_wait_longer(void **state) {
     struct owner *owner = handle("key");
     int64_t since_us = now_us();
     (void)state;
@@ -712,7 +712,7 @@ static void test_clock_that_steps_back_makes_no_wait_longer(void **state) {
     BETWEEN(owner->seen[RLOCK_ACQUIRED].at_us - since_us, 1000000, 1011000);
 }
 
-static void test_late_grant_is_refused_and_asked_for_again(void **state) {
+static void late_grant_is_refused_and_asked_for_again(void **state) {
     struct owner *owner = handle("key");
     uint64_t token;
     (void)state;
@@ -736,7 +736,7 @@ static void test_late_grant_is_refused_and_asked_for_again(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
-static void test_late_grant_of_a_single_try_is_refused_and_given_back(void **state) {
+static void late_grant_of_a_single_try_is_refused_and_given_back(void **state) {
     struct owner *owner = handle("key");
     uint64_t token;
     (void)state;
@@ -758,7 +758,7 @@ static void stall_in_callback(struct owner *owner, const rlock_event *event) {
 }
 
 /* Whichever is told first is slow; the recorder checks that ACQUIRED finds the lock held. */
-static void test_validity_is_read_again_before_acquired_is_delivered(void **state) {
+static void validity_is_read_again_before_acquired_is_delivered(void **state) {
     struct owner *a = handle("a"), *b = handle("b");
     (void)state;
     a->react = stall_in_callback;
@@ -775,7 +775,7 @@ static void test_validity_is_read_again_before_acquired_is_delivered(void **stat
                 (b->seen[RLOCK_ACQUIRED].status == RLOCK_OK));
 }
 
-static void test_expiry_is_settled_before_a_renewal_that_came_too_late(void **state) {
+static void expiry_is_settled_before_a_renewal_that_came_too_late(void **state) {
     struct owner *owner = holder("key", 1000);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -789,7 +789,7 @@ static void test_expiry_is_settled_before_a_renewal_that_came_too_late(void **st
     assert_false(rlock_is_held(owner->lock));
 }
 
-static void test_expiry_is_settled_before_what_a_socket_brings(void **state) {
+static void expiry_is_settled_before_what_a_socket_brings(void **state) {
     struct owner *owner = holder("key", 1000);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -802,7 +802,7 @@ static void test_expiry_is_settled_before_what_a_socket_brings(void **state) {
     assert_false(rlock_is_held(owner->lock));
 }
 
-static void test_paused_watchdog_hold_is_lost_before_its_renewal_is_read(void **state) {
+static void paused_watchdog_hold_is_lost_before_its_renewal_is_read(void **state) {
     struct owner *owner = holder("key", 0);
     (void)state;
     run_ms(WATCHDOG_MS / 3 + 1);
@@ -919,7 +919,7 @@ static void provoke(int place) {
     idle();
 }
 
-static void test_function_in_callback(void **state) {
+static void function_may_be_called_from_the_callback_of_its_cell(void **state) {
     const struct cell *cell = (const struct cell *)*state;
     struct owner *stands_by = handle("holder"), *waits = handle("taken");
     unsigned i;
@@ -955,7 +955,7 @@ static void free_other(struct owner *owner, const rlock_event *event) {
     }
 }
 
-static void test_freed_handle_is_not_told_what_was_ready_in_the_same_entry(void **state) {
+static void freed_handle_is_not_told_what_was_ready_in_the_same_entry(void **state) {
     struct owner *a = handle("a"), *b = handle("b");
     (void)state;
     a->react = free_other;
@@ -980,7 +980,7 @@ static void cancel_other(struct owner *owner, const rlock_event *event) {
     }
 }
 
-static void test_cancel_after_an_undelivered_grant_gives_it_back(void **state) {
+static void cancel_after_an_undelivered_grant_gives_it_back(void **state) {
     struct owner *pairs[2];
     struct owner *canceled;
     (void)state;
@@ -1010,7 +1010,7 @@ static void acquire_and_release_for_ever(struct owner *owner, const rlock_event 
     }
 }
 
-static void test_what_callbacks_add_waits_for_the_next_turn(void **state) {
+static void what_callbacks_add_waits_for_the_next_turn(void **state) {
     struct owner *owner = handle("key");
     int i, before;
     (void)state;
@@ -1026,7 +1026,7 @@ static void test_what_callbacks_add_waits_for_the_next_turn(void **state) {
     owner->react = NULL;
 }
 
-static void test_callbacks_may_be_left_out_where_the_header_says_so(void **state) {
+static void callbacks_may_be_left_out_where_the_header_says_so(void **state) {
     struct owner *owner = holder("key", 1000);
     (void)state;
     SAME(rlock_renew(owner->lock, 0, NULL, NULL), RLOCK_OK);
@@ -1043,7 +1043,7 @@ static void test_callbacks_may_be_left_out_where_the_header_says_so(void **state
  * Watchdog.
  */
 
-static void test_watchdog_renews_at_a_third_of_the_lease(void **state) {
+static void watchdog_renews_at_a_third_of_the_lease(void **state) {
     struct owner *owner = holder("key", 0);
     int64_t last_us = now_us();
     int i;
@@ -1061,7 +1061,7 @@ static void test_watchdog_renews_at_a_third_of_the_lease(void **state) {
     SAME(stats().renewed, 20);
 }
 
-static void test_watchdog_tries_faster_near_the_deadline(void **state) {
+static void watchdog_tries_faster_near_the_deadline(void **state) {
     struct owner *owner = holder("key", 0);
     int64_t start_us = now_us(), last_us = 0, first_gap = 0, last_gap = 0;
     size_t i;
@@ -1080,7 +1080,7 @@ static void test_watchdog_tries_faster_near_the_deadline(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 1);
 }
 
-static void test_lost_comes_exactly_at_the_local_deadline_with_the_store_silent(void **state) {
+static void lost_comes_exactly_at_the_local_deadline_with_the_store_silent(void **state) {
     static const int64_t leases[] = {0, 10, 1234};
     size_t i;
     (void)state;
@@ -1099,7 +1099,7 @@ static void test_lost_comes_exactly_at_the_local_deadline_with_the_store_silent(
     }
 }
 
-static void test_lost_comes_at_the_deadline_while_the_connection_is_down(void **state) {
+static void lost_comes_at_the_deadline_while_the_connection_is_down(void **state) {
     struct owner *owner = holder("key", 0);
     int64_t deadline_us = until_us(now_us(), WATCHDOG_MS);
     (void)state;
@@ -1110,7 +1110,7 @@ static void test_lost_comes_at_the_deadline_while_the_connection_is_down(void **
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
 }
 
-static void test_loss_during_an_outage_tells_why_there_is_no_connection(void **state) {
+static void loss_during_an_outage_tells_why_there_is_no_connection(void **state) {
     struct owner *owner = holder("key", 0), *other;
     (void)state;
     scripted_down(&g.store, RLOCK_FAULT_UNKNOWN, "Connection reset");
@@ -1126,7 +1126,7 @@ static void test_loss_during_an_outage_tells_why_there_is_no_connection(void **s
     assert_string_equal(other->seen[RLOCK_LOST].text, "");
 }
 
-static void test_nothing_is_renewed_after_release(void **state) {
+static void nothing_is_renewed_after_release(void **state) {
     struct owner *owner = holder("key", 0);
     (void)state;
     SAME(owner_release(owner), RLOCK_OK);
@@ -1137,7 +1137,7 @@ static void test_nothing_is_renewed_after_release(void **state) {
     SAME(owner->events, 2);
 }
 
-static void test_renewals_by_watchdog_on_off_auto(void **state) {
+static void renewals_by_watchdog_on_off_auto(void **state) {
     static const struct {
         int watchdog, lease_ms;
         bool renews;
@@ -1170,7 +1170,7 @@ static void test_renewals_by_watchdog_on_off_auto(void **state) {
     }
 }
 
-static void test_watchdog_keeps_the_shortest_lease_with_the_largest_drift(void **state) {
+static void watchdog_keeps_the_shortest_lease_with_the_largest_drift(void **state) {
     struct owner *owner;
     (void)state;
     free_client();
@@ -1184,7 +1184,7 @@ static void test_watchdog_keeps_the_shortest_lease_with_the_largest_drift(void *
     assert_true(rlock_is_held(owner->lock));
 }
 
-static void test_max_hold_ends_the_hold_as_expired(void **state) {
+static void max_hold_ends_the_hold_as_expired(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;
     int64_t start_us = now_us();
@@ -1203,7 +1203,7 @@ static void test_max_hold_ends_the_hold_as_expired(void **state) {
     BETWEEN(scripted_last(&g.store, RLOCK_OP_RENEW)->at_us, start_us, start_us + 10000 * 1000);
 }
 
-static void test_longer_renewal_by_hand_moves_the_deadline_when_it_is_answered(void **state) {
+static void longer_renewal_by_hand_moves_the_deadline_when_it_is_answered(void **state) {
     struct owner *owner = holder("key", 2000);
     int64_t old_us = until_us(now_us(), 2000), sent_us;
     (void)state;
@@ -1217,7 +1217,7 @@ static void test_longer_renewal_by_hand_moves_the_deadline_when_it_is_answered(v
     SAME(rlock_remaining_ms(owner->lock), (until_us(sent_us, 60000) - now_us()) / 1000);
 }
 
-static void test_shorter_renewal_by_hand_lowers_the_deadline_at_the_call(void **state) {
+static void shorter_renewal_by_hand_lowers_the_deadline_at_the_call(void **state) {
     struct owner *owner = holder("key", 60000);
     int64_t deadline_us = until_us(now_us(), 2000);
     (void)state;
@@ -1231,8 +1231,7 @@ static void test_shorter_renewal_by_hand_lowers_the_deadline_at_the_call(void **
 }
 
 /* The answer to what the watchdog asked before must not raise it again. */
-static void
-test_shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered(void **state) {
+static void shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered(void **state) {
     struct owner *owner = holder("key", 0);
     int64_t deadline_us;
     (void)state;
@@ -1248,7 +1247,7 @@ test_shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered(void *
     SAME(rlock_remaining_ms(owner->lock), (deadline_us - now_us()) / 1000);
 }
 
-static void test_lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on(void **state) {
+static void lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on(void **state) {
     struct owner *owner = holder("key", 0);
     (void)state;
     scripted_settle(&g.store);
@@ -1260,7 +1259,7 @@ static void test_lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on(void *
     SAME(scripted_last(&g.store, RLOCK_OP_RENEW)->lease_ms, 9000);
 }
 
-static void test_deadline_lowered_by_hand_stays_when_its_renewal_fails(void **state) {
+static void deadline_lowered_by_hand_stays_when_its_renewal_fails(void **state) {
     struct owner *owner = holder("key", 0);
     int64_t deadline_us;
     (void)state;
@@ -1276,7 +1275,7 @@ static void test_deadline_lowered_by_hand_stays_when_its_renewal_fails(void **st
     SAME(owner->seen[RLOCK_LOST].at_us, deadline_us);
 }
 
-static void test_renewal_with_lease_0_asks_for_the_lease_the_hold_has(void **state) {
+static void renewal_with_lease_0_asks_for_the_lease_the_hold_has(void **state) {
     struct owner *owner = holder("key", 60000);
     int i;
     (void)state;
@@ -1312,23 +1311,23 @@ static void lose_by(rlock_outcome outcome, rlock_reason reason) {
     SAME(owner->seen[RLOCK_ACQUIRED].count, 2);
 }
 
-static void test_key_that_is_gone_is_lost_as_deleted(void **state) {
+static void key_that_is_gone_is_lost_as_deleted(void **state) {
     (void)state;
     lose_by(RLOCK_OUTCOME_GONE, RLOCK_REASON_DELETED);
 }
 
-static void test_key_of_another_is_lost_as_stolen(void **state) {
+static void key_of_another_is_lost_as_stolen(void **state) {
     (void)state;
     lose_by(RLOCK_OUTCOME_STOLEN, RLOCK_REASON_STOLEN);
 }
 
-static void test_renewal_answered_held_by_another_is_lost_as_stolen(void **state) {
+static void renewal_answered_held_by_another_is_lost_as_stolen(void **state) {
     (void)state;
     lose_by(RLOCK_OUTCOME_HELD, RLOCK_REASON_STOLEN);
 }
 
 /* An attempt of its acquire that was not answered may still be executed. */
-static void test_hold_that_is_lost_by_an_unsure_answer_is_cleaned_up(void **state) {
+static void hold_that_is_lost_by_an_unsure_answer_is_cleaned_up(void **state) {
     static const rlock_outcome outcomes[] = {RLOCK_OUTCOME_GONE, RLOCK_OUTCOME_STOLEN};
     int i;
     (void)state;
@@ -1349,7 +1348,7 @@ static void test_hold_that_is_lost_by_an_unsure_answer_is_cleaned_up(void **stat
     }
 }
 
-static void test_renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once(void **state) {
+static void renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -1378,17 +1377,17 @@ static void wake_a_holder(const char *woken) {
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
 }
 
-static void test_push_for_its_key_makes_a_holder_look_at_once(void **state) {
+static void push_for_its_key_makes_a_holder_look_at_once(void **state) {
     (void)state;
     wake_a_holder("key");
 }
 
-static void test_push_for_any_key_makes_a_holder_look_at_once(void **state) {
+static void push_for_any_key_makes_a_holder_look_at_once(void **state) {
     (void)state;
     wake_a_holder(NULL);
 }
 
-static void test_push_for_another_key_asks_nothing(void **state) {
+static void push_for_another_key_asks_nothing(void **state) {
     size_t requests;
     (void)state;
     (void)holder("key", 60000);
@@ -1401,7 +1400,7 @@ static void test_push_for_another_key_asks_nothing(void **state) {
     SAME(g.store.count, requests);
 }
 
-static void test_holders_are_checked_when_the_connection_is_back(void **state) {
+static void holders_are_checked_when_the_connection_is_back(void **state) {
     struct owner *owner = holder("key", 60000);
     (void)state;
     run_ms(1000);
@@ -1414,7 +1413,7 @@ static void test_holders_are_checked_when_the_connection_is_back(void **state) {
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
 }
 
-static void test_lost_never_comes_after_a_release_was_called(void **state) {
+static void lost_never_comes_after_a_release_was_called(void **state) {
     struct owner *owner = holder("key", 0);
     (void)state;
     run_ms(WATCHDOG_MS / 3 + 1);
@@ -1435,8 +1434,7 @@ static void test_lost_never_comes_after_a_release_was_called(void **state) {
     SAME(owner->seen[RLOCK_RELEASED].count, 1);
 }
 
-static void
-test_release_after_the_deadline_and_before_lost_ends_as_released_with_lost(void **state) {
+static void release_after_the_deadline_and_before_lost_ends_as_released_with_lost(void **state) {
     struct owner *owner = holder("key", 1000);
     (void)state;
     stall_ms(990);
@@ -1449,8 +1447,7 @@ test_release_after_the_deadline_and_before_lost_ends_as_released_with_lost(void 
     SAME(owner->seen[RLOCK_LOST].count, 0);
 }
 
-static void
-test_release_of_what_the_server_no_longer_had_is_not_held_with_the_reason(void **state) {
+static void release_of_what_the_server_no_longer_had_is_not_held_with_the_reason(void **state) {
     static const struct {
         rlock_outcome outcome;
         rlock_reason reason;
@@ -1472,7 +1469,7 @@ test_release_of_what_the_server_no_longer_had_is_not_held_with_the_reason(void *
  * Waiting.
  */
 
-static void test_waiters_are_served_in_order_and_only_the_head_asks(void **state) {
+static void waiters_are_served_in_order_and_only_the_head_asks(void **state) {
     struct owner *owners[5];
     int i;
     (void)state;
@@ -1495,7 +1492,7 @@ static void test_waiters_are_served_in_order_and_only_the_head_asks(void **state
     SAME(asked(RLOCK_OP_ACQUIRE), 5); /* one command a hand-over */
 }
 
-static void test_waiters_of_different_keys_do_not_wait_for_each_other(void **state) {
+static void waiters_of_different_keys_do_not_wait_for_each_other(void **state) {
     (void)state;
     SAME(owner_acquire(handle("a"), RLOCK_FOREVER, 1000), RLOCK_OK);
     SAME(owner_acquire(handle("b"), RLOCK_FOREVER, 1000), RLOCK_OK);
@@ -1503,7 +1500,7 @@ static void test_waiters_of_different_keys_do_not_wait_for_each_other(void **sta
     SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 2);
 }
 
-static void test_first_try_is_plain_and_the_next_one_watches(void **state) {
+static void first_try_is_plain_and_the_next_one_watches(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
@@ -1530,7 +1527,7 @@ static struct owner *sleeper(const char *key, int64_t wait_ms, int64_t left_ms) 
     return owner;
 }
 
-static void test_push_wakes_the_sleeping_head(void **state) {
+static void push_wakes_the_sleeping_head(void **state) {
     struct owner *owner = sleeper("key", RLOCK_FOREVER, 60000);
     (void)state;
     run_ms(1000);
@@ -1541,7 +1538,7 @@ static void test_push_wakes_the_sleeping_head(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
-static void test_push_while_a_try_is_out_makes_it_try_again_at_once(void **state) {
+static void push_while_a_try_is_out_makes_it_try_again_at_once(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
@@ -1557,7 +1554,7 @@ static void test_push_while_a_try_is_out_makes_it_try_again_at_once(void **state
     SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0); /* once for one push */
 }
 
-static void test_own_release_wakes_the_next_waiter_without_a_push(void **state) {
+static void own_release_wakes_the_next_waiter_without_a_push(void **state) {
     struct owner *first, *next;
     (void)state;
     restart_with_handovers(-1);
@@ -1606,7 +1603,7 @@ static const struct scripted_request *renewal_of(const char *key, size_t from) {
     return NULL;
 }
 
-static void test_many_holds_are_renewed_together_none_of_them_late(void **state) {
+static void many_holds_are_renewed_together_none_of_them_late(void **state) {
     static const int64_t leases_ms[] = {1000, WATCHDOG_MS, 60000};
     size_t l;
     (void)state;
@@ -1644,7 +1641,7 @@ static void test_many_holds_are_renewed_together_none_of_them_late(void **state)
     }
 }
 
-static void test_hold_among_many_is_renewed_no_more_once_released(void **state) {
+static void hold_among_many_is_renewed_no_more_once_released(void **state) {
     size_t from;
     (void)state;
     hold_many(0);
@@ -1658,7 +1655,7 @@ static void test_hold_among_many_is_renewed_no_more_once_released(void **state) 
     assert_non_null(renewal_of("key 9", from));
 }
 
-static void test_holds_among_many_are_lost_at_their_deadlines(void **state) {
+static void holds_among_many_are_lost_at_their_deadlines(void **state) {
     int64_t begin_us = now_us();
     int i;
     (void)state;
@@ -1671,7 +1668,7 @@ static void test_holds_among_many_are_lost_at_their_deadlines(void **state) {
     }
 }
 
-static void test_many_holds_survive_a_sleep_longer_than_the_ring(void **state) {
+static void many_holds_survive_a_sleep_longer_than_the_ring(void **state) {
     int i;
     (void)state;
     free_client();
@@ -1703,7 +1700,7 @@ static struct owner *follower(const char *key, int64_t lease_ms) {
     return follower_with(&options, lease_ms);
 }
 
-static void test_hold_goes_on_to_the_next_in_line_without_the_server(void **state) {
+static void hold_goes_on_to_the_next_in_line_without_the_server(void **state) {
     struct owner *first = holder("key", 1000), *second, *third;
     uint64_t token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
     int64_t end_us = until_us(now_us(), 1000);
@@ -1735,7 +1732,7 @@ static void test_hold_goes_on_to_the_next_in_line_without_the_server(void **stat
     SAME(stats().cleaning, 0);
 }
 
-static void test_hold_goes_on_a_bounded_number_of_times_and_then_others_come_first(void **state) {
+static void hold_goes_on_a_bounded_number_of_times_and_then_others_come_first(void **state) {
     struct owner *owners[5];
     int i;
     (void)state;
@@ -1763,7 +1760,7 @@ static void test_hold_goes_on_a_bounded_number_of_times_and_then_others_come_fir
 }
 
 /* A server without client tracking tells us of our own releases. */
-static void test_push_does_not_end_the_pause_for_the_sake_of_others(void **state) {
+static void push_does_not_end_the_pause_for_the_sake_of_others(void **state) {
     struct owner *owners[3];
     (void)state;
     restart_with_handovers(1);
@@ -1791,7 +1788,7 @@ static void test_push_does_not_end_the_pause_for_the_sake_of_others(void **state
     need(RLOCK_OP_ACQUIRE);
 }
 
-static void test_pause_for_the_sake_of_others_has_an_end(void **state) {
+static void pause_for_the_sake_of_others_has_an_end(void **state) {
     struct owner *owners[3];
     (void)state;
     restart_with_handovers(1);
@@ -1807,7 +1804,7 @@ static void test_pause_for_the_sake_of_others_has_an_end(void **state) {
     SAME(asked(RLOCK_OP_ACQUIRE), 2);
 }
 
-static void test_fences_rise_with_each_hold_that_goes_on(void **state) {
+static void fences_rise_with_each_hold_that_goes_on(void **state) {
     rlock_options options = options_for("key");
     struct owner *owners[5];
     int i;
@@ -1839,7 +1836,7 @@ static void test_fences_rise_with_each_hold_that_goes_on(void **state) {
     SAME(asked(RLOCK_OP_RELEASE), 2);
 }
 
-static void test_hold_without_a_fence_does_not_go_on_to_who_wants_one_nor_back(void **state) {
+static void hold_without_a_fence_does_not_go_on_to_who_wants_one_nor_back(void **state) {
     rlock_options options = options_for("key");
     (void)state;
     options.fencing = true;
@@ -1864,7 +1861,7 @@ static void test_hold_without_a_fence_does_not_go_on_to_who_wants_one_nor_back(v
     }
 }
 
-static void test_hold_with_too_little_left_does_not_go_on(void **state) {
+static void hold_with_too_little_left_does_not_go_on(void **state) {
     static const struct {
         int64_t has_ms, age_ms, wants_ms;
         bool goes_on;
@@ -1890,7 +1887,7 @@ static void test_hold_with_too_little_left_does_not_go_on(void **state) {
 }
 
 /* The server would have the key for an hour if this process died just then. */
-static void test_hold_goes_on_only_to_who_asked_for_about_so_long_a_lease(void **state) {
+static void hold_goes_on_only_to_who_asked_for_about_so_long_a_lease(void **state) {
     static const struct {
         int64_t has_ms, renewed_ms, wants_ms;
         bool goes_on;
@@ -1922,7 +1919,7 @@ static void test_hold_goes_on_only_to_who_asked_for_about_so_long_a_lease(void *
 }
 
 /* The lease is young again then, but others wait for as long as the key is here. */
-static void test_renewals_do_not_keep_the_key_in_this_process(void **state) {
+static void renewals_do_not_keep_the_key_in_this_process(void **state) {
     struct owner *owners[5];
     int i;
     (void)state;
@@ -1943,7 +1940,7 @@ static void test_renewals_do_not_keep_the_key_in_this_process(void **state) {
     SAME(stats().handed_on, 2);
 }
 
-static void test_client_gives_way_where_a_hold_was_too_old_to_be_handed_on(void **state) {
+static void client_gives_way_where_a_hold_was_too_old_to_be_handed_on(void **state) {
     static const struct { int64_t lease_ms, age_ms; } cases[] = {{160, 12}, {10000, 21}};
     size_t i;
     (void)state;
@@ -1967,7 +1964,7 @@ static void test_client_gives_way_where_a_hold_was_too_old_to_be_handed_on(void 
 }
 
 /* The grant is another one, with fences and hand-overs of its own. */
-static void test_hold_that_was_asked_for_again_counts_its_hand_overs_anew(void **state) {
+static void hold_that_was_asked_for_again_counts_its_hand_overs_anew(void **state) {
     rlock_options options = options_for("key");
     struct owner *owners[4];
     int i;
@@ -1995,7 +1992,7 @@ static void test_hold_that_was_asked_for_again_counts_its_hand_overs_anew(void *
     SAME(stats().handed_on, 3);
 }
 
-static void test_hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not(void **state) {
+static void hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not(void **state) {
     rlock_options options = options_for("key");
     struct owner *limited, *free_one;
     (void)state;
@@ -2017,7 +2014,7 @@ static void test_hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not(vo
     need(RLOCK_OP_RELEASE); /* the server has it for longer */
 }
 
-static void test_hold_whose_renewal_is_out_does_not_go_on(void **state) {
+static void hold_whose_renewal_is_out_does_not_go_on(void **state) {
     struct owner *first = holder("key", 10000);
     (void)state;
     follower("key", 10000);
@@ -2030,7 +2027,7 @@ static void test_hold_whose_renewal_is_out_does_not_go_on(void **state) {
     need(RLOCK_OP_RELEASE);
 }
 
-static void test_hold_that_went_on_with_a_shorter_lease_ends_by_it(void **state) {
+static void hold_that_went_on_with_a_shorter_lease_ends_by_it(void **state) {
     struct owner *first = holder("key", 1060), *second = follower("key", 1000);
     (void)state;
     SAME(owner_release(first), RLOCK_OK);
@@ -2041,7 +2038,7 @@ static void test_hold_that_went_on_with_a_shorter_lease_ends_by_it(void **state)
     need(RLOCK_OP_RELEASE);
 }
 
-static void test_hold_that_went_on_is_renewed_for_its_new_handle(void **state) {
+static void hold_that_went_on_is_renewed_for_its_new_handle(void **state) {
     struct owner *first = holder("key", WATCHDOG_MS), *second = follower("key", 0);
     uint64_t token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
     (void)state;
@@ -2055,7 +2052,7 @@ static void test_hold_that_went_on_is_renewed_for_its_new_handle(void **state) {
     assert_true(rlock_is_held(second->lock));
 }
 
-static void test_hold_that_went_on_and_was_not_told_is_given_back_by_cancel_and_free(void **state) {
+static void hold_that_went_on_and_was_not_told_is_given_back_by_cancel_and_free(void **state) {
     int freed;
     (void)state;
     for (freed = 0; freed < 2; freed++) {
@@ -2079,7 +2076,7 @@ static void test_hold_that_went_on_and_was_not_told_is_given_back_by_cancel_and_
     }
 }
 
-static void test_former_handle_may_be_freed_or_acquire_again_at_once(void **state) {
+static void former_handle_may_be_freed_or_acquire_again_at_once(void **state) {
     struct owner *first = holder("key", 10000), *second = follower("key", 10000), *third;
     (void)state;
     SAME(owner_release(first), RLOCK_OK);
@@ -2098,7 +2095,7 @@ static void test_former_handle_may_be_freed_or_acquire_again_at_once(void **stat
     SAME(stats().handed_on, 3);
 }
 
-static void test_hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for(void **state) {
+static void hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for(void **state) {
     struct owner *first = holder("key", 50), *second = follower("key", 50);
     (void)state;
     SAME(owner_release(first), RLOCK_OK);
@@ -2109,7 +2106,7 @@ static void test_hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_
     SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
-static void test_clean_up_that_is_given_up_wakes_the_next_waiter(void **state) {
+static void clean_up_that_is_given_up_wakes_the_next_waiter(void **state) {
     struct owner *holds = holder("key", 1000), *waits = handle("key");
     (void)state;
     SAME(owner_acquire(waits, RLOCK_FOREVER, 60000), RLOCK_OK);
@@ -2124,7 +2121,7 @@ static void test_clean_up_that_is_given_up_wakes_the_next_waiter(void **state) {
     SAME(waits->seen[RLOCK_ACQUIRED].count, 1);
 }
 
-static void test_sleeper_tries_again_when_the_holders_lease_is_over(void **state) {
+static void sleeper_tries_again_when_the_holders_lease_is_over(void **state) {
     int64_t start_us = now_us();
     (void)state;
     (void)sleeper("key", RLOCK_FOREVER, 2000);
@@ -2134,7 +2131,7 @@ static void test_sleeper_tries_again_when_the_holders_lease_is_over(void **state
     need(RLOCK_OP_ACQUIRE);
 }
 
-static void test_waiters_try_again_when_the_connection_is_back(void **state) {
+static void waiters_try_again_when_the_connection_is_back(void **state) {
     (void)state;
     (void)sleeper("key", RLOCK_FOREVER, 3600000);
     scripted_pushing(&g.store, 0);
@@ -2148,7 +2145,7 @@ static void test_waiters_try_again_when_the_connection_is_back(void **state) {
     need(RLOCK_OP_ACQUIRE);
 }
 
-static void test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed(void **state) {
+static void head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed(void **state) {
     int64_t last_us = 0, gap;
     size_t i;
     (void)state;
@@ -2167,7 +2164,7 @@ static void test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed(
     }
 }
 
-static void test_push_that_stops_turns_sleepers_into_pollers(void **state) {
+static void push_that_stops_turns_sleepers_into_pollers(void **state) {
     (void)state;
     (void)sleeper("key", RLOCK_FOREVER, 3600000);
     scripted_pushing(&g.store, 0);
@@ -2176,7 +2173,7 @@ static void test_push_that_stops_turns_sleepers_into_pollers(void **state) {
 }
 
 /* What is asked before calls can be heard says so at the server: there it would be waited for. */
-static void test_place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void **state) {
+static void place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void **state) {
     rlock_options options = options_for("key");
     int i;
     (void)state;
@@ -2201,7 +2198,7 @@ static void test_place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void
     SAME(asked(RLOCK_OP_ACQUIRE), 6);
 }
 
-static void test_wait_ends_as_timeout_at_its_end_for_head_and_others(void **state) {
+static void wait_ends_as_timeout_at_its_end_for_head_and_others(void **state) {
     struct owner *owners[3];
     int64_t start_us = now_us();
     int i;
@@ -2223,7 +2220,7 @@ static void test_wait_ends_as_timeout_at_its_end_for_head_and_others(void **stat
     SAME(stats().waiting, 0);
 }
 
-static void test_cancel_of_the_head_promotes_the_next(void **state) {
+static void cancel_of_the_head_promotes_the_next(void **state) {
     struct owner *head = handle("key"), *next = handle("key");
     uint64_t token;
     (void)state;
@@ -2244,7 +2241,7 @@ static void test_cancel_of_the_head_promotes_the_next(void **state) {
     SAME(head->events, 1);
 }
 
-static void test_canceled_has_no_words_of_the_server(void **state) {
+static void canceled_has_no_words_of_the_server(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
@@ -2256,7 +2253,7 @@ static void test_canceled_has_no_words_of_the_server(void **state) {
     assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "");
 }
 
-static void test_cancel_of_a_sleeping_head_makes_the_next_ask(void **state) {
+static void cancel_of_a_sleeping_head_makes_the_next_ask(void **state) {
     struct owner *head = sleeper("key", RLOCK_FOREVER, 60000), *next = handle("key");
     (void)state;
     SAME(owner_acquire(next, RLOCK_FOREVER, 10000), RLOCK_OK);
@@ -2272,7 +2269,7 @@ static void test_cancel_of_a_sleeping_head_makes_the_next_ask(void **state) {
 }
 
 /* However many wait, they cost one command a wake-up. */
-static void test_waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing(void **state) {
+static void waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing(void **state) {
     struct owner *head = sleeper("key", RLOCK_FOREVER, 60000), *others[4];
     int i, before = asked(RLOCK_OP_ACQUIRE);
     (void)state;
@@ -2290,7 +2287,7 @@ static void test_waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing(voi
     SAME(head->events, 0);
 }
 
-static void test_fault_that_ends_the_head_lets_the_next_ask(void **state) {
+static void fault_that_ends_the_head_lets_the_next_ask(void **state) {
     struct owner *head = handle("key"), *next = handle("key");
     (void)state;
     SAME(owner_acquire(head, RLOCK_FOREVER, 10000), RLOCK_OK);
@@ -2305,7 +2302,7 @@ static void test_fault_that_ends_the_head_lets_the_next_ask(void **state) {
     }
 }
 
-static void test_single_try_is_busy_with_the_time_the_holder_has_left(void **state) {
+static void single_try_is_busy_with_the_time_the_holder_has_left(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, 10000), RLOCK_OK);
@@ -2321,7 +2318,7 @@ static void test_single_try_is_busy_with_the_time_the_holder_has_left(void **sta
     SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
 }
 
-static void test_single_try_behind_a_sleeping_waiter_is_busy_at_once(void **state) {
+static void single_try_behind_a_sleeping_waiter_is_busy_at_once(void **state) {
     struct owner *waits = sleeper("key", RLOCK_FOREVER, 60000), *tries = handle("key");
     (void)state;
     always(RLOCK_OP_ACQUIRE, scripted_held(60000));
@@ -2331,7 +2328,7 @@ static void test_single_try_behind_a_sleeping_waiter_is_busy_at_once(void **stat
     SAME(waits->events, 0);
 }
 
-static void test_single_try_behind_another_before_the_first_connect_is_busy(void **state) {
+static void single_try_behind_another_before_the_first_connect_is_busy(void **state) {
     struct owner *first, *second;
     (void)state;
     SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
@@ -2373,7 +2370,7 @@ static uint64_t orphan(int way) {
     return token;
 }
 
-static void test_orphan_is_released_until_a_sure_answer(void **state) {
+static void orphan_is_released_until_a_sure_answer(void **state) {
     int way, before;
     (void)state;
     for (way = 0; way < WAYS; way++) {
@@ -2391,7 +2388,7 @@ static void test_orphan_is_released_until_a_sure_answer(void **state) {
     }
 }
 
-static void test_orphan_is_released_until_one_lease_later_when_no_answer_is_sure(void **state) {
+static void orphan_is_released_until_one_lease_later_when_no_answer_is_sure(void **state) {
     int before;
     (void)state;
     always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
@@ -2406,7 +2403,7 @@ static void test_orphan_is_released_until_one_lease_later_when_no_answer_is_sure
     SAME(asked(RLOCK_OP_RELEASE), before);
 }
 
-static void test_unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later(void **state) {
+static void unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later(void **state) {
     struct owner *owner = holder("key", 4000);
     (void)state;
     SAME(owner_renew(owner, 100), RLOCK_OK); /* the server's time to live stays as it is */
@@ -2422,7 +2419,7 @@ static void test_unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_late
     SAME(stats().cleaning, 0);
 }
 
-static void test_unsure_clean_up_is_not_shortened_by_a_refusal_before_it(void **state) {
+static void unsure_clean_up_is_not_shortened_by_a_refusal_before_it(void **state) {
     (void)state;
     always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
     g.store.latency_us = 1000;
@@ -2434,7 +2431,7 @@ static void test_unsure_clean_up_is_not_shortened_by_a_refusal_before_it(void **
     SAME(stats().cleaning, 0);
 }
 
-static void test_refused_clean_up_goes_on_for_the_longest_lease(void **state) {
+static void refused_clean_up_goes_on_for_the_longest_lease(void **state) {
     struct owner *owner = holder("key", 20000);
     (void)state;
     SAME(owner_renew(owner, 1000), RLOCK_OK);
@@ -2450,7 +2447,7 @@ static void test_refused_clean_up_goes_on_for_the_longest_lease(void **state) {
     SAME(stats().cleaning, 0);
 }
 
-static void test_orphan_is_not_given_up_while_the_server_cannot_be_asked(void **state) {
+static void orphan_is_not_given_up_while_the_server_cannot_be_asked(void **state) {
     (void)state;
     g.store.latency_us = 1000;
     always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_DOWN, "refused"));
@@ -2463,7 +2460,7 @@ static void test_orphan_is_not_given_up_while_the_server_cannot_be_asked(void **
 }
 
 /* A retry told "held by another" says nothing of the attempt before it, unless it is sure. */
-static void test_attempt_that_may_still_be_executed_is_cleaned_up_after_held(void **state) {
+static void attempt_that_may_still_be_executed_is_cleaned_up_after_held(void **state) {
     struct owner *owner = handle("key");
     int sure;
     (void)state;
@@ -2484,7 +2481,7 @@ static void test_attempt_that_may_still_be_executed_is_cleaned_up_after_held(voi
     }
 }
 
-static void test_acquire_that_never_left_needs_no_clean_up(void **state) {
+static void acquire_that_never_left_needs_no_clean_up(void **state) {
     (void)state;
     g.store.unsent = true;
     (void)orphan(BY_CANCEL);
@@ -2494,7 +2491,7 @@ static void test_acquire_that_never_left_needs_no_clean_up(void **state) {
 }
 
 /* Nobody has said that another has it: neither to the first in line, nor to who is behind it. */
-static void test_acquire_that_never_left_is_not_told_that_another_has_it(void **state) {
+static void acquire_that_never_left_is_not_told_that_another_has_it(void **state) {
     struct owner *owners[3];
     int i;
     (void)state;
@@ -2513,7 +2510,7 @@ static void test_acquire_that_never_left_is_not_told_that_another_has_it(void **
 }
 
 /* What is known of one wait is not known of the next one. */
-static void test_key_that_was_held_before_is_not_held_for_that(void **state) {
+static void key_that_was_held_before_is_not_held_for_that(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
@@ -2527,7 +2524,7 @@ static void test_key_that_was_held_before_is_not_held_for_that(void **state) {
 }
 
 /* Who waits behind a holder of this client need not be told by the server. */
-static void test_who_waits_behind_a_holder_of_its_client_ends_as_timeout(void **state) {
+static void who_waits_behind_a_holder_of_its_client_ends_as_timeout(void **state) {
     struct owner *held = holder("key", 10000), *waits = handle("key");
     (void)state;
     SAME(owner_acquire(waits, 300, 1000), RLOCK_OK);
@@ -2536,7 +2533,7 @@ static void test_who_waits_behind_a_holder_of_its_client_ends_as_timeout(void **
     SAME(held->events, 1);
 }
 
-static void test_try_that_ended_unknown_is_cleaned_up(void **state) {
+static void try_that_ended_unknown_is_cleaned_up(void **state) {
     struct owner *owner = begin_operation(TRY, 0);
     uint64_t token = need(RLOCK_OP_ACQUIRE)->token;
     (void)state;
@@ -2545,7 +2542,7 @@ static void test_try_that_ended_unknown_is_cleaned_up(void **state) {
     SAME(retried(RLOCK_OP_RELEASE)->token, token);
 }
 
-static void test_release_that_is_never_answered_ends_unknown_at_the_deadline(void **state) {
+static void release_that_is_never_answered_ends_unknown_at_the_deadline(void **state) {
     struct owner *owner = holder("key", 1000);
     int64_t deadline_us = until_us(now_us(), 1000);
     (void)state;
@@ -2557,7 +2554,7 @@ static void test_release_that_is_never_answered_ends_unknown_at_the_deadline(voi
     SAME(owner_acquire(owner, 0, 1000), RLOCK_OK); /* the handle is free again */
 }
 
-static void test_acquire_after_cancel_has_a_token_of_its_own(void **state) {
+static void acquire_after_cancel_has_a_token_of_its_own(void **state) {
     struct owner *owner = handle("key");
     uint64_t token;
     (void)state;
@@ -2577,7 +2574,7 @@ static void test_acquire_after_cancel_has_a_token_of_its_own(void **state) {
     assert_true(rlock_is_held(owner->lock));
 }
 
-static void test_freed_holder_is_released_in_the_background(void **state) {
+static void freed_holder_is_released_in_the_background(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
     owner_free(owner);
@@ -2601,7 +2598,7 @@ static struct owner *reentrant(int64_t lease_ms) {
     return owner;
 }
 
-static void test_reentrant_hold_counts_up_and_down_without_a_round_trip(void **state) {
+static void reentrant_hold_counts_up_and_down_without_a_round_trip(void **state) {
     struct owner *owner = reentrant(10000);
     size_t requests = g.store.count;
     int i;
@@ -2629,7 +2626,7 @@ static void test_reentrant_hold_counts_up_and_down_without_a_round_trip(void **s
     SAME(owner_release(owner), RLOCK_ERR_NOT_HELD);
 }
 
-static void test_reentrant_acquire_with_a_longer_lease_asks_for_it(void **state) {
+static void reentrant_acquire_with_a_longer_lease_asks_for_it(void **state) {
     struct owner *owner = reentrant(10000);
     int64_t sent_us;
     (void)state;
@@ -2645,7 +2642,7 @@ static void test_reentrant_acquire_with_a_longer_lease_asks_for_it(void **state)
 }
 
 /* Whoever asks with lease 0 counts on being renewed, whatever the hold was made for. */
-static void test_nested_acquire_with_lease_0_gives_the_hold_a_watchdog(void **state) {
+static void nested_acquire_with_lease_0_gives_the_hold_a_watchdog(void **state) {
     static const int64_t leases[] = {1000, WATCHDOG_MS, 10000};
     static const int options[] = {RLOCK_WATCHDOG_AUTO, RLOCK_WATCHDOG_OFF};
     size_t i, k;
@@ -2685,7 +2682,7 @@ static void test_nested_acquire_with_lease_0_gives_the_hold_a_watchdog(void **st
 }
 
 /* The hold is what it was before it was asked for. */
-static void test_nested_acquire_that_fails_gives_no_watchdog(void **state) {
+static void nested_acquire_that_fails_gives_no_watchdog(void **state) {
     struct owner *owner = reentrant(1000);
     (void)state;
     SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
@@ -2698,7 +2695,7 @@ static void test_nested_acquire_that_fails_gives_no_watchdog(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 1);
 }
 
-static void test_loss_sets_a_reentrant_count_to_zero(void **state) {
+static void loss_sets_a_reentrant_count_to_zero(void **state) {
     struct owner *owner = reentrant(1000);
     (void)state;
     SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
@@ -2712,7 +2709,7 @@ static void test_loss_sets_a_reentrant_count_to_zero(void **state) {
     SAME(owner_release(owner), RLOCK_ERR_NOT_HELD);
 }
 
-static void test_release_while_a_nested_acquire_is_asked_for_cancels_it(void **state) {
+static void release_while_a_nested_acquire_is_asked_for_cancels_it(void **state) {
     struct owner *owner = reentrant(10000);
     (void)state;
     SAME(owner_acquire(owner, 0, 20000), RLOCK_OK);
@@ -2726,7 +2723,7 @@ static void test_release_while_a_nested_acquire_is_asked_for_cancels_it(void **s
     SAME(asked(RLOCK_OP_RELEASE), 1);
 }
 
-static void test_release_in_the_turn_of_a_nested_acquire_cancels_it(void **state) {
+static void release_in_the_turn_of_a_nested_acquire_cancels_it(void **state) {
     struct owner *owner = reentrant(10000);
     (void)state;
     SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
@@ -2738,7 +2735,7 @@ static void test_release_in_the_turn_of_a_nested_acquire_cancels_it(void **state
     SAME(owner->seen[RLOCK_LOST].count, 0);
 }
 
-static void test_reentrant_acquire_of_a_lost_hold_is_refused(void **state) {
+static void reentrant_acquire_of_a_lost_hold_is_refused(void **state) {
     struct owner *owner = reentrant(1000);
     (void)state;
     stall_ms(1000);
@@ -2752,7 +2749,7 @@ static void test_reentrant_acquire_of_a_lost_hold_is_refused(void **state) {
  * Shutdown and free.
  */
 
-static void test_shutdown_ends_tells_releases_and_is_done(void **state) {
+static void shutdown_ends_tells_releases_and_is_done(void **state) {
     struct owner *holds = holder("a", 60000), *waits = sleeper("b", RLOCK_FOREVER, 60000);
     struct owner *idles = handle("c");
     uint64_t token = g.store.log[0].token;
@@ -2778,7 +2775,7 @@ static void test_shutdown_ends_tells_releases_and_is_done(void **state) {
     SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_ERR_STATE);
 }
 
-static void test_shutdown_without_an_answer_is_done_with_timeout(void **state) {
+static void shutdown_without_an_answer_is_done_with_timeout(void **state) {
     static const int64_t given[] = {0, 300}, takes[] = {700, 300};
     size_t i;
     (void)state;
@@ -2798,7 +2795,7 @@ static void test_shutdown_without_an_answer_is_done_with_timeout(void **state) {
     }
 }
 
-static void test_shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own(void **state) {
+static void shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own(void **state) {
     (void)state;
     SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_OK);
     SAME(g.done_count, 0);
@@ -2807,7 +2804,7 @@ static void test_shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own(void **
     SAME(g.done_status, RLOCK_OK);
 }
 
-static void test_shutdown_lets_a_release_under_way_end(void **state) {
+static void shutdown_lets_a_release_under_way_end(void **state) {
     struct owner *owner = bring_to(RELEASING);
     (void)state;
     SAME(rlock_client_shutdown(g.client, 1000, NULL, NULL), RLOCK_OK);
@@ -2817,7 +2814,7 @@ static void test_shutdown_lets_a_release_under_way_end(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 0);
 }
 
-static void test_shutdown_ends_a_nested_acquire_as_closed(void **state) {
+static void shutdown_ends_a_nested_acquire_as_closed(void **state) {
     struct owner *owner = reentrant(10000);
     (void)state;
     SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
@@ -2842,7 +2839,7 @@ static void check_closed(struct owner *owner) {
     SAME(length, 3);
 }
 
-static void test_client_free_in_every_state_tells_nothing_and_handles_survive(void **state) {
+static void client_free_in_every_state_tells_nothing_and_handles_survive(void **state) {
     int row, events;
     (void)state;
     for (row = IDLE; row < CLOSED; row++) {
@@ -2859,7 +2856,7 @@ static void test_client_free_in_every_state_tells_nothing_and_handles_survive(vo
     }
 }
 
-static void test_client_free_sends_the_release_of_what_is_held(void **state) {
+static void client_free_sends_the_release_of_what_is_held(void **state) {
     uint64_t token;
     (void)state;
     (void)holder("key", 60000);
@@ -2869,7 +2866,7 @@ static void test_client_free_sends_the_release_of_what_is_held(void **state) {
     SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
 }
 
-static void test_client_free_before_ends_were_told_leaks_nothing(void **state) {
+static void client_free_before_ends_were_told_leaks_nothing(void **state) {
     int i;
     (void)state;
     g.store.unsent = true; /* nothing is left to clean up: their claims are over */
@@ -2883,7 +2880,7 @@ static void test_client_free_before_ends_were_told_leaks_nothing(void **state) {
     SAME(virtual_memory.live, 0);
 }
 
-static void test_handle_free_in_every_state_tells_nothing(void **state) {
+static void handle_free_in_every_state_tells_nothing(void **state) {
     int row;
     (void)state;
     for (row = IDLE; row < STATES; row++) {
@@ -2904,13 +2901,13 @@ static void test_handle_free_in_every_state_tells_nothing(void **state) {
     }
 }
 
-static void test_free_of_null_is_allowed(void **state) {
+static void free_of_null_is_allowed(void **state) {
     (void)state;
     rlock_free(NULL);
     rlock_client_free(NULL);
 }
 
-static void test_store_that_does_not_open_fails_the_client(void **state) {
+static void store_that_does_not_open_fails_the_client(void **state) {
     rlock_client *client = NULL;
     (void)state;
     g.store.open_status = RLOCK_ERR_NOMEM;
@@ -2920,7 +2917,7 @@ static void test_store_that_does_not_open_fails_the_client(void **state) {
     SAME(virtual_memory.live, 0);
 }
 
-static void test_loop_that_does_not_open_and_missing_random_bytes_fail_the_client(void **state) {
+static void loop_that_does_not_open_and_missing_random_bytes_fail_the_client(void **state) {
     rlock_client *client = NULL;
     (void)state;
     g.loop.open_fails = true;
@@ -2954,7 +2951,7 @@ static void refuse_config(const char *what, const rlock_config *config) {
         refuse_config(#member " = " #value, &bad); \
     } while (0)
 
-static void test_bad_configurations_are_refused_with_a_log_line(void **state) {
+static void bad_configurations_are_refused_with_a_log_line(void **state) {
     (void)state;
     REFUSE_CONFIG(loop.open, NULL);
     REFUSE_CONFIG(loop.watch, NULL);
@@ -2974,7 +2971,7 @@ static void test_bad_configurations_are_refused_with_a_log_line(void **state) {
     SAME(virtual_memory.live, 0);
 }
 
-static void test_null_arguments_of_the_client_are_refused(void **state) {
+static void null_arguments_of_the_client_are_refused(void **state) {
     rlock_client *client = NULL;
     (void)state;
     SAME(rlock_client_new(NULL, &g.config), RLOCK_ERR_ARG);
@@ -3011,7 +3008,7 @@ static const char *refuse_fencing(void *state, const char *key, size_t key_len,
     return fencing ? "no fences here" : NULL;
 }
 
-static void test_bad_options_are_refused(void **state) {
+static void bad_options_are_refused(void **state) {
     static char big[RLOCK_KEY_MAX + 2];
     rlock_options options = options_for("key");
     rlock *lock = NULL;
@@ -3057,7 +3054,7 @@ static const char *refuse_at_length(void *state, const char *key, size_t key_len
     return refusal;
 }
 
-static void test_long_words_of_a_store_are_cut_in_the_log(void **state) {
+static void long_words_of_a_store_are_cut_in_the_log(void **state) {
     rlock_options options = options_for("key");
     size_t length;
     (void)state;
@@ -3070,7 +3067,7 @@ static void test_long_words_of_a_store_are_cut_in_the_log(void **state) {
     g.store.store.refuses = NULL;
 }
 
-static void test_longest_key_and_hash_tags_are_allowed(void **state) {
+static void longest_key_and_hash_tags_are_allowed(void **state) {
     static const char *const keys[] = {"{tag}", "a{b}c", "plain", "open{brace"};
     static char big[RLOCK_KEY_MAX];
     rlock_options options = options_for(big);
@@ -3088,7 +3085,7 @@ static void test_longest_key_and_hash_tags_are_allowed(void **state) {
     (void)handle_with(&options);
 }
 
-static void test_bad_leases_and_waits_are_refused_and_change_nothing(void **state) {
+static void bad_leases_and_waits_are_refused_and_change_nothing(void **state) {
     static const int64_t leases[] = {-1, 1, 9, 86400001, INT64_MAX, INT64_MIN};
     static const int64_t waits[] = {-2, INT64_MIN};
     struct owner *idles = handle("a"), *holds = holder("b", 60000);
@@ -3110,7 +3107,7 @@ static void test_bad_leases_and_waits_are_refused_and_change_nothing(void **stat
     SAME(owner_cancel(idles), RLOCK_ERR_STATE); /* still idle */
 }
 
-static void test_absurd_wait_does_not_overflow(void **state) {
+static void absurd_wait_does_not_overflow(void **state) {
     struct owner *owner = handle("key");
     int status = owner_acquire(owner, INT64_MAX, 1000);
     (void)state;
@@ -3123,7 +3120,7 @@ static void test_absurd_wait_does_not_overflow(void **state) {
     }
 }
 
-static void test_absurd_limit_of_a_hold_does_not_overflow(void **state) {
+static void absurd_limit_of_a_hold_does_not_overflow(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;
     (void)state;
@@ -3133,7 +3130,7 @@ static void test_absurd_limit_of_a_hold_does_not_overflow(void **state) {
     SAME(rlock_remaining_ms(owner->lock), (until_us(now_us(), 1000) - now_us()) / 1000);
 }
 
-static void test_null_handles_are_refused(void **state) {
+static void null_handles_are_refused(void **state) {
     size_t length = 1;
     (void)state;
     SAME(rlock_acquire(NULL, 0, 0, owner_on_event, NULL), RLOCK_ERR_ARG);
@@ -3192,7 +3189,7 @@ static int child_of_fork(struct owner *owner) {
     return 0;
 }
 
-static void test_after_fork_the_child_is_refused_and_sends_nothing(void **state) {
+static void after_fork_the_child_is_refused_and_sends_nothing(void **state) {
     int row, status = 0;
     (void)state;
     for (row = IDLE; row < CLOSED; row++) {
@@ -3233,7 +3230,7 @@ static void count_name(rlock_name *name, const struct sockaddr *address) {
 }
 
 /* The timers of a store that are due come first. */
-static void test_child_that_returns_from_a_timer_it_forked_in_hears_of_no_name(void **state) {
+static void child_that_returns_from_a_timer_it_forked_in_hears_of_no_name(void **state) {
     rlock_timer timer;
     rlock_name name;
     int status = -1;
@@ -3273,7 +3270,7 @@ static void round_of_locking(struct owner *first, struct owner *second) {
     SAME(second->seen[RLOCK_RELEASED].status, RLOCK_OK);
 }
 
-static void test_nothing_is_allocated_between_acquire_and_release_once_warm(void **state) {
+static void nothing_is_allocated_between_acquire_and_release_once_warm(void **state) {
     struct owner *first = handle("a"), *second = handle("b");
     uint64_t total;
     int i;
@@ -3289,7 +3286,7 @@ static void test_nothing_is_allocated_between_acquire_and_release_once_warm(void
     SAME(virtual_memory.total - total, 0);
 }
 
-static void test_release_needs_no_memory(void **state) {
+static void release_needs_no_memory(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
     virtual_memory.fail_at = 1;
@@ -3299,7 +3296,7 @@ static void test_release_needs_no_memory(void **state) {
     virtual_memory.fail_at = 0;
 }
 
-static void test_freed_handles_give_back_what_was_kept_for_them(void **state) {
+static void freed_handles_give_back_what_was_kept_for_them(void **state) {
     enum { HANDLES = 100 };
     struct owner *owners[HANDLES];
     size_t before;
@@ -3391,7 +3388,7 @@ static void scenario(void) {
     virtual_free_owners(&g.loop);
 }
 
-static void test_every_failing_allocation_is_survived_and_leaks_nothing(void **state) {
+static void every_failing_allocation_is_survived_and_leaks_nothing(void **state) {
     uint64_t n;
     (void)state;
     for (n = 1; n < 1000; n++) {
@@ -3414,7 +3411,7 @@ static void test_every_failing_allocation_is_survived_and_leaks_nothing(void **s
  * The rest.
  */
 
-static void test_stats_count_what_happened_and_what_is(void **state) {
+static void stats_count_what_happened_and_what_is(void **state) {
     struct owner *holds = handle("a");
     rlock_stats now;
     (void)state;
@@ -3448,7 +3445,7 @@ static void test_stats_count_what_happened_and_what_is(void **state) {
 }
 
 /* What was not counted as acquired, or was lost, is not let go either. */
-static void test_every_hold_that_was_acquired_is_counted_once_as_released_or_lost(void **state) {
+static void every_hold_that_was_acquired_is_counted_once_as_released_or_lost(void **state) {
     struct owner *owner = handle("key"), *other = handle("other");
     (void)state;
     owner->react = other->react = cancel_other; /* granted, and cancelled before it is told */
@@ -3483,7 +3480,7 @@ static void test_every_hold_that_was_acquired_is_counted_once_as_released_or_los
     SAME(stats().handed_on, 1);
 }
 
-static void test_every_status_has_its_text(void **state) {
+static void every_status_has_its_text(void **state) {
     (void)state;
 #define RLOCK_X(name, value, text) assert_string_equal(rlock_strerror(RLOCK_##name), text);
     RLOCK_STATUS_MAP(RLOCK_X)
@@ -3494,7 +3491,7 @@ static void test_every_status_has_its_text(void **state) {
     assert_string_equal(rlock_strerror(INT32_MAX), "unknown status");
 }
 
-static void test_every_reason_and_kind_has_its_word(void **state) {
+static void every_reason_and_kind_has_its_word(void **state) {
     static const char *const reasons[] = {"none", "expired", "stolen", "deleted", "closed"};
     static const char *const kinds[] = {"mutex", "fair", "read", "write", "semaphore"};
     int i;
@@ -3507,7 +3504,7 @@ static void test_every_reason_and_kind_has_its_word(void **state) {
     assert_string_equal(rlock_kind_str((rlock_kind)(RLOCK_KIND_SEMAPHORE + 1)), "unknown");
 }
 
-static void test_key_is_copied_with_every_byte_and_a_nul_behind_it(void **state) {
+static void key_is_copied_with_every_byte_and_a_nul_behind_it(void **state) {
     char key[] = {'a', '\0', (char)0xff, '\n', 'b'};
     static const char expected[] = {'a', '\0', (char)0xff, '\n', 'b', '\0'};
     rlock_options options = options_for(key);
@@ -3526,7 +3523,7 @@ static void test_key_is_copied_with_every_byte_and_a_nul_behind_it(void **state)
     assert_memory_equal(need(RLOCK_OP_ACQUIRE)->request->key, expected, 5);
 }
 
-static void test_fence_is_the_servers_and_asked_for_only_when_wanted(void **state) {
+static void fence_is_the_servers_and_asked_for_only_when_wanted(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;
     (void)state;
@@ -3546,7 +3543,7 @@ static void test_fence_is_the_servers_and_asked_for_only_when_wanted(void **stat
     SAME(need(RLOCK_OP_ACQUIRE)->request->fences, 0);
 }
 
-static void test_every_token_is_new_and_the_client_id_is_a_uuid(void **state) {
+static void every_token_is_new_and_the_client_id_is_a_uuid(void **state) {
     uint64_t tokens[20];
     int i, k;
     (void)state;
@@ -3564,7 +3561,7 @@ static void test_every_token_is_new_and_the_client_id_is_a_uuid(void **state) {
     }
 }
 
-static void test_what_is_submitted_is_flushed_before_the_loop_sleeps(void **state) {
+static void what_is_submitted_is_flushed_before_the_loop_sleeps(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
@@ -3577,7 +3574,7 @@ static void test_what_is_submitted_is_flushed_before_the_loop_sleeps(void **stat
     SAME(g.store.unflushed, 0);
 }
 
-static void test_keys_are_unwatched_when_nobody_cares_any_more(void **state) {
+static void keys_are_unwatched_when_nobody_cares_any_more(void **state) {
     struct owner *owner = holder("a", 0);
     (void)state;
     scripted_settle(&g.store);
@@ -3594,7 +3591,7 @@ static void on_ready(rlock_io *io, unsigned events) {
     io_events |= events;
 }
 
-static void test_descriptor_of_a_store_reaches_the_loop_and_its_events_the_store(void **state) {
+static void descriptor_of_a_store_reaches_the_loop_and_its_events_the_store(void **state) {
     rlock_io io;
     (void)state;
     memset(&io, 0, sizeof io);
@@ -3612,7 +3609,7 @@ static void test_descriptor_of_a_store_reaches_the_loop_and_its_events_the_store
     g.loop.watch_fails = false;
 }
 
-static void test_early_and_spurious_timer_entries_are_harmless(void **state) {
+static void early_and_spurious_timer_entries_are_harmless(void **state) {
     struct owner *owner = holder("key", 1000);
     int i;
     (void)state;
@@ -3631,7 +3628,7 @@ static void test_early_and_spurious_timer_entries_are_harmless(void **state) {
  * Corners: what only a rare input or a rare moment reaches.
  */
 
-static void test_keys_whose_hashes_collide_are_different_locks(void **state) {
+static void keys_whose_hashes_collide_are_different_locks(void **state) {
     struct virtual_twins twins = virtual_twins(&g.client->gates);
     struct owner *owners[VIRTUAL_TWINS];
     int i;
@@ -3665,7 +3662,7 @@ static int longest_chain(const rlock__map *map) {
 }
 
 /* Who knows one client cannot choose keys that make a chain in the next one. */
-static void test_keys_that_are_one_chain_in_a_client_are_none_in_another(void **state) {
+static void keys_that_are_one_chain_in_a_client_are_none_in_another(void **state) {
     static char keys[64][16];
     int chosen, turn;
     uint32_t i;
@@ -3690,7 +3687,7 @@ static int chain_of(const char *what, size_t len, const rlock__map *map) {
 }
 
 /* The last bytes count as well, also where they do not fill a word. */
-static void test_each_byte_of_a_key_counts_in_its_hash(void **state) {
+static void each_byte_of_a_key_counts_in_its_hash(void **state) {
     char key[16] = "fifteen letters";
     size_t len, at;
     (void)state;
@@ -3734,7 +3731,7 @@ static void crowd_grows(int first) {
     }
 }
 
-static void test_tables_that_cannot_grow_cost_a_status_and_nothing_else(void **state) {
+static void tables_that_cannot_grow_cost_a_status_and_nothing_else(void **state) {
     int first, i;
     (void)state;
     for (first = 0; first < 2; first++) { /* once a handle and once an acquire meets the limit */
@@ -3766,7 +3763,7 @@ static int64_t clock_that_goes_on(void *ctx) {
     return ((struct virtual_loop *)ctx)->now_us += clock_step_us;
 }
 
-static void test_remaining_time_is_never_negative_while_the_clock_goes_on(void **state) {
+static void remaining_time_is_never_negative_while_the_clock_goes_on(void **state) {
     struct owner *owner;
     (void)state;
     g.config.loop.now_us = clock_that_goes_on;
@@ -3780,7 +3777,7 @@ static void test_remaining_time_is_never_negative_while_the_clock_goes_on(void *
     assert_false(rlock_is_held(owner->lock));
 }
 
-static void test_arguments_that_no_other_test_gives(void **state) {
+static void arguments_that_no_other_test_gives(void **state) {
     rlock_config mute = g.config;
     rlock_options options = options_for("key");
     rlock_client *client = NULL;
@@ -3841,7 +3838,7 @@ static void free_and_go_on(struct owner *owner, const rlock_event *event) {
     rlock_on_resolved(&name, NULL);
 }
 
-static void test_callback_that_freed_its_client_may_go_on_calling(void **state) {
+static void callback_that_freed_its_client_may_go_on_calling(void **state) {
     struct owner *owner = handle("key"), *other = handle("other");
     (void)state;
     io_events = 0;
@@ -3887,7 +3884,7 @@ static int child_hears_nothing(struct owner *owner) {
     return owner_acquire(owner, 0, 0) == RLOCK_ERR_STATE ? 0 : 3;
 }
 
-static void test_after_fork_the_child_hears_no_event_and_nests_nothing(void **state) {
+static void after_fork_the_child_hears_no_event_and_nests_nothing(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;
     int status = 0;
@@ -3938,8 +3935,7 @@ static int child_with_a_client_of_its_own(struct owner *owner) {
     return WEXITSTATUS(status);
 }
 
-static void
-test_after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_back(void **state) {
+static void after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_back(void **state) {
     struct owner *owner = holder("key", 10000);
     int status = 0;
     pid_t child;
@@ -3961,7 +3957,7 @@ static void forget_the_descriptor(rlock_timer *timer) {
 }
 
 /* The timer of a dead connection is due when its last bytes come: they are not read any more. */
-static void test_event_of_a_descriptor_that_a_timer_just_forgot_is_dropped(void **state) {
+static void event_of_a_descriptor_that_a_timer_just_forgot_is_dropped(void **state) {
     rlock_timer timer;
     (void)state;
     SAME(rlock_timer_add(g.client, &timer, forget_the_descriptor), RLOCK_OK);
@@ -3985,13 +3981,13 @@ static int64_t boottime_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-static void test_clock_of_its_own_is_the_one_that_never_steps(void **state) {
+static void clock_of_its_own_is_the_one_that_never_steps(void **state) {
     int64_t before_us = boottime_us(), own_us = rlock__system_now_us();
     (void)state;
     BETWEEN(own_us, before_us, boottime_us());
 }
 
-static void test_old_tokens_are_cleaned_up_before_anybody_asks(void **state) {
+static void old_tokens_are_cleaned_up_before_anybody_asks(void **state) {
     struct owner *first = handle("key"), *second = handle("key");
     size_t from;
     (void)state;
@@ -4019,7 +4015,7 @@ static void free_all(struct owner *owner, const rlock_event *event) {
 }
 
 /* The memory of the client waits for the end of the entry: a sanitizer sees who looks at it. */
-static void test_last_handle_and_client_are_freed_in_a_callback(void **state) {
+static void last_handle_and_client_are_freed_in_a_callback(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     owner->react = free_all;
@@ -4030,7 +4026,7 @@ static void test_last_handle_and_client_are_freed_in_a_callback(void **state) {
     SAME(virtual_memory.live, 0);
 }
 
-static void test_wait_that_ends_while_its_try_is_out_is_unknown(void **state) {
+static void wait_that_ends_while_its_try_is_out_is_unknown(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 500, 1000), RLOCK_OK);
@@ -4039,7 +4035,7 @@ static void test_wait_that_ends_while_its_try_is_out_is_unknown(void **state) {
     SAME(asked(RLOCK_OP_RELEASE), 1);
 }
 
-static void test_loss_is_told_before_the_end_that_a_socket_brings(void **state) {
+static void loss_is_told_before_the_end_that_a_socket_brings(void **state) {
     struct owner *lost = holder("lost", 1000), *other = holder("other", 10000);
     (void)state;
     SAME(owner_release(other), RLOCK_OK);
@@ -4051,7 +4047,7 @@ static void test_loss_is_told_before_the_end_that_a_socket_brings(void **state) 
     assert_true(lost->seen[RLOCK_LOST].order < other->seen[RLOCK_RELEASED].order);
 }
 
-static void test_waiter_and_holder_look_when_push_is_back(void **state) {
+static void waiter_and_holder_look_when_push_is_back(void **state) {
     struct owner *owner = holder("held", 10000), *waiter = handle("key");
     unsigned watching;
     int looks, tries;
@@ -4076,8 +4072,7 @@ static rlock_answer held_and_told(int64_t left_ms) {
     return answer;
 }
 
-static void
-test_first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told(void **state) {
+static void first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told(void **state) {
     struct owner *waiter = handle("told"), *other = handle("not told");
     (void)state;
     SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);
@@ -4099,7 +4094,7 @@ test_first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told(vo
     SAME(asked(RLOCK_OP_ACQUIRE), 4);
 }
 
-static void test_change_while_the_first_refusal_was_on_its_way_is_not_missed(void **state) {
+static void change_while_the_first_refusal_was_on_its_way_is_not_missed(void **state) {
     struct owner *waiter = handle("key");
     (void)state;
     SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);
@@ -4110,7 +4105,7 @@ static void test_change_while_the_first_refusal_was_on_its_way_is_not_missed(voi
     SAME(asked(RLOCK_OP_ACQUIRE), 2);
 }
 
-static void test_waiter_that_cannot_be_told_asks_anew_when_it_can(void **state) {
+static void waiter_that_cannot_be_told_asks_anew_when_it_can(void **state) {
     struct owner *waiter = handle("key");
     (void)state;
     scripted_pushing(&g.store, 0);
@@ -4148,7 +4143,7 @@ static void ask_for(int64_t ms, int *looks, int *tries) {
     *tries += asked(RLOCK_OP_ACQUIRE);
 }
 
-static void test_many_watched_keys_are_asked_for_now_and_then_and_few_are_not(void **state) {
+static void many_watched_keys_are_asked_for_now_and_then_and_few_are_not(void **state) {
     struct owner *owners[120];
     int looks, tries;
     (void)state;
@@ -4201,13 +4196,13 @@ static bool late_acquire_stays(struct owner *owner, bool early) {
     return there;
 }
 
-static void test_sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan(void **state) {
+static void sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan(void **state) {
     (void)state;
     SAME(late_acquire_stays(handle("early"), true), false);
     SAME(late_acquire_stays(handle("late"), false), true);
 }
 
-static void test_acquire_answered_with_nonsense_is_cleaned_up(void **state) {
+static void acquire_answered_with_nonsense_is_cleaned_up(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
@@ -4223,7 +4218,7 @@ static rlock_answer undone(void) {
     return answer;
 }
 
-static void test_acquire_that_was_surely_not_executed_leaves_nothing(void **state) {
+static void acquire_that_was_surely_not_executed_leaves_nothing(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
@@ -4235,7 +4230,7 @@ static void test_acquire_that_was_surely_not_executed_leaves_nothing(void **stat
 }
 
 /* What is known of one try is known of no other. */
-static void test_try_that_was_surely_not_executed_says_nothing_of_the_one_before(void **state) {
+static void try_that_was_surely_not_executed_says_nothing_of_the_one_before(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 5000, 1000), RLOCK_OK);
@@ -4247,7 +4242,7 @@ static void test_try_that_was_surely_not_executed_says_nothing_of_the_one_before
     SAME(asked(RLOCK_OP_RELEASE), 1);
 }
 
-static void test_hold_that_lives_longer_is_watched_and_looked_at_once(void **state) {
+static void hold_that_lives_longer_is_watched_and_looked_at_once(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
     SAME(scripted_watching(&g.store), 0);
@@ -4261,7 +4256,7 @@ static void test_hold_that_lives_longer_is_watched_and_looked_at_once(void **sta
     assert_true(rlock_is_held(owner->lock));
 }
 
-static void test_push_behind_a_renewal_is_looked_at_once_it_is_answered(void **state) {
+static void push_behind_a_renewal_is_looked_at_once_it_is_answered(void **state) {
     struct owner *owner = holder("key", 10000);
     int looks;
     (void)state;
@@ -4277,7 +4272,7 @@ static void test_push_behind_a_renewal_is_looked_at_once_it_is_answered(void **s
 }
 
 /* What failed may have been asked before the change: it is not put off as other faults are. */
-static void test_push_behind_a_renewal_that_fails_is_looked_at_soon(void **state) {
+static void push_behind_a_renewal_that_fails_is_looked_at_soon(void **state) {
     struct owner *owner = holder("key", 60000);
     int looks;
     (void)state;
@@ -4297,7 +4292,7 @@ static void stall_2_s(struct owner *owner, const rlock_event *event) {
     virtual_stall(owner->loop, 2000000);
 }
 
-static void test_grant_that_was_lost_before_it_was_told_keeps_its_place(void **state) {
+static void grant_that_was_lost_before_it_was_told_keeps_its_place(void **state) {
     struct owner *slow = handle("slow"), *first = handle("key"), *second = handle("key");
     uint64_t token;
     (void)state;
@@ -4324,7 +4319,7 @@ static void fire_again(rlock_timer *timer) {
     }
 }
 
-static void test_timer_that_is_due_again_at_once_waits_for_the_next_turn(void **state) {
+static void timer_that_is_due_again_at_once_waits_for_the_next_turn(void **state) {
     rlock_timer timer;
     (void)state;
     fired = 0;
@@ -4341,7 +4336,7 @@ static void nest_once_more(struct owner *owner, const rlock_event *event) {
     }
 }
 
-static void test_nested_acquire_of_a_callback_ends_in_the_next_turn(void **state) {
+static void nested_acquire_of_a_callback_ends_in_the_next_turn(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;
     int count;
@@ -4357,7 +4352,7 @@ static void test_nested_acquire_of_a_callback_ends_in_the_next_turn(void **state
     }
 }
 
-static void test_nested_release_needs_no_memory(void **state) {
+static void nested_release_needs_no_memory(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;
     int i;
@@ -4379,7 +4374,7 @@ static void test_nested_release_needs_no_memory(void **state) {
     SAME(rlock_hold_count(owner->lock), 1);
 }
 
-static void test_unknown_stays_the_last_word_when_the_connection_is_gone(void **state) {
+static void unknown_stays_the_last_word_when_the_connection_is_gone(void **state) {
     struct owner *owner = handle("key"), *releasing = holder("other", 2000);
     (void)state;
     SAME(owner_acquire(owner, 1000, 1000), RLOCK_OK);
@@ -4395,7 +4390,7 @@ static void test_unknown_stays_the_last_word_when_the_connection_is_gone(void **
     SAME(releasing->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
 }
 
-static void test_every_waiter_is_told_that_the_server_refuses_this_user(void **state) {
+static void every_waiter_is_told_that_the_server_refuses_this_user(void **state) {
     struct owner *first = handle("key"), *second = handle("key");
     (void)state;
     scripted_down(&g.store, RLOCK_FAULT_DOWN, NULL);
@@ -4425,7 +4420,7 @@ static void end_in_memory(rlock_store *store) {
     start();
 }
 
-static void test_two_grants_of_one_moment_have_two_fences(void **state) {
+static void two_grants_of_one_moment_have_two_fences(void **state) {
     rlock_options options = options_for("a"), others = options_for("b");
     struct owner *a, *b;
     rlock_store *store;
@@ -4443,7 +4438,7 @@ static void test_two_grants_of_one_moment_have_two_fences(void **state) {
 }
 
 /* A hold that lives longer is watched: when it is over the store must forget the key again. */
-static void test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_process(void **state) {
+static void keys_that_nobody_wants_any_more_leave_the_store_inside_the_process(void **state) {
     size_t live = 0;
     rlock_store *store;
     char key[8];
@@ -4481,7 +4476,7 @@ static void be_due_again(rlock_timer *timer) {
 }
 
 /* However many times others are due again, each is fired once in a turn, and none is left out. */
-static void test_timers_that_are_due_again_at_once_keep_no_loss_waiting(void **state) {
+static void timers_that_are_due_again_at_once_keep_no_loss_waiting(void **state) {
     struct owner *loses = holder("key", 1000);
     rlock_timer busy[3], last;
     int64_t deadline_us = until_us(now_us(), 1000);
@@ -4511,7 +4506,7 @@ static void free_client_from_a_timer(rlock_timer *timer) {
 }
 
 /* A store may find in its timer that all is over: nothing of the client is called behind that. */
-static void test_nothing_follows_a_timer_that_freed_the_client(void **state) {
+static void nothing_follows_a_timer_that_freed_the_client(void **state) {
     struct owner *keeps = handle("key"); /* and with it the client's memory */
     rlock_timer first, second;
     (void)state;
@@ -4550,274 +4545,274 @@ static void test_nothing_follows_a_timer_that_freed_the_client(void **state) {
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
 
 static const struct CMUnitTest singles[] = {
-    CASE(test_first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told),
-    CASE(test_change_while_the_first_refusal_was_on_its_way_is_not_missed),
-    CASE(test_waiter_that_cannot_be_told_asks_anew_when_it_can),
-    CASE(test_many_watched_keys_are_asked_for_now_and_then_and_few_are_not),
-    CASE(test_sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
-    CASE(test_second_renewal_is_refused),
-    CASE(test_release_cancels_renewal_by_hand),
-    CASE(test_release_when_the_server_said_lost_and_on_lost_was_not_called),
-    CASE(test_renewal_that_was_answered_and_not_told_is_canceled_by_a_release),
-    STOPPED(test_down_before_the_first_connect),
-    CASE(test_wait_that_was_last_told_held_ends_as_timeout_after_faults),
-    CASE(test_until_is_sent_plus_lease_minus_drift_minus_two_ms),
-    CASE(test_drift_of_the_configuration_shortens_validity),
-    CASE(test_validity_counts_from_the_send_not_from_the_call_or_the_answer),
-    CASE(test_retry_counts_from_its_own_send),
-    CASE(test_renewal_counts_from_its_send),
-    CASE(test_remaining_is_read_from_a_fresh_clock),
-    CASE(test_clock_that_steps_back_does_not_lengthen_a_hold),
-    CASE(test_clock_that_steps_back_under_a_busy_owner_costs_one_look),
-    CASE(test_clock_that_steps_back_makes_no_wait_longer),
-    CASE(test_late_grant_is_refused_and_asked_for_again),
-    CASE(test_late_grant_of_a_single_try_is_refused_and_given_back),
-    CASE(test_validity_is_read_again_before_acquired_is_delivered),
-    CASE(test_expiry_is_settled_before_a_renewal_that_came_too_late),
-    CASE(test_expiry_is_settled_before_what_a_socket_brings),
-    CASE(test_paused_watchdog_hold_is_lost_before_its_renewal_is_read),
-    CASE(test_freed_handle_is_not_told_what_was_ready_in_the_same_entry),
-    CASE(test_cancel_after_an_undelivered_grant_gives_it_back),
-    CASE(test_what_callbacks_add_waits_for_the_next_turn),
-    CASE(test_callbacks_may_be_left_out_where_the_header_says_so),
-    CASE(test_child_that_returns_from_the_callback_it_forked_in_does_nothing),
-    CASE(test_child_that_returns_from_a_hook_it_forked_in_does_nothing),
-    CASE(test_loop_that_is_run_inside_a_callback_goes_on),
-    CASE(test_loss_is_told_by_a_loop_that_is_run_inside_a_callback),
-    CASE(test_client_may_be_freed_in_a_loop_inside_a_callback),
-    CASE(test_what_a_callback_jumped_over_comes_in_the_next_turn),
-    CASE(test_rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do),
-    CASE(test_turns_are_snapshots_again_after_a_jump),
-    CASE(test_batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain),
-    CASE(test_watchdog_renews_at_a_third_of_the_lease),
-    CASE(test_watchdog_tries_faster_near_the_deadline),
-    CASE(test_lost_comes_exactly_at_the_local_deadline_with_the_store_silent),
-    CASE(test_lost_comes_at_the_deadline_while_the_connection_is_down),
-    CASE(test_loss_during_an_outage_tells_why_there_is_no_connection),
-    CASE(test_nothing_is_renewed_after_release),
-    CASE(test_renewals_by_watchdog_on_off_auto),
-    CASE(test_watchdog_keeps_the_shortest_lease_with_the_largest_drift),
-    CASE(test_max_hold_ends_the_hold_as_expired),
-    CASE(test_longer_renewal_by_hand_moves_the_deadline_when_it_is_answered),
-    CASE(test_shorter_renewal_by_hand_lowers_the_deadline_at_the_call),
-    CASE(test_shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered),
-    CASE(test_lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on),
-    CASE(test_deadline_lowered_by_hand_stays_when_its_renewal_fails),
-    CASE(test_renewal_with_lease_0_asks_for_the_lease_the_hold_has),
-    CASE(test_key_that_is_gone_is_lost_as_deleted),
-    CASE(test_key_of_another_is_lost_as_stolen),
-    CASE(test_renewal_answered_held_by_another_is_lost_as_stolen),
-    CASE(test_hold_that_is_lost_by_an_unsure_answer_is_cleaned_up),
-    CASE(test_renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once),
-    CASE(test_push_for_its_key_makes_a_holder_look_at_once),
-    CASE(test_push_for_any_key_makes_a_holder_look_at_once),
-    CASE(test_push_for_another_key_asks_nothing),
-    CASE(test_holders_are_checked_when_the_connection_is_back),
-    CASE(test_lost_never_comes_after_a_release_was_called),
-    CASE(test_release_after_the_deadline_and_before_lost_ends_as_released_with_lost),
-    CASE(test_release_of_what_the_server_no_longer_had_is_not_held_with_the_reason),
-    CASE(test_waiters_are_served_in_order_and_only_the_head_asks),
-    CASE(test_waiters_of_different_keys_do_not_wait_for_each_other),
-    CASE(test_first_try_is_plain_and_the_next_one_watches),
-    CASE(test_push_wakes_the_sleeping_head),
-    CASE(test_push_while_a_try_is_out_makes_it_try_again_at_once),
-    CASE(test_own_release_wakes_the_next_waiter_without_a_push),
-    CASE(test_many_holds_are_renewed_together_none_of_them_late),
-    CASE(test_hold_among_many_is_renewed_no_more_once_released),
-    CASE(test_holds_among_many_are_lost_at_their_deadlines),
-    CASE(test_many_holds_survive_a_sleep_longer_than_the_ring),
-    CASE(test_hold_goes_on_to_the_next_in_line_without_the_server),
-    CASE(test_hold_goes_on_a_bounded_number_of_times_and_then_others_come_first),
-    CASE(test_push_does_not_end_the_pause_for_the_sake_of_others),
-    CASE(test_pause_for_the_sake_of_others_has_an_end),
-    CASE(test_fences_rise_with_each_hold_that_goes_on),
-    CASE(test_hold_without_a_fence_does_not_go_on_to_who_wants_one_nor_back),
-    CASE(test_hold_with_too_little_left_does_not_go_on),
-    CASE(test_hold_goes_on_only_to_who_asked_for_about_so_long_a_lease),
-    CASE(test_renewals_do_not_keep_the_key_in_this_process),
-    CASE(test_client_gives_way_where_a_hold_was_too_old_to_be_handed_on),
-    CASE(test_hold_that_was_asked_for_again_counts_its_hand_overs_anew),
-    CASE(test_hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not),
-    CASE(test_hold_whose_renewal_is_out_does_not_go_on),
-    CASE(test_hold_that_went_on_with_a_shorter_lease_ends_by_it),
-    CASE(test_hold_that_went_on_is_renewed_for_its_new_handle),
-    CASE(test_hold_that_went_on_and_was_not_told_is_given_back_by_cancel_and_free),
-    CASE(test_former_handle_may_be_freed_or_acquire_again_at_once),
-    CASE(test_hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for),
-    CASE(test_clean_up_that_is_given_up_wakes_the_next_waiter),
-    CASE(test_sleeper_tries_again_when_the_holders_lease_is_over),
-    CASE(test_waiters_try_again_when_the_connection_is_back),
-    CASE(test_head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed),
-    CASE(test_push_that_stops_turns_sleepers_into_pollers),
-    CASE(test_place_in_a_line_is_asked_for_again_when_calls_can_be_heard),
-    CASE(test_wait_ends_as_timeout_at_its_end_for_head_and_others),
-    CASE(test_cancel_of_the_head_promotes_the_next),
-    CASE(test_canceled_has_no_words_of_the_server),
-    CASE(test_cancel_of_a_sleeping_head_makes_the_next_ask),
-    CASE(test_waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing),
-    CASE(test_fault_that_ends_the_head_lets_the_next_ask),
-    CASE(test_single_try_is_busy_with_the_time_the_holder_has_left),
-    CASE(test_single_try_behind_a_sleeping_waiter_is_busy_at_once),
-    STOPPED(test_single_try_behind_another_before_the_first_connect_is_busy),
-    CASE(test_orphan_is_released_until_a_sure_answer),
-    CASE(test_orphan_is_released_until_one_lease_later_when_no_answer_is_sure),
-    CASE(test_unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later),
-    CASE(test_unsure_clean_up_is_not_shortened_by_a_refusal_before_it),
-    CASE(test_refused_clean_up_goes_on_for_the_longest_lease),
-    CASE(test_orphan_is_not_given_up_while_the_server_cannot_be_asked),
-    CASE(test_attempt_that_may_still_be_executed_is_cleaned_up_after_held),
-    CASE(test_acquire_that_never_left_needs_no_clean_up),
-    CASE(test_acquire_that_never_left_is_not_told_that_another_has_it),
-    CASE(test_key_that_was_held_before_is_not_held_for_that),
-    CASE(test_who_waits_behind_a_holder_of_its_client_ends_as_timeout),
-    CASE(test_try_that_ended_unknown_is_cleaned_up),
-    CASE(test_release_that_is_never_answered_ends_unknown_at_the_deadline),
-    CASE(test_acquire_after_cancel_has_a_token_of_its_own),
-    CASE(test_freed_holder_is_released_in_the_background),
-    CASE(test_reentrant_hold_counts_up_and_down_without_a_round_trip),
-    CASE(test_reentrant_acquire_with_a_longer_lease_asks_for_it),
-    CASE(test_nested_acquire_with_lease_0_gives_the_hold_a_watchdog),
-    CASE(test_nested_acquire_that_fails_gives_no_watchdog),
-    CASE(test_loss_sets_a_reentrant_count_to_zero),
-    CASE(test_release_while_a_nested_acquire_is_asked_for_cancels_it),
-    CASE(test_release_in_the_turn_of_a_nested_acquire_cancels_it),
-    CASE(test_reentrant_acquire_of_a_lost_hold_is_refused),
-    CASE(test_shutdown_ends_tells_releases_and_is_done),
-    CASE(test_shutdown_without_an_answer_is_done_with_timeout),
-    CASE(test_shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own),
-    CASE(test_shutdown_lets_a_release_under_way_end),
-    CASE(test_shutdown_ends_a_nested_acquire_as_closed),
-    CASE(test_client_free_in_every_state_tells_nothing_and_handles_survive),
-    CASE(test_client_free_sends_the_release_of_what_is_held),
-    CASE(test_client_free_before_ends_were_told_leaks_nothing),
-    CASE(test_handle_free_in_every_state_tells_nothing),
-    CASE(test_free_of_null_is_allowed),
-    STOPPED(test_store_that_does_not_open_fails_the_client),
-    STOPPED(test_loop_that_does_not_open_and_missing_random_bytes_fail_the_client),
-    STOPPED(test_bad_configurations_are_refused_with_a_log_line),
-    STOPPED(test_null_arguments_of_the_client_are_refused),
-    CASE(test_bad_options_are_refused),
-    CASE(test_long_words_of_a_store_are_cut_in_the_log),
-    CASE(test_longest_key_and_hash_tags_are_allowed),
-    CASE(test_bad_leases_and_waits_are_refused_and_change_nothing),
-    CASE(test_absurd_wait_does_not_overflow),
-    CASE(test_absurd_limit_of_a_hold_does_not_overflow),
-    CASE(test_null_handles_are_refused),
-    CASE(test_after_fork_the_child_is_refused_and_sends_nothing),
-    CASE(test_child_that_returns_from_a_timer_it_forked_in_hears_of_no_name),
-    CASE(test_nothing_is_allocated_between_acquire_and_release_once_warm),
-    CASE(test_release_needs_no_memory),
-    CASE(test_freed_handles_give_back_what_was_kept_for_them),
-    STOPPED(test_every_failing_allocation_is_survived_and_leaks_nothing),
-    CASE(test_stats_count_what_happened_and_what_is),
-    CASE(test_every_hold_that_was_acquired_is_counted_once_as_released_or_lost),
-    CASE(test_every_status_has_its_text),
-    CASE(test_every_reason_and_kind_has_its_word),
-    CASE(test_key_is_copied_with_every_byte_and_a_nul_behind_it),
-    CASE(test_fence_is_the_servers_and_asked_for_only_when_wanted),
-    CASE(test_every_token_is_new_and_the_client_id_is_a_uuid),
-    CASE(test_what_is_submitted_is_flushed_before_the_loop_sleeps),
-    CASE(test_keys_are_unwatched_when_nobody_cares_any_more),
-    CASE(test_descriptor_of_a_store_reaches_the_loop_and_its_events_the_store),
-    CASE(test_early_and_spurious_timer_entries_are_harmless),
-    CASE(test_keys_whose_hashes_collide_are_different_locks),
-    CASE(test_keys_that_are_one_chain_in_a_client_are_none_in_another),
-    CASE(test_each_byte_of_a_key_counts_in_its_hash),
-    STOPPED(test_tables_that_cannot_grow_cost_a_status_and_nothing_else),
-    STOPPED(test_remaining_time_is_never_negative_while_the_clock_goes_on),
-    STOPPED(test_arguments_that_no_other_test_gives),
-    CASE(test_callback_that_freed_its_client_may_go_on_calling),
-    CASE(test_after_fork_the_child_hears_no_event_and_nests_nothing),
-    CASE(test_after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_back),
-    CASE(test_event_of_a_descriptor_that_a_timer_just_forgot_is_dropped),
-    CASE(test_clock_of_its_own_is_the_one_that_never_steps),
-    CASE(test_old_tokens_are_cleaned_up_before_anybody_asks),
-    CASE(test_last_handle_and_client_are_freed_in_a_callback),
-    CASE(test_wait_that_ends_while_its_try_is_out_is_unknown),
-    CASE(test_loss_is_told_before_the_end_that_a_socket_brings),
-    CASE(test_waiter_and_holder_look_when_push_is_back),
-    CASE(test_acquire_answered_with_nonsense_is_cleaned_up),
-    CASE(test_acquire_that_was_surely_not_executed_leaves_nothing),
-    CASE(test_try_that_was_surely_not_executed_says_nothing_of_the_one_before),
-    CASE(test_hold_that_lives_longer_is_watched_and_looked_at_once),
-    CASE(test_push_behind_a_renewal_is_looked_at_once_it_is_answered),
-    CASE(test_push_behind_a_renewal_that_fails_is_looked_at_soon),
-    CASE(test_grant_that_was_lost_before_it_was_told_keeps_its_place),
-    CASE(test_timer_that_is_due_again_at_once_waits_for_the_next_turn),
-    CASE(test_nested_acquire_of_a_callback_ends_in_the_next_turn),
-    CASE(test_nested_release_needs_no_memory),
-    CASE(test_unknown_stays_the_last_word_when_the_connection_is_gone),
-    CASE(test_every_waiter_is_told_that_the_server_refuses_this_user),
-    STOPPED(test_two_grants_of_one_moment_have_two_fences),
-    STOPPED(test_keys_that_nobody_wants_any_more_leave_the_store_inside_the_process),
-    CASE(test_nothing_follows_a_timer_that_freed_the_client),
-    CASE(test_timers_that_are_due_again_at_once_keep_no_loss_waiting),
-    CASE(test_each_waiter_of_a_queued_kind_asks_for_itself_at_once),
-    CASE(test_single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line),
-    CASE(test_who_leaves_the_line_is_taken_out_of_it),
-    CASE(test_who_never_came_into_the_line_need_not_be_taken_out),
-    CASE(test_who_never_came_into_the_line_is_not_told_that_another_has_it),
-    CASE(test_who_is_called_asks_again_with_its_token),
-    CASE(test_who_is_called_while_its_try_is_out_asks_once_more),
-    CASE(test_call_of_nobody_is_ignored),
-    CASE(test_holder_who_is_called_looks),
-    CASE(test_first_of_the_line_looks_again_after_half_a_turn),
-    CASE(test_next_of_the_line_takes_over_the_looking),
-    CASE(test_grant_behind_the_first_changes_nothing_for_it),
-    CASE(test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands),
-    CASE(test_first_of_the_line_polls_where_nobody_is_called),
-    CASE(test_first_of_the_line_polls_twice_a_turn_at_least),
-    CASE(test_all_in_line_ask_when_calls_begin_or_end),
-    CASE(test_try_that_was_out_when_calls_began_is_asked_for_once_more),
-    CASE(test_changes_wake_no_one_in_line_and_any_change_all),
-    CASE(test_change_makes_look_who_holds_alone_and_no_one_who_shares),
-    CASE(test_who_shares_and_cannot_be_called_is_registered_by_a_look),
-    CASE(test_change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has),
-    CASE(test_holders_of_one_key_are_lost_renewed_and_released_one_by_one),
-    CASE(test_freed_holder_leaves_the_others_theirs),
-    CASE(test_holder_may_free_the_others_when_all_are_lost),
-    CASE(test_shutdown_tells_every_holder_and_every_one_in_line),
-    CASE(test_client_free_releases_every_hold_and_place_and_tells_nobody),
-    CASE(test_connection_that_comes_and_goes_with_many_holders_and_waiters),
-    CASE(test_refused_user_ends_every_waiter_of_the_line),
-    CASE(test_late_grant_behind_the_first_is_asked_for_again_at_once),
-    CASE(test_grant_that_expires_before_it_is_told_is_asked_for_again),
-    CASE(test_call_before_the_grant_is_told_makes_it_look),
-    CASE(test_nothing_is_handed_on_of_a_queued_kind),
-    CASE(test_release_names_who_asks_right_behind_it),
-    CASE(test_release_names_nobody_who_has_no_place_or_asks_just_now),
-    CASE(test_release_that_is_sent_again_names_nobody),
-    CASE(test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called),
-    CASE(test_one_fence_is_asked_for_by_each_of_a_queued_kind),
-    CASE(test_reader_names_the_writer_of_its_owner_while_that_holds),
-    CASE(test_reader_in_line_asks_as_soon_as_its_writer_is_granted),
-    CASE(test_set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing),
-    CASE(test_same_key_is_another_gate_only_where_the_server_has_another_line),
-    CASE(test_waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_does),
-    CASE(test_heavy_first_of_the_line_does_not_look_for_who_is_lighter),
-    CASE(test_place_of_a_freed_handle_is_given_back_by_its_weight),
-    CASE(test_gates_of_one_key_may_be_freed_in_any_order),
-    CASE(test_many_keys_of_many_sets_are_found_when_the_table_grows),
-    CASE(test_change_of_a_key_wakes_nobody_whose_key_has_the_same_hash),
-    CASE(test_each_key_of_a_set_wakes_who_waits_for_it),
-    CASE(test_each_key_of_a_set_makes_its_holder_look),
-    CASE(test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back),
-    CASE(test_key_is_watched_until_no_gate_of_it_wants_to_know),
-    CASE(test_question_is_answered_once_with_what_the_server_said),
-    CASE(test_question_leaves_nothing_behind_that_each_release_would_look_for),
-    CASE(test_question_ends_by_each_fault_as_a_single_try_does),
-    CASE(test_question_without_an_answer_ends_after_a_command_timeout),
-    CASE(test_questions_end_when_the_connection_does),
-    CASE(test_answered_question_is_not_ended_again),
-    CASE(test_question_for_whose_timer_there_is_no_memory_is_not_asked),
-    CASE(test_question_of_a_freed_client_is_not_answered),
-    CASE(test_client_may_be_freed_or_asked_in_the_callback_of_a_question),
-    CASE(test_position_is_asked_with_the_token_of_who_waits),
-    CASE(test_position_of_who_does_not_wait_in_a_line_is_not_asked),
-    CASE(test_wrong_options_are_refused_by_handles_and_questions),
-    CASE(test_questions_that_cannot_be_asked_are_refused),
-    CASE(test_set_is_refused_for_one_key_that_the_store_refuses),
-    cmocka_unit_test(test_every_failing_allocation_of_the_kinds_is_survived),
+    CASE(first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told),
+    CASE(change_while_the_first_refusal_was_on_its_way_is_not_missed),
+    CASE(waiter_that_cannot_be_told_asks_anew_when_it_can),
+    CASE(many_watched_keys_are_asked_for_now_and_then_and_few_are_not),
+    CASE(sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
+    CASE(second_renewal_is_refused),
+    CASE(release_cancels_renewal_by_hand),
+    CASE(release_when_the_server_said_lost_and_on_lost_was_not_called),
+    CASE(renewal_that_was_answered_and_not_told_is_canceled_by_a_release),
+    STOPPED(outage_before_the_first_connect_ends_a_try_and_no_wait),
+    CASE(wait_that_was_last_told_held_ends_as_timeout_after_faults),
+    CASE(until_is_sent_plus_lease_minus_drift_minus_two_ms),
+    CASE(drift_of_the_configuration_shortens_validity),
+    CASE(validity_counts_from_the_send_not_from_the_call_or_the_answer),
+    CASE(retry_counts_from_its_own_send),
+    CASE(renewal_counts_from_its_send),
+    CASE(remaining_is_read_from_a_fresh_clock),
+    CASE(clock_that_steps_back_does_not_lengthen_a_hold),
+    CASE(clock_that_steps_back_under_a_busy_owner_costs_one_look),
+    CASE(clock_that_steps_back_makes_no_wait_longer),
+    CASE(late_grant_is_refused_and_asked_for_again),
+    CASE(late_grant_of_a_single_try_is_refused_and_given_back),
+    CASE(validity_is_read_again_before_acquired_is_delivered),
+    CASE(expiry_is_settled_before_a_renewal_that_came_too_late),
+    CASE(expiry_is_settled_before_what_a_socket_brings),
+    CASE(paused_watchdog_hold_is_lost_before_its_renewal_is_read),
+    CASE(freed_handle_is_not_told_what_was_ready_in_the_same_entry),
+    CASE(cancel_after_an_undelivered_grant_gives_it_back),
+    CASE(what_callbacks_add_waits_for_the_next_turn),
+    CASE(callbacks_may_be_left_out_where_the_header_says_so),
+    CASE(child_that_returns_from_the_callback_it_forked_in_does_nothing),
+    CASE(child_that_returns_from_a_hook_it_forked_in_does_nothing),
+    CASE(loop_that_is_run_inside_a_callback_goes_on),
+    CASE(loss_is_told_by_a_loop_that_is_run_inside_a_callback),
+    CASE(client_may_be_freed_in_a_loop_inside_a_callback),
+    CASE(what_a_callback_jumped_over_comes_in_the_next_turn),
+    CASE(rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do),
+    CASE(turns_are_snapshots_again_after_a_jump),
+    CASE(batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain),
+    CASE(watchdog_renews_at_a_third_of_the_lease),
+    CASE(watchdog_tries_faster_near_the_deadline),
+    CASE(lost_comes_exactly_at_the_local_deadline_with_the_store_silent),
+    CASE(lost_comes_at_the_deadline_while_the_connection_is_down),
+    CASE(loss_during_an_outage_tells_why_there_is_no_connection),
+    CASE(nothing_is_renewed_after_release),
+    CASE(renewals_by_watchdog_on_off_auto),
+    CASE(watchdog_keeps_the_shortest_lease_with_the_largest_drift),
+    CASE(max_hold_ends_the_hold_as_expired),
+    CASE(longer_renewal_by_hand_moves_the_deadline_when_it_is_answered),
+    CASE(shorter_renewal_by_hand_lowers_the_deadline_at_the_call),
+    CASE(shorter_renewal_by_hand_stays_lowered_when_the_watchdogs_is_answered),
+    CASE(lease_of_a_renewal_by_hand_is_the_watchdogs_from_then_on),
+    CASE(deadline_lowered_by_hand_stays_when_its_renewal_fails),
+    CASE(renewal_with_lease_0_asks_for_the_lease_the_hold_has),
+    CASE(key_that_is_gone_is_lost_as_deleted),
+    CASE(key_of_another_is_lost_as_stolen),
+    CASE(renewal_answered_held_by_another_is_lost_as_stolen),
+    CASE(hold_that_is_lost_by_an_unsure_answer_is_cleaned_up),
+    CASE(renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once),
+    CASE(push_for_its_key_makes_a_holder_look_at_once),
+    CASE(push_for_any_key_makes_a_holder_look_at_once),
+    CASE(push_for_another_key_asks_nothing),
+    CASE(holders_are_checked_when_the_connection_is_back),
+    CASE(lost_never_comes_after_a_release_was_called),
+    CASE(release_after_the_deadline_and_before_lost_ends_as_released_with_lost),
+    CASE(release_of_what_the_server_no_longer_had_is_not_held_with_the_reason),
+    CASE(waiters_are_served_in_order_and_only_the_head_asks),
+    CASE(waiters_of_different_keys_do_not_wait_for_each_other),
+    CASE(first_try_is_plain_and_the_next_one_watches),
+    CASE(push_wakes_the_sleeping_head),
+    CASE(push_while_a_try_is_out_makes_it_try_again_at_once),
+    CASE(own_release_wakes_the_next_waiter_without_a_push),
+    CASE(many_holds_are_renewed_together_none_of_them_late),
+    CASE(hold_among_many_is_renewed_no_more_once_released),
+    CASE(holds_among_many_are_lost_at_their_deadlines),
+    CASE(many_holds_survive_a_sleep_longer_than_the_ring),
+    CASE(hold_goes_on_to_the_next_in_line_without_the_server),
+    CASE(hold_goes_on_a_bounded_number_of_times_and_then_others_come_first),
+    CASE(push_does_not_end_the_pause_for_the_sake_of_others),
+    CASE(pause_for_the_sake_of_others_has_an_end),
+    CASE(fences_rise_with_each_hold_that_goes_on),
+    CASE(hold_without_a_fence_does_not_go_on_to_who_wants_one_nor_back),
+    CASE(hold_with_too_little_left_does_not_go_on),
+    CASE(hold_goes_on_only_to_who_asked_for_about_so_long_a_lease),
+    CASE(renewals_do_not_keep_the_key_in_this_process),
+    CASE(client_gives_way_where_a_hold_was_too_old_to_be_handed_on),
+    CASE(hold_that_was_asked_for_again_counts_its_hand_overs_anew),
+    CASE(hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not),
+    CASE(hold_whose_renewal_is_out_does_not_go_on),
+    CASE(hold_that_went_on_with_a_shorter_lease_ends_by_it),
+    CASE(hold_that_went_on_is_renewed_for_its_new_handle),
+    CASE(hold_that_went_on_and_was_not_told_is_given_back_by_cancel_and_free),
+    CASE(former_handle_may_be_freed_or_acquire_again_at_once),
+    CASE(hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for),
+    CASE(clean_up_that_is_given_up_wakes_the_next_waiter),
+    CASE(sleeper_tries_again_when_the_holders_lease_is_over),
+    CASE(waiters_try_again_when_the_connection_is_back),
+    CASE(head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed),
+    CASE(push_that_stops_turns_sleepers_into_pollers),
+    CASE(place_in_a_line_is_asked_for_again_when_calls_can_be_heard),
+    CASE(wait_ends_as_timeout_at_its_end_for_head_and_others),
+    CASE(cancel_of_the_head_promotes_the_next),
+    CASE(canceled_has_no_words_of_the_server),
+    CASE(cancel_of_a_sleeping_head_makes_the_next_ask),
+    CASE(waiters_that_come_and_go_behind_a_sleeping_head_ask_nothing),
+    CASE(fault_that_ends_the_head_lets_the_next_ask),
+    CASE(single_try_is_busy_with_the_time_the_holder_has_left),
+    CASE(single_try_behind_a_sleeping_waiter_is_busy_at_once),
+    STOPPED(single_try_behind_another_before_the_first_connect_is_busy),
+    CASE(orphan_is_released_until_a_sure_answer),
+    CASE(orphan_is_released_until_one_lease_later_when_no_answer_is_sure),
+    CASE(unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later),
+    CASE(unsure_clean_up_is_not_shortened_by_a_refusal_before_it),
+    CASE(refused_clean_up_goes_on_for_the_longest_lease),
+    CASE(orphan_is_not_given_up_while_the_server_cannot_be_asked),
+    CASE(attempt_that_may_still_be_executed_is_cleaned_up_after_held),
+    CASE(acquire_that_never_left_needs_no_clean_up),
+    CASE(acquire_that_never_left_is_not_told_that_another_has_it),
+    CASE(key_that_was_held_before_is_not_held_for_that),
+    CASE(who_waits_behind_a_holder_of_its_client_ends_as_timeout),
+    CASE(try_that_ended_unknown_is_cleaned_up),
+    CASE(release_that_is_never_answered_ends_unknown_at_the_deadline),
+    CASE(acquire_after_cancel_has_a_token_of_its_own),
+    CASE(freed_holder_is_released_in_the_background),
+    CASE(reentrant_hold_counts_up_and_down_without_a_round_trip),
+    CASE(reentrant_acquire_with_a_longer_lease_asks_for_it),
+    CASE(nested_acquire_with_lease_0_gives_the_hold_a_watchdog),
+    CASE(nested_acquire_that_fails_gives_no_watchdog),
+    CASE(loss_sets_a_reentrant_count_to_zero),
+    CASE(release_while_a_nested_acquire_is_asked_for_cancels_it),
+    CASE(release_in_the_turn_of_a_nested_acquire_cancels_it),
+    CASE(reentrant_acquire_of_a_lost_hold_is_refused),
+    CASE(shutdown_ends_tells_releases_and_is_done),
+    CASE(shutdown_without_an_answer_is_done_with_timeout),
+    CASE(shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own),
+    CASE(shutdown_lets_a_release_under_way_end),
+    CASE(shutdown_ends_a_nested_acquire_as_closed),
+    CASE(client_free_in_every_state_tells_nothing_and_handles_survive),
+    CASE(client_free_sends_the_release_of_what_is_held),
+    CASE(client_free_before_ends_were_told_leaks_nothing),
+    CASE(handle_free_in_every_state_tells_nothing),
+    CASE(free_of_null_is_allowed),
+    STOPPED(store_that_does_not_open_fails_the_client),
+    STOPPED(loop_that_does_not_open_and_missing_random_bytes_fail_the_client),
+    STOPPED(bad_configurations_are_refused_with_a_log_line),
+    STOPPED(null_arguments_of_the_client_are_refused),
+    CASE(bad_options_are_refused),
+    CASE(long_words_of_a_store_are_cut_in_the_log),
+    CASE(longest_key_and_hash_tags_are_allowed),
+    CASE(bad_leases_and_waits_are_refused_and_change_nothing),
+    CASE(absurd_wait_does_not_overflow),
+    CASE(absurd_limit_of_a_hold_does_not_overflow),
+    CASE(null_handles_are_refused),
+    CASE(after_fork_the_child_is_refused_and_sends_nothing),
+    CASE(child_that_returns_from_a_timer_it_forked_in_hears_of_no_name),
+    CASE(nothing_is_allocated_between_acquire_and_release_once_warm),
+    CASE(release_needs_no_memory),
+    CASE(freed_handles_give_back_what_was_kept_for_them),
+    STOPPED(every_failing_allocation_is_survived_and_leaks_nothing),
+    CASE(stats_count_what_happened_and_what_is),
+    CASE(every_hold_that_was_acquired_is_counted_once_as_released_or_lost),
+    CASE(every_status_has_its_text),
+    CASE(every_reason_and_kind_has_its_word),
+    CASE(key_is_copied_with_every_byte_and_a_nul_behind_it),
+    CASE(fence_is_the_servers_and_asked_for_only_when_wanted),
+    CASE(every_token_is_new_and_the_client_id_is_a_uuid),
+    CASE(what_is_submitted_is_flushed_before_the_loop_sleeps),
+    CASE(keys_are_unwatched_when_nobody_cares_any_more),
+    CASE(descriptor_of_a_store_reaches_the_loop_and_its_events_the_store),
+    CASE(early_and_spurious_timer_entries_are_harmless),
+    CASE(keys_whose_hashes_collide_are_different_locks),
+    CASE(keys_that_are_one_chain_in_a_client_are_none_in_another),
+    CASE(each_byte_of_a_key_counts_in_its_hash),
+    STOPPED(tables_that_cannot_grow_cost_a_status_and_nothing_else),
+    STOPPED(remaining_time_is_never_negative_while_the_clock_goes_on),
+    STOPPED(arguments_that_no_other_test_gives),
+    CASE(callback_that_freed_its_client_may_go_on_calling),
+    CASE(after_fork_the_child_hears_no_event_and_nests_nothing),
+    CASE(after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_back),
+    CASE(event_of_a_descriptor_that_a_timer_just_forgot_is_dropped),
+    CASE(clock_of_its_own_is_the_one_that_never_steps),
+    CASE(old_tokens_are_cleaned_up_before_anybody_asks),
+    CASE(last_handle_and_client_are_freed_in_a_callback),
+    CASE(wait_that_ends_while_its_try_is_out_is_unknown),
+    CASE(loss_is_told_before_the_end_that_a_socket_brings),
+    CASE(waiter_and_holder_look_when_push_is_back),
+    CASE(acquire_answered_with_nonsense_is_cleaned_up),
+    CASE(acquire_that_was_surely_not_executed_leaves_nothing),
+    CASE(try_that_was_surely_not_executed_says_nothing_of_the_one_before),
+    CASE(hold_that_lives_longer_is_watched_and_looked_at_once),
+    CASE(push_behind_a_renewal_is_looked_at_once_it_is_answered),
+    CASE(push_behind_a_renewal_that_fails_is_looked_at_soon),
+    CASE(grant_that_was_lost_before_it_was_told_keeps_its_place),
+    CASE(timer_that_is_due_again_at_once_waits_for_the_next_turn),
+    CASE(nested_acquire_of_a_callback_ends_in_the_next_turn),
+    CASE(nested_release_needs_no_memory),
+    CASE(unknown_stays_the_last_word_when_the_connection_is_gone),
+    CASE(every_waiter_is_told_that_the_server_refuses_this_user),
+    STOPPED(two_grants_of_one_moment_have_two_fences),
+    STOPPED(keys_that_nobody_wants_any_more_leave_the_store_inside_the_process),
+    CASE(nothing_follows_a_timer_that_freed_the_client),
+    CASE(timers_that_are_due_again_at_once_keep_no_loss_waiting),
+    CASE(each_waiter_of_a_queued_kind_asks_for_itself_at_once),
+    CASE(single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line),
+    CASE(who_leaves_the_line_is_taken_out_of_it),
+    CASE(who_never_came_into_the_line_need_not_be_taken_out),
+    CASE(who_never_came_into_the_line_is_not_told_that_another_has_it),
+    CASE(who_is_called_asks_again_with_its_token),
+    CASE(who_is_called_while_its_try_is_out_asks_once_more),
+    CASE(call_of_nobody_is_ignored),
+    CASE(holder_who_is_called_looks),
+    CASE(first_of_the_line_looks_again_after_half_a_turn),
+    CASE(next_of_the_line_takes_over_the_looking),
+    CASE(grant_behind_the_first_changes_nothing_for_it),
+    CASE(waiter_whose_try_failed_is_asked_for_again_wherever_it_stands),
+    CASE(first_of_the_line_polls_where_nobody_is_called),
+    CASE(first_of_the_line_polls_twice_a_turn_at_least),
+    CASE(all_in_line_ask_when_calls_begin_or_end),
+    CASE(try_that_was_out_when_calls_began_is_asked_for_once_more),
+    CASE(changes_wake_no_one_in_line_and_any_change_all),
+    CASE(change_makes_look_who_holds_alone_and_no_one_who_shares),
+    CASE(who_shares_and_cannot_be_called_is_registered_by_a_look),
+    CASE(change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has),
+    CASE(holders_of_one_key_are_lost_renewed_and_released_one_by_one),
+    CASE(freed_holder_leaves_the_others_theirs),
+    CASE(holder_may_free_the_others_when_all_are_lost),
+    CASE(shutdown_tells_every_holder_and_every_one_in_line),
+    CASE(client_free_releases_every_hold_and_place_and_tells_nobody),
+    CASE(connection_that_comes_and_goes_with_many_holders_and_waiters),
+    CASE(refused_user_ends_every_waiter_of_the_line),
+    CASE(late_grant_behind_the_first_is_asked_for_again_at_once),
+    CASE(grant_that_expires_before_it_is_told_is_asked_for_again),
+    CASE(call_before_the_grant_is_told_makes_it_look),
+    CASE(nothing_is_handed_on_of_a_queued_kind),
+    CASE(release_names_who_asks_right_behind_it),
+    CASE(release_names_nobody_who_has_no_place_or_asks_just_now),
+    CASE(release_that_is_sent_again_names_nobody),
+    CASE(own_release_makes_the_first_of_the_line_ask_where_nobody_is_called),
+    CASE(one_fence_is_asked_for_by_each_of_a_queued_kind),
+    CASE(reader_names_the_writer_of_its_owner_while_that_holds),
+    CASE(reader_in_line_asks_as_soon_as_its_writer_is_granted),
+    CASE(set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing),
+    CASE(same_key_is_another_gate_only_where_the_server_has_another_line),
+    CASE(waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_does),
+    CASE(heavy_first_of_the_line_does_not_look_for_who_is_lighter),
+    CASE(place_of_a_freed_handle_is_given_back_by_its_weight),
+    CASE(gates_of_one_key_may_be_freed_in_any_order),
+    CASE(many_keys_of_many_sets_are_found_when_the_table_grows),
+    CASE(change_of_a_key_wakes_nobody_whose_key_has_the_same_hash),
+    CASE(each_key_of_a_set_wakes_who_waits_for_it),
+    CASE(each_key_of_a_set_makes_its_holder_look),
+    CASE(release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back),
+    CASE(key_is_watched_until_no_gate_of_it_wants_to_know),
+    CASE(question_is_answered_once_with_what_the_server_said),
+    CASE(question_leaves_nothing_behind_that_each_release_would_look_for),
+    CASE(question_ends_by_each_fault_as_a_single_try_does),
+    CASE(question_without_an_answer_ends_after_a_command_timeout),
+    CASE(questions_end_when_the_connection_does),
+    CASE(answered_question_is_not_ended_again),
+    CASE(question_for_whose_timer_there_is_no_memory_is_not_asked),
+    CASE(question_of_a_freed_client_is_not_answered),
+    CASE(client_may_be_freed_or_asked_in_the_callback_of_a_question),
+    CASE(position_is_asked_with_the_token_of_who_waits),
+    CASE(position_of_who_does_not_wait_in_a_line_is_not_asked),
+    CASE(wrong_options_are_refused_by_handles_and_questions),
+    CASE(questions_that_cannot_be_asked_are_refused),
+    CASE(set_is_refused_for_one_key_that_the_store_refuses),
+    cmocka_unit_test(every_failing_allocation_of_the_kinds_is_survived),
 };
 
 static struct CMUnitTest tests[TESTS_MAX];
@@ -4856,7 +4851,7 @@ static void add_tables_of(rlock_kind kind, const char *what) {
             snprintf(names[count], sizeof names[0], "%sin %s, %s returns %s", what,
                      state_names[row], call_names[column],
                      status_name(state_call[row][column].returns));
-            add_cell(test_state_call, row, column, kind);
+            add_cell(call_ends_as_its_cell_says, row, column, kind);
         }
     }
     for (row = 0; row < FAULTS; row++) {
@@ -4865,11 +4860,11 @@ static void add_tables_of(rlock_kind kind, const char *what) {
                      operation_names[column],
                      fault_operation[row][column] == RETRY ? "try again:" : "end as",
                      status_name(fault_operation[row][column]));
-            add_cell(test_fault_operation, row, column, kind);
+            add_cell(operation_ends_as_its_cell_says, row, column, kind);
             if (fault_operation[row][column] == RETRY) {
                 snprintf(names[count], sizeof names[0], "%s%s that lasts ends %s at its deadline",
                          what, fault_names[row], operation_names[column]);
-                add_cell(test_fault_that_lasts, row, column, kind);
+                add_cell(fault_that_lasts_ends_the_operation_at_its_deadline, row, column, kind);
             }
         }
     }
@@ -4884,7 +4879,8 @@ static void add_tables(void) {
         for (column = 0; column < FUNCTIONS; column++) {
             snprintf(names[count], sizeof names[0], "%s may be called from the callback of %s",
                      function_names[column], place_names[row]);
-            add_cell(test_function_in_callback, row, column, RLOCK_KIND_MUTEX);
+            add_cell(function_may_be_called_from_the_callback_of_its_cell, row, column,
+                     RLOCK_KIND_MUTEX);
         }
     }
 }

@@ -97,7 +97,7 @@ static int child_went_on(void) {
     return check;
 }
 
-static void test_child_that_returns_from_the_callback_it_forked_in_does_nothing(void **state) {
+static void child_that_returns_from_the_callback_it_forked_in_does_nothing(void **state) {
     static const char *const names[] = {"",     "acquired", "renewed",      "released",
                                         "lost", "info",     "shutdown done"};
     int kind, status = 0;
@@ -138,7 +138,7 @@ static void timer_of_the_child(rlock_timer *timer) {
 }
 
 /* A store may call what is the user's, as that of Redis does with its hook `connect`. */
-static void test_child_that_returns_from_a_hook_it_forked_in_does_nothing(void **state) {
+static void child_that_returns_from_a_hook_it_forked_in_does_nothing(void **state) {
     struct owner *owner = holder("key", 10000);
     rlock_timer first, second;
     int status = 0;
@@ -179,7 +179,7 @@ static void run_the_loop(struct owner *owner, const rlock_event *event) {
     SAME(third->seen[RLOCK_RELEASED].count, 1);
 }
 
-static void test_loop_that_is_run_inside_a_callback_goes_on(void **state) {
+static void loop_that_is_run_inside_a_callback_goes_on(void **state) {
     struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
     (void)state;
     scripted_settle(&g.store);
@@ -204,7 +204,7 @@ static void wait_for_the_loss(struct owner *owner, const rlock_event *event) {
     SAME(other->seen[RLOCK_LOST].at_us, now_us());
 }
 
-static void test_loss_is_told_by_a_loop_that_is_run_inside_a_callback(void **state) {
+static void loss_is_told_by_a_loop_that_is_run_inside_a_callback(void **state) {
     struct owner *first = handle("first"), *second = handle("second");
     (void)state;
     scripted_settle(&g.store);
@@ -229,7 +229,7 @@ static void run_the_loop_that_frees(struct owner *owner, const rlock_event *even
     SAME(owner_release(owner), RLOCK_ERR_CLOSED);
 }
 
-static void test_client_may_be_freed_in_a_loop_inside_a_callback(void **state) {
+static void client_may_be_freed_in_a_loop_inside_a_callback(void **state) {
     struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
     (void)state;
     scripted_settle(&g.store);
@@ -285,7 +285,7 @@ static void free_the_rest(size_t kept) {
     }
 }
 
-static void test_what_a_callback_jumped_over_comes_in_the_next_turn(void **state) {
+static void what_a_callback_jumped_over_comes_in_the_next_turn(void **state) {
     rlock_options options = options_for("asked");
     struct owner *first = handle("first"), *second = handle("second"), *third = handle("third");
     static rlock_info info; /* without words: those would be kept as well */
@@ -317,7 +317,7 @@ static void test_what_a_callback_jumped_over_comes_in_the_next_turn(void **state
     free_the_rest(1);
 }
 
-static void test_rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do(void **state) {
+static void rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do(void **state) {
     struct owner *first = handle("first"), *second = handle("second");
     (void)state;
     first->react = jump_out;
@@ -333,7 +333,7 @@ static void test_rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do
     free_the_rest(1);
 }
 
-static void test_turns_are_snapshots_again_after_a_jump(void **state) {
+static void turns_are_snapshots_again_after_a_jump(void **state) {
     struct owner *owner = handle("key");
     int i, before;
     (void)state;
@@ -364,7 +364,7 @@ static void release_it(struct owner *owner, const rlock_event *event) {
     }
 }
 
-static void test_batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain(void **state) {
+static void batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain(void **state) {
     struct owner *owners[20];
     uint64_t orders;
     size_t k;

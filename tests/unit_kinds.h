@@ -88,7 +88,7 @@ static bool released(uint64_t token) {
  * The line.
  */
 
-static void test_each_waiter_of_a_queued_kind_asks_for_itself_at_once(void **state) {
+static void each_waiter_of_a_queued_kind_asks_for_itself_at_once(void **state) {
     size_t i;
     int k;
     (void)state;
@@ -112,7 +112,7 @@ static void test_each_waiter_of_a_queued_kind_asks_for_itself_at_once(void **sta
     }
 }
 
-static void test_single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line(void **state) {
+static void single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line(void **state) {
     size_t i;
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
@@ -140,7 +140,7 @@ static void test_single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_lin
 }
 
 /* Refused, it keeps its place: whichever way it ends, the server has to be told. */
-static void test_who_leaves_the_line_is_taken_out_of_it(void **state) {
+static void who_leaves_the_line_is_taken_out_of_it(void **state) {
     int way;
     (void)state;
     for (way = 0; way < 5; way++) {
@@ -173,7 +173,7 @@ static void test_who_leaves_the_line_is_taken_out_of_it(void **state) {
 }
 
 /* Its try was never sent: there is nothing to take out. */
-static void test_who_never_came_into_the_line_need_not_be_taken_out(void **state) {
+static void who_never_came_into_the_line_need_not_be_taken_out(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_FAIR, "key");
     (void)state;
     g.store.unsent = true;
@@ -184,7 +184,7 @@ static void test_who_never_came_into_the_line_need_not_be_taken_out(void **state
 }
 
 /* ... and nobody to be called the holder: of who tries once, and of who waits, behind one more. */
-static void test_who_never_came_into_the_line_is_not_told_that_another_has_it(void **state) {
+static void who_never_came_into_the_line_is_not_told_that_another_has_it(void **state) {
     int waits;
     (void)state;
     for (waits = 0; waits < 2; waits++) {
@@ -200,7 +200,7 @@ static void test_who_never_came_into_the_line_is_not_told_that_another_has_it(vo
     }
 }
 
-static void test_who_is_called_asks_again_with_its_token(void **state) {
+static void who_is_called_asks_again_with_its_token(void **state) {
     struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     struct owner *called = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     uint64_t token = token_of(called);
@@ -218,7 +218,7 @@ static void test_who_is_called_asks_again_with_its_token(void **state) {
 }
 
 /* The answer may be older than the call. */
-static void test_who_is_called_while_its_try_is_out_asks_once_more(void **state) {
+static void who_is_called_while_its_try_is_out_asks_once_more(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_FAIR, "key");
     (void)state;
     SAME(owner_acquire(owner, RLOCK_FOREVER, FOR_LONG), RLOCK_OK);
@@ -232,7 +232,7 @@ static void test_who_is_called_while_its_try_is_out_asks_once_more(void **state)
     SAME(asked(RLOCK_OP_ACQUIRE), 2);
 }
 
-static void test_call_of_nobody_is_ignored(void **state) {
+static void call_of_nobody_is_ignored(void **state) {
     struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     struct owner *other = in_line(RLOCK_KIND_FAIR, "other", RLOCK_FOREVER);
     struct owner *mutex;
@@ -255,7 +255,7 @@ static void test_call_of_nobody_is_ignored(void **state) {
     SAME(stats().woken, 5);
 }
 
-static void test_holder_who_is_called_looks(void **state) {
+static void holder_who_is_called_looks(void **state) {
     static const rlock_outcome ends[] = {RLOCK_OUTCOME_DONE, RLOCK_OUTCOME_GONE};
     size_t i, end;
     (void)state;
@@ -280,7 +280,7 @@ static void test_holder_who_is_called_looks(void **state) {
  * Who looks after the line.
  */
 
-static void test_first_of_the_line_looks_again_after_half_a_turn(void **state) {
+static void first_of_the_line_looks_again_after_half_a_turn(void **state) {
     struct owner *line[3];
     uint64_t tokens[3];
     int i;
@@ -324,7 +324,7 @@ static void leave_first(struct owner *first, int way) {
     idle();
 }
 
-static void test_next_of_the_line_takes_over_the_looking(void **state) {
+static void next_of_the_line_takes_over_the_looking(void **state) {
     int way, late;
     (void)state;
     for (way = 0; way < 5; way++) {
@@ -352,7 +352,7 @@ static void test_next_of_the_line_takes_over_the_looking(void **state) {
 }
 
 /* Who is granted behind the first leaves the first its turn to look. */
-static void test_grant_behind_the_first_changes_nothing_for_it(void **state) {
+static void grant_behind_the_first_changes_nothing_for_it(void **state) {
     struct owner *first = in_line(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
     struct owner *second = in_line(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
     uint64_t token = token_of(first);
@@ -365,7 +365,7 @@ static void test_grant_behind_the_first_changes_nothing_for_it(void **state) {
     SAME(tries_of(token), 2);
 }
 
-static void test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(void **state) {
+static void waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(void **state) {
     static const rlock_fault faults[] = {RLOCK_FAULT_DOWN, RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_BUSY};
     size_t i;
     (void)state;
@@ -398,7 +398,7 @@ static void test_waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(v
  * Without calls.
  */
 
-static void test_first_of_the_line_polls_where_nobody_is_called(void **state) {
+static void first_of_the_line_polls_where_nobody_is_called(void **state) {
     struct owner *first, *second;
     int tries;
     (void)state;
@@ -413,7 +413,7 @@ static void test_first_of_the_line_polls_where_nobody_is_called(void **state) {
 }
 
 /* A place in line is good for one turn from the offer on, however seldom others are to be asked. */
-static void test_first_of_the_line_polls_twice_a_turn_at_least(void **state) {
+static void first_of_the_line_polls_twice_a_turn_at_least(void **state) {
     struct owner *first;
     int tries;
     (void)state;
@@ -429,7 +429,7 @@ static void test_first_of_the_line_polls_twice_a_turn_at_least(void **state) {
 }
 
 /* Whether it can be called is noted in its place; and the last call may have been lost. */
-static void test_all_in_line_ask_when_calls_begin_or_end(void **state) {
+static void all_in_line_ask_when_calls_begin_or_end(void **state) {
     static const unsigned changes[] = {0, RLOCK_PUSH_CALLS, RLOCK_PUSH_CHANGES,
                                        RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS};
     struct owner *line[3];
@@ -453,7 +453,7 @@ static void test_all_in_line_ask_when_calls_begin_or_end(void **state) {
 }
 
 /* It was asked for as one that cannot be called, and would never be. */
-static void test_try_that_was_out_when_calls_began_is_asked_for_once_more(void **state) {
+static void try_that_was_out_when_calls_began_is_asked_for_once_more(void **state) {
     struct owner *line[2];
     int i, watched;
     (void)state;
@@ -479,7 +479,7 @@ static void test_try_that_was_out_when_calls_began_is_asked_for_once_more(void *
     }
 }
 
-static void test_changes_wake_no_one_in_line_and_any_change_all(void **state) {
+static void changes_wake_no_one_in_line_and_any_change_all(void **state) {
     struct owner *line[2];
     int i, before;
     (void)state;
@@ -499,7 +499,7 @@ static void test_changes_wake_no_one_in_line_and_any_change_all(void **state) {
 }
 
 /* Of who holds alone a change can only be the loss; who shares is not asked at each that comes. */
-static void test_change_makes_look_who_holds_alone_and_no_one_who_shares(void **state) {
+static void change_makes_look_who_holds_alone_and_no_one_who_shares(void **state) {
     size_t i;
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
@@ -519,7 +519,7 @@ static void test_change_makes_look_who_holds_alone_and_no_one_who_shares(void **
 }
 
 /* Where changes are told and calls are not: it learns from nothing else that it was taken away. */
-static void test_who_shares_and_cannot_be_called_is_registered_by_a_look(void **state) {
+static void who_shares_and_cannot_be_called_is_registered_by_a_look(void **state) {
     (void)state;
     scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
     kind_holder(RLOCK_KIND_READ, "key", FOR_LONG);
@@ -528,8 +528,7 @@ static void test_who_shares_and_cannot_be_called_is_registered_by_a_look(void **
 }
 
 /* Of one permit there may be more by now. */
-static void
-test_change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has(void **state) {
+static void change_makes_no_holder_of_a_semaphore_look_however_few_permits_it_has(void **state) {
     rlock_options options;
     struct owner *owner;
     (void)state;
@@ -559,7 +558,7 @@ static void readers_hold(struct owner *readers[READERS], int64_t lease_ms) {
     SAME(stats().held, READERS);
 }
 
-static void test_holders_of_one_key_are_lost_renewed_and_released_one_by_one(void **state) {
+static void holders_of_one_key_are_lost_renewed_and_released_one_by_one(void **state) {
     struct owner *readers[READERS];
     uint64_t token;
     (void)state;
@@ -586,7 +585,7 @@ static void test_holders_of_one_key_are_lost_renewed_and_released_one_by_one(voi
     SAME(stats().cleaning, 0);
 }
 
-static void test_freed_holder_leaves_the_others_theirs(void **state) {
+static void freed_holder_leaves_the_others_theirs(void **state) {
     struct owner *readers[READERS];
     uint64_t token;
     (void)state;
@@ -613,7 +612,7 @@ static void free_others(struct owner *owner, const rlock_event *event) {
 }
 
 /* All are lost in one entry; the first that is told frees the others. */
-static void test_holder_may_free_the_others_when_all_are_lost(void **state) {
+static void holder_may_free_the_others_when_all_are_lost(void **state) {
     struct owner *readers[READERS];
     int i, told = 0;
     (void)state;
@@ -631,7 +630,7 @@ static void test_holder_may_free_the_others_when_all_are_lost(void **state) {
     SAME(stats().cleaning, 0);
 }
 
-static void test_shutdown_tells_every_holder_and_every_one_in_line(void **state) {
+static void shutdown_tells_every_holder_and_every_one_in_line(void **state) {
     struct owner *readers[READERS], *waits;
     int i;
     (void)state;
@@ -650,7 +649,7 @@ static void test_shutdown_tells_every_holder_and_every_one_in_line(void **state)
     SAME(g.done_count, 1);
 }
 
-static void test_client_free_releases_every_hold_and_place_and_tells_nobody(void **state) {
+static void client_free_releases_every_hold_and_place_and_tells_nobody(void **state) {
     struct owner *readers[READERS], *waits;
     uint64_t tokens[READERS + 1];
     int i;
@@ -669,7 +668,7 @@ static void test_client_free_releases_every_hold_and_place_and_tells_nobody(void
     SAME(waits->events, 0);
 }
 
-static void test_connection_that_comes_and_goes_with_many_holders_and_waiters(void **state) {
+static void connection_that_comes_and_goes_with_many_holders_and_waiters(void **state) {
     struct owner *readers[READERS], *line[READERS];
     int i, before, looks;
     (void)state;
@@ -714,7 +713,7 @@ static void test_connection_that_comes_and_goes_with_many_holders_and_waiters(vo
 }
 
 /* A renewal that is refused for good tells each holder for itself. */
-static void test_refused_user_ends_every_waiter_of_the_line(void **state) {
+static void refused_user_ends_every_waiter_of_the_line(void **state) {
     struct owner *line[3];
     int i;
     (void)state;
@@ -734,7 +733,7 @@ static void test_refused_user_ends_every_waiter_of_the_line(void **state) {
  */
 
 /* Too late for its local deadline, but a hold at the server: who let it lie would block others. */
-static void test_late_grant_behind_the_first_is_asked_for_again_at_once(void **state) {
+static void late_grant_behind_the_first_is_asked_for_again_at_once(void **state) {
     struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     struct owner *late = kind_handle(RLOCK_KIND_FAIR, "key");
     uint64_t token;
@@ -760,7 +759,7 @@ static void steal_second(struct owner *owner, const rlock_event *event) {
 }
 
 /* Two grants in one entry, the second expires while the first is told: it goes to the front. */
-static void test_grant_that_expires_before_it_is_told_is_asked_for_again(void **state) {
+static void grant_that_expires_before_it_is_told_is_asked_for_again(void **state) {
     struct owner *slow = kind_handle(RLOCK_KIND_READ, "key"), *late, *line;
     uint64_t token;
     (void)state;
@@ -788,7 +787,7 @@ static void test_grant_that_expires_before_it_is_told_is_asked_for_again(void **
 }
 
 /* A hold may be taken away, with a call, before its grant is heard of. */
-static void test_call_before_the_grant_is_told_makes_it_look(void **state) {
+static void call_before_the_grant_is_told_makes_it_look(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_READ, "key");
     (void)state;
     g.store.looks_by_hand = true;
@@ -802,7 +801,7 @@ static void test_call_before_the_grant_is_told_makes_it_look(void **state) {
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
 }
 
-static void test_nothing_is_handed_on_of_a_queued_kind(void **state) {
+static void nothing_is_handed_on_of_a_queued_kind(void **state) {
     size_t i;
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
@@ -833,7 +832,7 @@ static struct owner *holder_before_ours(rlock_kind kind, const char *key) {
     return owner;
 }
 
-static void test_release_names_who_asks_right_behind_it(void **state) {
+static void release_names_who_asks_right_behind_it(void **state) {
     size_t i;
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
@@ -863,7 +862,7 @@ static void test_release_names_who_asks_right_behind_it(void **state) {
     }
 }
 
-static void test_release_names_nobody_who_has_no_place_or_asks_just_now(void **state) {
+static void release_names_nobody_who_has_no_place_or_asks_just_now(void **state) {
     int way;
     (void)state;
     for (way = 0; way < 5; way++) {
@@ -891,7 +890,7 @@ static void test_release_names_nobody_who_has_no_place_or_asks_just_now(void **s
 }
 
 /* The one that was named has asked long since, and may have left. */
-static void test_release_that_is_sent_again_names_nobody(void **state) {
+static void release_that_is_sent_again_names_nobody(void **state) {
     struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key");
     struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     size_t at = g.store.count;
@@ -908,7 +907,7 @@ static void test_release_that_is_sent_again_names_nobody(void **state) {
 }
 
 /* Where nobody is called, our own release is as good as a poll. */
-static void test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_called(void **state) {
+static void own_release_makes_the_first_of_the_line_ask_where_nobody_is_called(void **state) {
     struct owner *holds, *first, *second;
     (void)state;
     scripted_pushing(&g.store, 0);
@@ -922,7 +921,7 @@ static void test_own_release_makes_the_first_of_the_line_ask_where_nobody_is_cal
     SAME(tries_of(token_of(second)), 1);
 }
 
-static void test_one_fence_is_asked_for_by_each_of_a_queued_kind(void **state) {
+static void one_fence_is_asked_for_by_each_of_a_queued_kind(void **state) {
     rlock_options options;
     struct owner *owners[2];
     int i;
@@ -962,7 +961,7 @@ static uint64_t beside_of(struct owner *reader) {
     return beside;
 }
 
-static void test_reader_names_the_writer_of_its_owner_while_that_holds(void **state) {
+static void reader_names_the_writer_of_its_owner_while_that_holds(void **state) {
     struct owner *writer = owned(RLOCK_KIND_WRITE, "key", 7);
     struct owner *mine = owned(RLOCK_KIND_READ, "key", 7);
     struct owner *theirs = owned(RLOCK_KIND_READ, "key", 8);
@@ -984,7 +983,7 @@ static void test_reader_names_the_writer_of_its_owner_while_that_holds(void **st
 }
 
 /* Nobody calls it: it stands behind others at the server, who does not know what it may. */
-static void test_reader_in_line_asks_as_soon_as_its_writer_is_granted(void **state) {
+static void reader_in_line_asks_as_soon_as_its_writer_is_granted(void **state) {
     int is_out;
     (void)state;
     for (is_out = 0; is_out < 2; is_out++) {
@@ -1042,7 +1041,7 @@ static struct owner *weighs(uint32_t permits, uint32_t weight) {
 }
 
 /* Owners and weights are the handles'; readers and writers stand in one line. */
-static void test_same_key_is_another_gate_only_where_the_server_has_another_line(void **state) {
+static void same_key_is_another_gate_only_where_the_server_has_another_line(void **state) {
     struct owner *handles[10];
     int i, k, n = 0;
     (void)state;
@@ -1071,7 +1070,7 @@ static void test_same_key_is_another_gate_only_where_the_server_has_another_line
 }
 
 /* However many owners and weights wait, one of them looks after the line. */
-static void test_waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_does(void **state) {
+static void waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_does(void **state) {
     enum { MANY_OWNERS = 100 };
     int kind, i, before;
     (void)state;
@@ -1102,7 +1101,7 @@ static void test_waiters_with_an_owner_or_a_weight_of_their_own_cost_what_one_do
 }
 
 /* What is cleaned up behind a handle is told to the server as what it was asked for. */
-static void test_place_of_a_freed_handle_is_given_back_by_its_weight(void **state) {
+static void place_of_a_freed_handle_is_given_back_by_its_weight(void **state) {
     struct owner *first = weighs(10, 1), *heavy = weighs(10, 7);
     (void)state;
     SAME(owner_acquire(first, RLOCK_FOREVER, 1000), RLOCK_OK);
@@ -1118,7 +1117,7 @@ static void test_place_of_a_freed_handle_is_given_back_by_its_weight(void **stat
 
 /* The number of permits was lowered: who is too heavy for it has lost its place in the line, and
  * the first that is not must not miss its turn where nobody is called. */
-static void test_heavy_first_of_the_line_does_not_look_for_who_is_lighter(void **state) {
+static void heavy_first_of_the_line_does_not_look_for_who_is_lighter(void **state) {
     static const uint32_t weights[] = {5, 7, 5, 2, 3, 2, 1};
     static const bool looks[] = {true, false, false, true, false, false, true};
     struct owner *line[7];
@@ -1137,7 +1136,7 @@ static void test_heavy_first_of_the_line_does_not_look_for_who_is_lighter(void *
     }
 }
 
-static void test_gates_of_one_key_may_be_freed_in_any_order(void **state) {
+static void gates_of_one_key_may_be_freed_in_any_order(void **state) {
     uint64_t seed;
     (void)state;
     for (seed = 1; seed < 60; seed++) {
@@ -1164,7 +1163,7 @@ static void test_gates_of_one_key_may_be_freed_in_any_order(void **state) {
     }
 }
 
-static void test_many_keys_of_many_sets_are_found_when_the_table_grows(void **state) {
+static void many_keys_of_many_sets_are_found_when_the_table_grows(void **state) {
     static char keys_of[120][12];
     const char *keys[3];
     rlock_options options = options_for(NULL);
@@ -1200,7 +1199,7 @@ static struct owner *sleeps_for(struct owner *owner) {
 }
 
 /* These pairs have one hash; of the first the lengths are the same as well. */
-static void test_change_of_a_key_wakes_nobody_whose_key_has_the_same_hash(void **state) {
+static void change_of_a_key_wakes_nobody_whose_key_has_the_same_hash(void **state) {
     int i;
     (void)state;
     for (i = 0; i < VIRTUAL_TWINS; i++) {
@@ -1214,7 +1213,7 @@ static void test_change_of_a_key_wakes_nobody_whose_key_has_the_same_hash(void *
     }
 }
 
-static void test_each_key_of_a_set_wakes_who_waits_for_it(void **state) {
+static void each_key_of_a_set_wakes_who_waits_for_it(void **state) {
     static const char *const keys[] = {"b", "a", "c"};
     struct owner *set = sleeps_for(of_keys("a", "b", "c"));
     int i;
@@ -1234,7 +1233,7 @@ static void test_each_key_of_a_set_wakes_who_waits_for_it(void **state) {
     SAME(scripted_watching(&g.store), 0);
 }
 
-static void test_each_key_of_a_set_makes_its_holder_look(void **state) {
+static void each_key_of_a_set_makes_its_holder_look(void **state) {
     static const char *const keys[] = {"a", "b", "c"};
     struct owner *set = of_keys("a", "b", "c");
     int i, looks;
@@ -1254,7 +1253,7 @@ static void test_each_key_of_a_set_makes_its_holder_look(void **state) {
 }
 
 /* What was lost is gone from the server; of a set the other keys are not. */
-static void test_set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing(void **state) {
+static void set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothing(void **state) {
     static const rlock_outcome ends[] = {RLOCK_OUTCOME_GONE, RLOCK_OUTCOME_STOLEN};
     static const rlock_reason reasons[] = {RLOCK_REASON_DELETED, RLOCK_REASON_STOLEN};
     int end, several;
@@ -1275,7 +1274,7 @@ static void test_set_that_loses_a_key_lets_the_others_go_and_a_single_one_nothin
 }
 
 /* Nobody tells us of our own releases: they wake our own waiters, whatever these want it as. */
-static void test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(void **state) {
+static void release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(void **state) {
     int way;
     (void)state;
     for (way = 0; way < 3; way++) {
@@ -1298,7 +1297,7 @@ static void test_release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(v
 }
 
 /* Two gates watch one key: who lets go first does not make the other deaf. */
-static void test_key_is_watched_until_no_gate_of_it_wants_to_know(void **state) {
+static void key_is_watched_until_no_gate_of_it_wants_to_know(void **state) {
     int way;
     (void)state;
     for (way = 0; way < 2; way++) {
@@ -1374,7 +1373,7 @@ static void ask_about(rlock_kind kind, const char *key) {
     need(RLOCK_OP_INSPECT);
 }
 
-static void test_question_is_answered_once_with_what_the_server_said(void **state) {
+static void question_is_answered_once_with_what_the_server_said(void **state) {
     rlock_info info;
     rlock_options options;
     (void)state;
@@ -1407,7 +1406,7 @@ static void test_question_is_answered_once_with_what_the_server_said(void **stat
 }
 
 /* Where a key is wanted as more than one thing each release looks for who wants it as another. */
-static void test_question_leaves_nothing_behind_that_each_release_would_look_for(void **state) {
+static void question_leaves_nothing_behind_that_each_release_would_look_for(void **state) {
     struct owner *sets[2];
     rlock_info info;
     (void)state;
@@ -1426,7 +1425,7 @@ static void test_question_leaves_nothing_behind_that_each_release_would_look_for
     SAME(g.client->mixed, 0);
 }
 
-static void test_question_ends_by_each_fault_as_a_single_try_does(void **state) {
+static void question_ends_by_each_fault_as_a_single_try_does(void **state) {
     int fault;
     (void)state;
     for (fault = 0; fault < FAULTS; fault++) {
@@ -1447,7 +1446,7 @@ static void test_question_ends_by_each_fault_as_a_single_try_does(void **state) 
     SAME(told.info.status, RLOCK_ERR_SERVER);
 }
 
-static void test_question_without_an_answer_ends_after_a_command_timeout(void **state) {
+static void question_without_an_answer_ends_after_a_command_timeout(void **state) {
     (void)state;
     ask_about(RLOCK_KIND_FAIR, "key"); /* sent */
     run_ms(999);
@@ -1467,7 +1466,7 @@ static void test_question_without_an_answer_ends_after_a_command_timeout(void **
     assert_string_equal(told.text, "NOAUTH");
 }
 
-static void test_questions_end_when_the_connection_does(void **state) {
+static void questions_end_when_the_connection_does(void **state) {
     int sent;
     (void)state;
     for (sent = 0; sent < 2; sent++) {
@@ -1487,7 +1486,7 @@ static void answer_and_down(void) {
 }
 
 /* It is answered, and not told yet: what comes meanwhile changes nothing. */
-static void test_answered_question_is_not_ended_again(void **state) {
+static void answered_question_is_not_ended_again(void **state) {
     rlock_info info;
     (void)state;
     ask_about(RLOCK_KIND_FAIR, "key");
@@ -1502,7 +1501,7 @@ static void test_answered_question_is_not_ended_again(void **state) {
 }
 
 /* Each has a timer of its own; the room for those grows by and by. */
-static void test_question_for_whose_timer_there_is_no_memory_is_not_asked(void **state) {
+static void question_for_whose_timer_there_is_no_memory_is_not_asked(void **state) {
     rlock_options options;
     int i, none = 0;
     (void)state;
@@ -1529,7 +1528,7 @@ static void test_question_for_whose_timer_there_is_no_memory_is_not_asked(void *
     SAME(told.count, 40);
 }
 
-static void test_question_of_a_freed_client_is_not_answered(void **state) {
+static void question_of_a_freed_client_is_not_answered(void **state) {
     rlock_info info;
     (void)state;
     ask_about(RLOCK_KIND_FAIR, "key"); /* with the store */
@@ -1562,7 +1561,7 @@ static void ask_once_more(void) {
     SAME(told.count, 1);
 }
 
-static void test_client_may_be_freed_or_asked_in_the_callback_of_a_question(void **state) {
+static void client_may_be_freed_or_asked_in_the_callback_of_a_question(void **state) {
     rlock_info info;
     (void)state;
     ask_about(RLOCK_KIND_FAIR, "key");
@@ -1580,7 +1579,7 @@ static void test_client_may_be_freed_or_asked_in_the_callback_of_a_question(void
     start();
 }
 
-static void test_position_is_asked_with_the_token_of_who_waits(void **state) {
+static void position_is_asked_with_the_token_of_who_waits(void **state) {
     struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     rlock_info info;
     (void)state;
@@ -1598,7 +1597,7 @@ static void test_position_is_asked_with_the_token_of_who_waits(void **state) {
     SAME(g.client->gates.count, 0);
 }
 
-static void test_position_of_who_does_not_wait_in_a_line_is_not_asked(void **state) {
+static void position_of_who_does_not_wait_in_a_line_is_not_asked(void **state) {
     struct owner *fair = kind_handle(RLOCK_KIND_FAIR, "key"), *mutex;
     (void)state;
     mutex = kind_handle(RLOCK_KIND_MUTEX, "other");
@@ -1651,7 +1650,7 @@ static rlock_options wrong_options(int row) {
     return options;
 }
 
-static void test_wrong_options_are_refused_by_handles_and_questions(void **state) {
+static void wrong_options_are_refused_by_handles_and_questions(void **state) {
     int row;
     (void)state;
     memset(&told, 0, sizeof told);
@@ -1674,7 +1673,7 @@ static const char *refuse_all(void *state, const char *key, size_t key_len,
     return "not here";
 }
 
-static void test_questions_that_cannot_be_asked_are_refused(void **state) {
+static void questions_that_cannot_be_asked_are_refused(void **state) {
     const char *keys[2] = {"a", "b"};
     rlock_options options, several;
     (void)state;
@@ -1719,7 +1718,7 @@ static const char *refuse_b(void *state, const char *key, size_t key_len, const 
 }
 
 /* The store is asked for each, until it says no; and the log is told once. */
-static void test_set_is_refused_for_one_key_that_the_store_refuses(void **state) {
+static void set_is_refused_for_one_key_that_the_store_refuses(void **state) {
     static const char *const keys[] = {"a", "b", "c"};
     rlock_options options;
     rlock *lock = NULL;
@@ -1781,7 +1780,7 @@ static void kinds_scenario(void) {
     run_ms(5000);
 }
 
-static void test_every_failing_allocation_of_the_kinds_is_survived(void **state) {
+static void every_failing_allocation_of_the_kinds_is_survived(void **state) {
     rlock_info info;
     uint64_t n;
     (void)state;

@@ -139,7 +139,7 @@ static int64_t validity_ms(int64_t lease_ms) {
  * Acquire.
  */
 
-static void test_all_are_asked_at_once_each_with_a_token_of_its_own(void **state) {
+static void all_are_asked_at_once_each_with_a_token_of_its_own(void **state) {
     struct owner *owner = handle("key");
     int i, k;
     (void)state;
@@ -154,7 +154,7 @@ static void test_all_are_asked_at_once_each_with_a_token_of_its_own(void **state
     }
 }
 
-static void test_majority_grants_and_not_one_vote_before(void **state) {
+static void majority_grants_and_not_one_vote_before(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -165,7 +165,7 @@ static void test_majority_grants_and_not_one_vote_before(void **state) {
     SAME(rlock_remaining_ms(owner->lock), validity_ms(LEASE_MS));
 }
 
-static void test_validity_is_of_the_earliest_of_the_best_majority(void **state) {
+static void validity_is_of_the_earliest_of_the_best_majority(void **state) {
     struct owner *owner = handle("key");
     int64_t asked_us;
     (void)state;
@@ -186,7 +186,7 @@ static void test_validity_is_of_the_earliest_of_the_best_majority(void **state) 
 }
 
 /* A release that was sent may be executed late: it must not meet the vote that is got anew. */
-static void test_token_that_was_given_back_is_not_used_again(void **state) {
+static void token_that_was_given_back_is_not_used_again(void **state) {
     struct owner *owner = handle("key");
     uint64_t before = 0;
     int i;
@@ -213,7 +213,7 @@ static void test_token_that_was_given_back_is_not_used_again(void **state) {
     assert_true(scripted_need(&servers[1], RLOCK_OP_ACQUIRE)->token != before);
 }
 
-static void test_refusal_gives_the_votes_back_at_once(void **state) {
+static void refusal_gives_the_votes_back_at_once(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -228,7 +228,7 @@ static void test_refusal_gives_the_votes_back_at_once(void **state) {
     SAME(cleaning(), 0);
 }
 
-static void test_time_left_is_when_a_majority_can_be_free(void **state) {
+static void time_left_is_when_a_majority_can_be_free(void **state) {
     struct owner *owner = handle("key");
     int i;
     (void)state;
@@ -240,7 +240,7 @@ static void test_time_left_is_when_a_majority_can_be_free(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, 3000);
 }
 
-static void test_waiter_that_a_majority_tells_of_changes_sleeps(void **state) {
+static void waiter_that_a_majority_tells_of_changes_sleeps(void **state) {
     struct owner *owner = handle("key"), *other = handle("other");
     rlock_answer held = scripted_held(60000);
     (void)state;
@@ -260,7 +260,7 @@ static void test_waiter_that_a_majority_tells_of_changes_sleeps(void **state) {
     SAME(asked(RLOCK_OP_ACQUIRE), MAJORITY); /* two of five: it may change on the other three */
 }
 
-static void test_split_vote_is_tried_again_within_the_poll_time(void **state) {
+static void split_vote_is_tried_again_within_the_poll_time(void **state) {
     struct owner *owner = handle("key");
     int tries, count = 0;
     (void)state;
@@ -281,7 +281,7 @@ static void test_split_vote_is_tried_again_within_the_poll_time(void **state) {
     SAME(owner->events, 0);
 }
 
-static void test_faults_that_leave_a_majority_hide_nothing(void **state) {
+static void faults_that_leave_a_majority_hide_nothing(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -291,7 +291,7 @@ static void test_faults_that_leave_a_majority_hide_nothing(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
 }
 
-static void test_fault_that_time_mends_is_told_before_one_that_lasts(void **state) {
+static void fault_that_time_mends_is_told_before_one_that_lasts(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -307,7 +307,7 @@ static void test_fault_that_time_mends_is_told_before_one_that_lasts(void **stat
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
 }
 
-static void test_servers_that_are_down_are_not_waited_for(void **state) {
+static void servers_that_are_down_are_not_waited_for(void **state) {
     struct owner *owner = handle("key");
     int i;
     (void)state;
@@ -329,7 +329,7 @@ static void test_servers_that_are_down_are_not_waited_for(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
-static void test_up_is_a_majority_and_down_is_none(void **state) {
+static void up_is_a_majority_and_down_is_none(void **state) {
     rlock_stats stats;
     int i;
     (void)state;
@@ -377,7 +377,7 @@ static void fault_leaves_a_pause(rlock_answer fault) {
     SAME(owner->events, 0);
 }
 
-static void test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(void **state) {
+static void votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(void **state) {
     (void)state;
     fault_leaves_a_pause(scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
     fault_leaves_a_pause(scripted_fault(RLOCK_FAULT_UNKNOWN, NULL));
@@ -385,7 +385,7 @@ static void test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once(voi
 
 /* Another holds, and what the last servers were asked for is taken back, which they publish. On a
  * wire where that wakes who did it too, it is told of the other only behind it, and asks once. */
-static void test_own_news_of_what_is_taken_back_is_waited_for_a_moment(void **state) {
+static void own_news_of_what_is_taken_back_is_waited_for_a_moment(void **state) {
     rlock_config config = config_on(g.store);
     struct owner *owner;
     int64_t longest_us = 0;
@@ -422,7 +422,7 @@ static void test_own_news_of_what_is_taken_back_is_waited_for_a_moment(void **st
 }
 
 /* A server that restarts without its data may give its vote to somebody else. */
-static void test_yes_from_before_a_lost_connection_is_asked_for_again(void **state) {
+static void yes_from_before_a_lost_connection_is_asked_for_again(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -447,7 +447,7 @@ static void test_yes_from_before_a_lost_connection_is_asked_for_again(void **sta
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
-static void test_cancelled_acquire_is_taken_back_from_all(void **state) {
+static void cancelled_acquire_is_taken_back_from_all(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
@@ -461,7 +461,7 @@ static void test_cancelled_acquire_is_taken_back_from_all(void **state) {
     SAME(cleaning(), 0);
 }
 
-static void test_words_of_a_server_are_passed_on(void **state) {
+static void words_of_a_server_are_passed_on(void **state) {
     struct owner *owner = handle("key");
     int i;
     (void)state;
@@ -484,7 +484,7 @@ static void test_words_of_a_server_are_passed_on(void **state) {
     assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "no route");
 }
 
-static void test_vote_that_was_surely_not_executed_is_not_cleaned_up(void **state) {
+static void vote_that_was_surely_not_executed_is_not_cleaned_up(void **state) {
     struct owner *owner = handle("key");
     rlock_answer undone = scripted_fault(RLOCK_FAULT_OTHER, "not here");
     (void)state;
@@ -497,7 +497,7 @@ static void test_vote_that_was_surely_not_executed_is_not_cleaned_up(void **stat
     SAME(cleaning(), 0);
 }
 
-static void test_hold_without_an_end_is_told_as_such(void **state) {
+static void hold_without_an_end_is_told_as_such(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -506,7 +506,7 @@ static void test_hold_without_an_end_is_told_as_such(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
 }
 
-static void test_acquire_without_memory_may_be_cancelled_before_it_is_told(void **state) {
+static void acquire_without_memory_may_be_cancelled_before_it_is_told(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     virtual_memory.fail_at = 2; /* the first is of the lock */
@@ -526,7 +526,7 @@ static void hears(void *owner, rlock_request *request, const rlock_answer *answe
 }
 
 /* As its contract says of every store. */
-static void test_release_of_a_token_that_nobody_has_is_gone_and_sure(void **state) {
+static void release_of_a_token_that_nobody_has_is_gone_and_sure(void **state) {
     rlock__council *council = (rlock__council *)g.client->store_state;
     const rlock_store_events *events = council->events;
     rlock_store_events mine = *events;
@@ -549,7 +549,7 @@ static void test_release_of_a_token_that_nobody_has_is_gone_and_sure(void **stat
     SAME(asked(RLOCK_OP_RELEASE), 0);
 }
 
-static void test_keys_of_all_lengths_in_turn(void **state) {
+static void keys_of_all_lengths_in_turn(void **state) {
     static const size_t lengths[] = {1, 64, 65, 30, 200, 199, 1};
     char key[201];
     size_t i;
@@ -574,7 +574,7 @@ static void test_keys_of_all_lengths_in_turn(void **state) {
  * Holding.
  */
 
-static void test_key_that_is_no_lock_is_a_theft(void **state) {
+static void key_that_is_no_lock_is_a_theft(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -588,7 +588,7 @@ static void test_key_that_is_no_lock_is_a_theft(void **state) {
     SAME(cleaning(), 0);
 }
 
-static void test_late_votes_count_from_the_next_renewal_on(void **state) {
+static void late_votes_count_from_the_next_renewal_on(void **state) {
     struct owner *owner = holder(MAJORITY, LEASE_MS);
     (void)state;
     reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_done());
@@ -602,7 +602,7 @@ static void test_late_votes_count_from_the_next_renewal_on(void **state) {
     SAME(asked(RLOCK_OP_ACQUIRE), 2); /* the two are won back */
 }
 
-static void test_more_refusals_than_may_fail_are_a_loss(void **state) {
+static void more_refusals_than_may_fail_are_a_loss(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -616,7 +616,7 @@ static void test_more_refusals_than_may_fail_are_a_loss(void **state) {
     BETWEEN(asked(RLOCK_OP_RELEASE), 2, 3); /* each that has it, or may have */
 }
 
-static void test_stolen_votes_are_a_theft(void **state) {
+static void stolen_votes_are_a_theft(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -625,7 +625,7 @@ static void test_stolen_votes_are_a_theft(void **state) {
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
 }
 
-static void test_too_few_answers_leave_the_old_deadline(void **state) {
+static void too_few_answers_leave_the_old_deadline(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     int64_t until_us = g.loop.now_us + validity_ms(LEASE_MS) * 1000;
     (void)state;
@@ -643,7 +643,7 @@ static void test_too_few_answers_leave_the_old_deadline(void **state) {
     BETWEEN(owner->seen[RLOCK_LOST].at_us, until_us, until_us + 1000);
 }
 
-static void test_vote_that_was_not_there_before_does_not_save_a_hold(void **state) {
+static void vote_that_was_not_there_before_does_not_save_a_hold(void **state) {
     struct owner *owner = holder(MAJORITY, LEASE_MS);
     (void)state;
     reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_held(5000));
@@ -656,7 +656,7 @@ static void test_vote_that_was_not_there_before_does_not_save_a_hold(void **stat
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
 }
 
-static void test_vote_that_was_won_back_counts_the_next_time(void **state) {
+static void vote_that_was_won_back_counts_the_next_time(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);
@@ -672,7 +672,7 @@ static void test_vote_that_was_won_back_counts_the_next_time(void **state) {
     SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
 }
 
-static void test_refused_vote_is_not_asked_for_again_and_again(void **state) {
+static void refused_vote_is_not_asked_for_again_and_again(void **state) {
     struct owner *owner = holder(4, LEASE_MS);
     int before;
     (void)state;
@@ -685,7 +685,7 @@ static void test_refused_vote_is_not_asked_for_again_and_again(void **state) {
     SAME(scripted_asked(&servers[4], RLOCK_OP_ACQUIRE), before);
 }
 
-static void test_server_that_comes_back_is_renewed_and_won_back(void **state) {
+static void server_that_comes_back_is_renewed_and_won_back(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     scripted_down(&servers[1], RLOCK_FAULT_DOWN, "gone");
@@ -705,7 +705,7 @@ static void test_server_that_comes_back_is_renewed_and_won_back(void **state) {
     SAME(owner->events, 2);
 }
 
-static void test_votes_lost_one_by_one_behind_are_seen(void **state) {
+static void votes_lost_one_by_one_behind_are_seen(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     int i;
     (void)state;
@@ -721,7 +721,7 @@ static void test_votes_lost_one_by_one_behind_are_seen(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 1); /* no renewal was due yet */
 }
 
-static void test_shorter_renewal_counts_no_vote_longer_than_it_is(void **state) {
+static void shorter_renewal_counts_no_vote_longer_than_it_is(void **state) {
     struct owner *owner = holder(SERVERS, 60000);
     (void)state;
     virtual_run_ms(&g.loop, 50);
@@ -732,7 +732,7 @@ static void test_shorter_renewal_counts_no_vote_longer_than_it_is(void **state) 
 }
 
 /* A vote whose release is under way does not stand, although nobody has heard of its end. */
-static void test_vote_that_is_being_given_back_saves_no_hold(void **state) {
+static void vote_that_is_being_given_back_saves_no_hold(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     push_all();
@@ -751,7 +751,7 @@ static void test_vote_that_is_being_given_back_saves_no_hold(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 1);
 }
 
-static void test_vote_whose_lease_ran_out_saves_no_hold(void **state) {
+static void vote_whose_lease_ran_out_saves_no_hold(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     int i;
     (void)state;
@@ -767,7 +767,7 @@ static void test_vote_whose_lease_ran_out_saves_no_hold(void **state) {
     SAME(owner->seen[RLOCK_LOST].count, 1);
 }
 
-static void test_no_vote_is_won_back_where_no_majority_stands(void **state) {
+static void no_vote_is_won_back_where_no_majority_stands(void **state) {
     struct owner *owner = holder(MAJORITY, LEASE_MS);
     (void)state;
     reply(RLOCK_OP_ACQUIRE, 3, 2, scripted_held(60000));
@@ -782,7 +782,7 @@ static void test_no_vote_is_won_back_where_no_majority_stands(void **state) {
  * Letting go.
  */
 
-static void test_release_is_done_by_a_majority_and_goes_on_behind(void **state) {
+static void release_is_done_by_a_majority_and_goes_on_behind(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     SAME(owner_release(owner), RLOCK_OK);
@@ -802,7 +802,7 @@ static void test_release_is_done_by_a_majority_and_goes_on_behind(void **state) 
     SAME(cleaning(), 0);
 }
 
-static void test_release_that_is_never_sure_ends_with_the_lease(void **state) {
+static void release_that_is_never_sure_ends_with_the_lease(void **state) {
     struct owner *owner = holder(4, 1000);
     int i;
     (void)state;
@@ -818,7 +818,7 @@ static void test_release_that_is_never_sure_ends_with_the_lease(void **state) {
 }
 
 /* Between two tries nothing is out that the servers' own close could send. */
-static void test_client_that_goes_gives_back_what_may_still_be_there(void **state) {
+static void client_that_goes_gives_back_what_may_still_be_there(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     int i;
     (void)state;
@@ -834,7 +834,7 @@ static void test_client_that_goes_gives_back_what_may_still_be_there(void **stat
     }
 }
 
-static void test_release_of_a_bare_majority_waits_for_all_of_it(void **state) {
+static void release_of_a_bare_majority_waits_for_all_of_it(void **state) {
     struct owner *owner;
     (void)state;
     scripted_down(&servers[3], RLOCK_FAULT_DOWN, "gone");
@@ -848,7 +848,7 @@ static void test_release_of_a_bare_majority_waits_for_all_of_it(void **state) {
     SAME(cleaning(), 1);
 }
 
-static void test_release_of_what_most_have_lost_is_not_held(void **state) {
+static void release_of_what_most_have_lost_is_not_held(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     SAME(owner_release(owner), RLOCK_OK);
@@ -857,7 +857,7 @@ static void test_release_of_what_most_have_lost_is_not_held(void **state) {
     SAME(owner->seen[RLOCK_RELEASED].reason, RLOCK_REASON_DELETED);
 }
 
-static void test_release_refused_by_most_is_repeated_and_remembers(void **state) {
+static void release_refused_by_most_is_repeated_and_remembers(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     (void)state;
     SAME(owner_release(owner), RLOCK_OK);
@@ -909,7 +909,7 @@ static rlock_answer standing(int64_t holders, int64_t left_ms) {
     return answer;
 }
 
-static void test_key_is_held_if_a_majority_says_so(void **state) {
+static void key_is_held_if_a_majority_says_so(void **state) {
     (void)state;
     asks(RLOCK_OP_INSPECT);
     SAME(asked(RLOCK_OP_INSPECT), SERVERS);
@@ -928,7 +928,7 @@ static void test_key_is_held_if_a_majority_says_so(void **state) {
     SAME(told.left_ms, -1);
 }
 
-static void test_key_is_free_if_no_majority_can_be_held(void **state) {
+static void key_is_free_if_no_majority_can_be_held(void **state) {
     (void)state;
     asks(RLOCK_OP_INSPECT);
     reply(RLOCK_OP_INSPECT, 0, 2, standing(1, 500));
@@ -943,7 +943,7 @@ static void test_key_is_free_if_no_majority_can_be_held(void **state) {
     SAME(asked(RLOCK_OP_INSPECT), 0);
 }
 
-static void test_two_questions_at_once_are_two(void **state) {
+static void two_questions_at_once_are_two(void **state) {
     (void)state;
     asks(RLOCK_OP_INSPECT);
     asks(RLOCK_OP_INSPECT);
@@ -955,7 +955,7 @@ static void test_two_questions_at_once_are_two(void **state) {
     SAME(asked(RLOCK_OP_INSPECT), 0);
 }
 
-static void test_force_is_heard_by_every_server(void **state) {
+static void force_is_heard_by_every_server(void **state) {
     (void)state;
     asks(RLOCK_OP_FORCE);
     reply(RLOCK_OP_FORCE, 0, 3, standing(1, 0));
@@ -966,7 +966,7 @@ static void test_force_is_heard_by_every_server(void **state) {
     SAME(cleaning(), 0);
 }
 
-static void test_question_that_is_not_answered_ends(void **state) {
+static void question_that_is_not_answered_ends(void **state) {
     (void)state;
     virtual_memory.fail_at = 3; /* a gate and the question itself are the first */
     asks(RLOCK_OP_INSPECT);
@@ -983,7 +983,7 @@ static void test_question_that_is_not_answered_ends(void **state) {
  * Memory that runs out.
  */
 
-static void test_every_failing_allocation_is_survived(void **state) {
+static void every_failing_allocation_is_survived(void **state) {
     uint64_t n;
     (void)state;
     teardown(NULL);
@@ -1034,7 +1034,7 @@ static void test_every_failing_allocation_is_survived(void **state) {
     BETWEEN(n, 20, 59);
 }
 
-static void test_acquire_without_memory_is_told_and_harms_no_other(void **state) {
+static void acquire_without_memory_is_told_and_harms_no_other(void **state) {
     struct owner *owners[60];
     int i, refused = 0;
     (void)state;
@@ -1067,7 +1067,7 @@ static void test_acquire_without_memory_is_told_and_harms_no_other(void **state)
     }
 }
 
-static void test_store_that_does_not_open_closes_the_others(void **state) {
+static void store_that_does_not_open_closes_the_others(void **state) {
     rlock_config config = config_on(g.store);
     int i;
     (void)state;
@@ -1084,7 +1084,7 @@ static void test_store_that_does_not_open_closes_the_others(void **state) {
     }
 }
 
-static void test_memory_of_handles_that_are_freed_is_given_back(void **state) {
+static void memory_of_handles_that_are_freed_is_given_back(void **state) {
     struct owner *owners[100];
     uint64_t idle, warm;
     int i, turn;
@@ -1591,7 +1591,7 @@ static int holders_where(bool forgotten, bool restarted) {
 }
 
 /* The release runs on a new connection before the acquire that the old one still carries. */
-static void test_vote_that_comes_late_behind_its_release_is_given_back(void **state) {
+static void vote_that_comes_late_behind_its_release_is_given_back(void **state) {
     struct link *link = &s.links[0][4];
     (void)state;
     storm_begins(7);
@@ -1617,7 +1617,7 @@ static void test_vote_that_comes_late_behind_its_release_is_given_back(void **st
     storm_over();
 }
 
-static void test_vote_forgotten_before_the_majority_counts_as_forgotten_too(void **state) {
+static void vote_forgotten_before_the_majority_counts_as_forgotten_too(void **state) {
     (void)state;
     SAME(holders_where(false, false), 1);
     SAME(holders_where(false, true), 1);
@@ -1639,7 +1639,7 @@ static uint64_t storm_seed(int run) {
     return fresh + (uint64_t)(run - STORMS);
 }
 
-static void test_storm_of_broken_links_never_makes_two_holders(void **state) {
+static void storm_of_broken_links_never_makes_two_holders(void **state) {
     int run;
     (void)state;
     for (run = 0; run < STORMS + FRESH_STORMS; run++) {
@@ -1650,7 +1650,7 @@ static void test_storm_of_broken_links_never_makes_two_holders(void **state) {
     }
 }
 
-static void test_storm_of_forgotten_votes_never_makes_two_holders(void **state) {
+static void storm_of_forgotten_votes_never_makes_two_holders(void **state) {
     int run, wipes = 0;
     (void)state;
     for (run = 0; run < STORMS + FRESH_STORMS; run++) {
@@ -1668,61 +1668,61 @@ static void test_storm_of_forgotten_votes_never_makes_two_holders(void **state) 
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        CASE(test_all_are_asked_at_once_each_with_a_token_of_its_own),
-        CASE(test_majority_grants_and_not_one_vote_before),
-        CASE(test_validity_is_of_the_earliest_of_the_best_majority),
-        CASE(test_token_that_was_given_back_is_not_used_again),
-        CASE(test_refusal_gives_the_votes_back_at_once),
-        CASE(test_time_left_is_when_a_majority_can_be_free),
-        CASE(test_waiter_that_a_majority_tells_of_changes_sleeps),
-        CASE(test_split_vote_is_tried_again_within_the_poll_time),
-        CASE(test_faults_that_leave_a_majority_hide_nothing),
-        CASE(test_fault_that_time_mends_is_told_before_one_that_lasts),
-        CASE(test_servers_that_are_down_are_not_waited_for),
-        DOWN_CASE(test_up_is_a_majority_and_down_is_none),
-        CASE(test_votes_given_back_after_a_fault_are_no_reason_to_ask_at_once),
-        CASE(test_own_news_of_what_is_taken_back_is_waited_for_a_moment),
-        CASE(test_yes_from_before_a_lost_connection_is_asked_for_again),
-        CASE(test_cancelled_acquire_is_taken_back_from_all),
-        CASE(test_words_of_a_server_are_passed_on),
-        CASE(test_vote_that_was_surely_not_executed_is_not_cleaned_up),
-        CASE(test_hold_without_an_end_is_told_as_such),
-        CASE(test_acquire_without_memory_may_be_cancelled_before_it_is_told),
-        CASE(test_release_of_a_token_that_nobody_has_is_gone_and_sure),
-        CASE(test_keys_of_all_lengths_in_turn),
-        CASE(test_key_that_is_no_lock_is_a_theft),
-        CASE(test_late_votes_count_from_the_next_renewal_on),
-        CASE(test_more_refusals_than_may_fail_are_a_loss),
-        CASE(test_stolen_votes_are_a_theft),
-        CASE(test_too_few_answers_leave_the_old_deadline),
-        CASE(test_vote_that_was_not_there_before_does_not_save_a_hold),
-        CASE(test_vote_that_was_won_back_counts_the_next_time),
-        CASE(test_refused_vote_is_not_asked_for_again_and_again),
-        CASE(test_server_that_comes_back_is_renewed_and_won_back),
-        CASE(test_votes_lost_one_by_one_behind_are_seen),
-        CASE(test_shorter_renewal_counts_no_vote_longer_than_it_is),
-        CASE(test_vote_that_is_being_given_back_saves_no_hold),
-        CASE(test_vote_whose_lease_ran_out_saves_no_hold),
-        CASE(test_no_vote_is_won_back_where_no_majority_stands),
-        CASE(test_release_is_done_by_a_majority_and_goes_on_behind),
-        CASE(test_release_that_is_never_sure_ends_with_the_lease),
-        CASE(test_client_that_goes_gives_back_what_may_still_be_there),
-        CASE(test_release_of_a_bare_majority_waits_for_all_of_it),
-        CASE(test_release_of_what_most_have_lost_is_not_held),
-        CASE(test_release_refused_by_most_is_repeated_and_remembers),
-        CASE(test_key_is_held_if_a_majority_says_so),
-        CASE(test_key_is_free_if_no_majority_can_be_held),
-        CASE(test_two_questions_at_once_are_two),
-        CASE(test_force_is_heard_by_every_server),
-        CASE(test_question_that_is_not_answered_ends),
-        CASE(test_every_failing_allocation_is_survived),
-        CASE(test_acquire_without_memory_is_told_and_harms_no_other),
-        CASE(test_store_that_does_not_open_closes_the_others),
-        CASE(test_memory_of_handles_that_are_freed_is_given_back),
-        cmocka_unit_test(test_vote_that_comes_late_behind_its_release_is_given_back),
-        cmocka_unit_test(test_vote_forgotten_before_the_majority_counts_as_forgotten_too),
-        cmocka_unit_test(test_storm_of_broken_links_never_makes_two_holders),
-        cmocka_unit_test(test_storm_of_forgotten_votes_never_makes_two_holders),
+        CASE(all_are_asked_at_once_each_with_a_token_of_its_own),
+        CASE(majority_grants_and_not_one_vote_before),
+        CASE(validity_is_of_the_earliest_of_the_best_majority),
+        CASE(token_that_was_given_back_is_not_used_again),
+        CASE(refusal_gives_the_votes_back_at_once),
+        CASE(time_left_is_when_a_majority_can_be_free),
+        CASE(waiter_that_a_majority_tells_of_changes_sleeps),
+        CASE(split_vote_is_tried_again_within_the_poll_time),
+        CASE(faults_that_leave_a_majority_hide_nothing),
+        CASE(fault_that_time_mends_is_told_before_one_that_lasts),
+        CASE(servers_that_are_down_are_not_waited_for),
+        DOWN_CASE(up_is_a_majority_and_down_is_none),
+        CASE(votes_given_back_after_a_fault_are_no_reason_to_ask_at_once),
+        CASE(own_news_of_what_is_taken_back_is_waited_for_a_moment),
+        CASE(yes_from_before_a_lost_connection_is_asked_for_again),
+        CASE(cancelled_acquire_is_taken_back_from_all),
+        CASE(words_of_a_server_are_passed_on),
+        CASE(vote_that_was_surely_not_executed_is_not_cleaned_up),
+        CASE(hold_without_an_end_is_told_as_such),
+        CASE(acquire_without_memory_may_be_cancelled_before_it_is_told),
+        CASE(release_of_a_token_that_nobody_has_is_gone_and_sure),
+        CASE(keys_of_all_lengths_in_turn),
+        CASE(key_that_is_no_lock_is_a_theft),
+        CASE(late_votes_count_from_the_next_renewal_on),
+        CASE(more_refusals_than_may_fail_are_a_loss),
+        CASE(stolen_votes_are_a_theft),
+        CASE(too_few_answers_leave_the_old_deadline),
+        CASE(vote_that_was_not_there_before_does_not_save_a_hold),
+        CASE(vote_that_was_won_back_counts_the_next_time),
+        CASE(refused_vote_is_not_asked_for_again_and_again),
+        CASE(server_that_comes_back_is_renewed_and_won_back),
+        CASE(votes_lost_one_by_one_behind_are_seen),
+        CASE(shorter_renewal_counts_no_vote_longer_than_it_is),
+        CASE(vote_that_is_being_given_back_saves_no_hold),
+        CASE(vote_whose_lease_ran_out_saves_no_hold),
+        CASE(no_vote_is_won_back_where_no_majority_stands),
+        CASE(release_is_done_by_a_majority_and_goes_on_behind),
+        CASE(release_that_is_never_sure_ends_with_the_lease),
+        CASE(client_that_goes_gives_back_what_may_still_be_there),
+        CASE(release_of_a_bare_majority_waits_for_all_of_it),
+        CASE(release_of_what_most_have_lost_is_not_held),
+        CASE(release_refused_by_most_is_repeated_and_remembers),
+        CASE(key_is_held_if_a_majority_says_so),
+        CASE(key_is_free_if_no_majority_can_be_held),
+        CASE(two_questions_at_once_are_two),
+        CASE(force_is_heard_by_every_server),
+        CASE(question_that_is_not_answered_ends),
+        CASE(every_failing_allocation_is_survived),
+        CASE(acquire_without_memory_is_told_and_harms_no_other),
+        CASE(store_that_does_not_open_closes_the_others),
+        CASE(memory_of_handles_that_are_freed_is_given_back),
+        cmocka_unit_test(vote_that_comes_late_behind_its_release_is_given_back),
+        cmocka_unit_test(vote_forgotten_before_the_majority_counts_as_forgotten_too),
+        cmocka_unit_test(storm_of_broken_links_never_makes_two_holders),
+        cmocka_unit_test(storm_of_forgotten_votes_never_makes_two_holders),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -1219,7 +1219,7 @@ static void own_invalidations_come_behind_the_script(void **state) {
 
 /* Who listens for both hears what a script publishes, and which keys of other readers it changed,
  * in the order in which it did so. */
-static void a_script_is_heard_in_its_order(void **state) {
+static void script_is_heard_in_its_order(void **state) {
     static const char eval[] =
         "EVAL local\tn={redis.call('PUBLISH','c','1')}redis.call('ZREM','q','a')"
         "n[2]=redis.call('PUBLISH','c','2')redis.call('ZADD','q',2,'b')redis.call('DEL','lock')"
@@ -1386,7 +1386,7 @@ static void touched_tells_which_key_and_whose_doing(void **state) {
     forget(&w, m);
 }
 
-static void a_copy_brings_every_database_back(void **state) {
+static void copy_brings_every_database_back(void **state) {
     struct witness w;
     struct model *m = witnessed(&w);
     struct model_value value;
@@ -1425,7 +1425,7 @@ static void a_copy_brings_every_database_back(void **state) {
     forget(&w, m);
 }
 
-static void a_restart_is_another_process(void **state) {
+static void restart_is_another_process(void **state) {
     struct witness w;
     struct model *m = witnessed(&w);
     struct model_value value;
@@ -1451,7 +1451,7 @@ static void a_restart_is_another_process(void **state) {
 }
 
 /* Redis 5 as its sources have it: none is here to be asked. */
-static void an_old_server_knows_no_tracking(void **state) {
+static void old_server_knows_no_tracking(void **state) {
     struct witness w;
     struct model *m = witnessed(&w);
 
@@ -1472,7 +1472,7 @@ static void an_old_server_knows_no_tracking(void **state) {
 }
 
 /* Redis 6 as a 6.0.16 was seen to answer: what is younger than it, and the words of its scripts. */
-static void a_redis_6_knows_no_options_of_pexpire(void **state) {
+static void redis_6_knows_no_options_of_pexpire(void **state) {
     static const char *const said[][2] = {
         {"PEXPIRE k 1 GT", "-ERR wrong number of arguments for 'pexpire' command\r\n"},
         {"PEXPIRE k 1", ":0\r\n"},
@@ -1532,7 +1532,7 @@ static const char *line_call(struct model *m, rlock_op op, const char *member, c
 }
 
 /* What is there already goes on where there is no memory, whatever the server's version knows. */
-static void a_line_goes_on_on_each_server_that_is_full(void **state) {
+static void line_goes_on_on_each_server_that_is_full(void **state) {
     static const char first[] = "00000000-0000-4000-8000-000000000000:1:1f";
     static const char second[] = "00000000-0000-4000-8000-000000000001:1:1f";
     unsigned flavour;
@@ -1619,15 +1619,15 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(seeds_answer_as_a_server_does, cleared),
         cmocka_unit_test_teardown(expiry_is_pushed_without_a_look, cleared),
         cmocka_unit_test_teardown(own_invalidations_come_behind_the_script, cleared),
-        cmocka_unit_test_teardown(a_script_is_heard_in_its_order, cleared),
+        cmocka_unit_test_teardown(script_is_heard_in_its_order, cleared),
         cmocka_unit_test_teardown(sorted_sets_are_tracked, cleared),
         cmocka_unit_test_teardown(loading_is_answered_alike, cleared),
         cmocka_unit_test(touched_tells_which_key_and_whose_doing),
-        cmocka_unit_test(a_copy_brings_every_database_back),
-        cmocka_unit_test(a_restart_is_another_process),
-        cmocka_unit_test(an_old_server_knows_no_tracking),
-        cmocka_unit_test(a_redis_6_knows_no_options_of_pexpire),
-        cmocka_unit_test(a_line_goes_on_on_each_server_that_is_full)};
+        cmocka_unit_test(copy_brings_every_database_back),
+        cmocka_unit_test(restart_is_another_process),
+        cmocka_unit_test(old_server_knows_no_tracking),
+        cmocka_unit_test(redis_6_knows_no_options_of_pexpire),
+        cmocka_unit_test(line_goes_on_on_each_server_that_is_full)};
 
     g.program = argv[0];
     g.first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
