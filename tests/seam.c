@@ -1,7 +1,7 @@
-/* seam.c - the core's side of the store seam, in virtual time: what a store may say, and what it gets
+/* seam.c - the core's side of the store seam, in virtual time: what a store may say, what it gets
  *
- * The stores are scripted, so a test says what they answer; and of memory, where a quorum is made of
- * stores that are not Redis.
+ * The stores are scripted, so that a test says what they answer; and of memory, where a quorum is
+ * made of stores that are not Redis.
  */
 
 #define RLOCK_IMPLEMENTATION
