@@ -7178,7 +7178,6 @@ static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     claim->since_us = claim->request.sent_us;
-    RLOCK_ASSERT(claim->since_us <= client->now_us);
     until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
@@ -7275,7 +7274,6 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = rlock__given_ms(claim, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
-    RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;

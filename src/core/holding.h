@@ -237,7 +237,6 @@ static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     claim->since_us = claim->request.sent_us;
-    RLOCK_ASSERT(claim->since_us <= client->now_us);
     until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
