@@ -45,7 +45,8 @@
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
- *     >>quorum         a store made of several servers: the majority counts
+ *     >>store          which store a configuration means
+ *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
  *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
@@ -357,7 +358,7 @@ typedef enum rlock_op {
     RLOCK_OP_RELEASE,
     RLOCK_OP_INSPECT,    /* report how the key stands: see rlock_info */
     RLOCK_OP_FORCE,      /* remove every hold, and notify the holders */
-    RLOCK_OP_SET_PERMITS /* `token` is the number of permits that the semaphore has from now on */
+    RLOCK_OP_SET_PERMITS /* set the number of permits that the semaphore has from now on */
 } rlock_op;
 
 /* Flags of an acquire.
@@ -385,30 +386,39 @@ typedef struct rlock_terms {
     uint32_t permits;     /* queued kinds: the permits of the key */
     uint32_t weight;      /* queued kinds: how many permits one hold takes */
     uint64_t owner;       /* see options.owner */
-    uint64_t beside;      /* acquire: the hold of this token is no obstacle; 0 = none */
     uint32_t count;       /* keys: they follow each other at request.key, each with a NUL */
     const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
+
+/* What a store keeps in a request. Nobody else reads or writes it, so a store made of stores has
+ * one for itself, and one in each request that it makes. `note` is 0 when a token is new, and
+ * what the store leaves there it finds in the next request of the same token. The other members
+ * mean something only while the store has the request, and nothing before. */
+typedef struct rlock_private {
+    rlock_link link;
+    void *data;
+    uint32_t note;
+    uint8_t where, how;
+} rlock_private;
 
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint8_t place;    /* belongs to the store: where the request is; 0 = not with the store */
-    uint8_t how;      /* belongs to the store */
     uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
-    uint32_t epoch;   /* belongs to the store; 0 when the request is new */
+    uint32_t permits; /* set permits: the number; 0 = what the terms say */
+    bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
+    uint64_t beside;  /* acquire: the hold of this token is no obstacle; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
-    rlock_link link;  /* belongs to the store */
-    void *store;      /* belongs to the store */
+    rlock_private store;
 } rlock_request;
 
 typedef enum rlock_outcome {
@@ -452,7 +462,12 @@ typedef struct rlock_answer {
     bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
     bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
     bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
-    uint64_t fence;         /* acquire, DONE: the first fencing token; 0 if none was wanted */
+    uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
+                          were asked for; 0 = as asked for */
+    uint64_t fence;  /* acquire, DONE: the first of them; 0 if none was wanted */
+    int64_t
+        lease_ms; /* acquire, renew, DONE: the lease that was given, if it is shorter than the one
+                          that was asked for; 0 = as asked for */
     int64_t left_ms;        /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
     const char *text;       /* the server's words, or NULL; valid during the call */
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
@@ -461,19 +476,27 @@ typedef struct rlock_answer {
 #define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
 #define RLOCK_PUSH_CALLS 2u   /* `called` comes for waiters in a queue */
 
-/* A store calls these to report to the core; `owner` is what open was given. */
+/* Some of the keys of a store, for example those of one node of a cluster. A set of keys belongs to
+ * a part if one of its keys does. */
+typedef struct rlock_part {
+    bool (*has)(const struct rlock_part *part, const char *key, size_t key_len);
+} rlock_part;
+
+/* A store calls these to report to the core; `owner` is what open was given. An event with a part
+ * is about its keys alone, one without (NULL) about all. */
 typedef struct rlock_store_events {
     /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
 
     /* Requests can leave again; the core checks its holds. */
-    void (*up)(void *owner);
+    void (*up)(void *owner, const rlock_part *part);
 
     /* An attempt to connect failed, or a connection was lost. */
-    void (*down)(void *owner, rlock_fault fault, const char *text);
+    void (*down)(void *owner, const rlock_part *part, rlock_fault fault, const char *text);
 
-    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. */
-    void (*pushing)(void *owner, unsigned what);
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. A key that the
+     * client did not use before is taken for pushed as the last event about all keys said. */
+    void (*pushing)(void *owner, const rlock_part *part, unsigned what);
 
     /* A hint: the key changed; NULL = any key may have. */
     void (*woken)(void *owner, const char *key, size_t key_len);
@@ -484,18 +507,20 @@ typedef struct rlock_store_events {
 } rlock_store_events;
 
 struct rlock_config;
+struct rlock_stats;
 
 typedef struct rlock_store {
     /* Yours: the library does not touch it. */
     void *ctx;
 
-    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. */
+    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. The config
+     * is checked, and its defaults are resolved, but for what the Redis store alone reads. */
     int (*open)(const struct rlock_store *store, rlock_client *client,
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
 
     /* Sends the submitted requests without blocking; raises no event and answers nothing
-     * afterwards. Frees the state. */
+     * afterwards. Frees the state. Never called in a forked child. */
     void (*close)(void *state);
 
     /* Takes a request, and answers it once, unless it is forgotten first. */
@@ -516,18 +541,33 @@ typedef struct rlock_store {
                            bool fencing);
 } rlock_store;
 
-/* What a client gives to its store: the clock of this dispatch; its id, a random UUID of 36
- * characters; timers and descriptors. Timers fire in a dispatch, before anything else. A timer is
- * added once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is
- * freed; set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook
- * `watch` returned: 0, or negative if it cannot. */
+/* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random
+ * UUID of 36 characters; random numbers, for jitter only; a line of the log, "what: detail", where
+ * detail may be NULL; whether this is a forked child, as after a hook `log` that forks; and the
+ * counters, of which a store keeps commands, connects, cleaning, and those faults that it does not
+ * report by `down`. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
+RLOCK_API int64_t rlock_client_clock_us(rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
+RLOCK_API uint64_t rlock_client_random(rlock_client *client);
+RLOCK_API void rlock_client_log(const rlock_client *client, int level, const char *what,
+                                const char *detail);
+RLOCK_API bool rlock_client_forked(const rlock_client *client);
+RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
+
+/* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
+ * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
+ * set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook `watch`
+ * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
+ * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
+ * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
+ */
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
                               void (*fire)(rlock_timer *timer));
 RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us);
 RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
 RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
+RLOCK_API int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host);
 
 /* Makes, and frees, a store inside the process: the same kinds, leases, waiting, waking and
  * fencing, without a server. Every client whose config names it shares its keys; all of these
@@ -536,17 +576,16 @@ RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigne
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
-/* Makes, and frees, a store of 1 to 15 Redis servers that know nothing of each other: a key is held
- * if a majority of them says so, and stays held while fewer than half of them fail
- * (docs/guarantees.md). It supports only a mutex with one key, without fencing tokens. Of each
- * config the library reads and copies only host, port, unix_path, username, password, database,
- * connect with its user, and store (NULL = Redis). All else comes from the client's config, whose
- * own address is not used. Every client that locks the same keys must name the same servers. Any
- * number of clients, on any threads, may use it. Free it after them; NULL is allowed. With
- * RLOCK_NO_REDIS or RLOCK_NO_KINDS it does not exist.
- * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15, a server's port or
- * database is out of range, its unix_path is too long, or it has a username without a password),
- * RLOCK_ERR_NOMEM. */
+/* Makes, and frees, a store of 1 to 15 servers that know nothing of each other: a key is held if a
+ * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
+ * It supports only a mutex with one key, without fencing tokens. Of each config the library reads
+ * and copies only store (NULL = Redis), host, port, unix_path, username, password, database, and
+ * connect with its user. All else comes from the client's config, whose own address is not used.
+ * Every client that locks the same keys must name the same servers. Any number of clients, on any
+ * threads, may use it if its stores allow it, as Redis does. Free it after them; NULL is allowed.
+ * With RLOCK_NO_KINDS it does not exist. What is wrong with a server's config rlock_client_new
+ * says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15; a store is NULL, with
+ * RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -985,6 +1024,25 @@ static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
+/* Copies a text that may be NULL; *failed: there was no memory for it. */
+static char *rlock__copy_text(const char *text, bool *failed) {
+    char *copy = rlock__copy(text, rlock__length(text));
+    *failed = *failed || (text && !copy);
+    return copy;
+}
+
+#define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
+
+/* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
+RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
+                                              const char *words) {
+    while (words && (*between || *words) && n < RLOCK__LINE - 1) {
+        line[n++] = *between ? *between++ : *words++; /* a store may have written them */
+    }
+    line[n] = 0;
+    return n;
+}
+
 RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -1329,7 +1387,6 @@ struct rlock_client {
 
     const rlock_store *store;
     void *store_state;
-    char *prefix;
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
@@ -1373,18 +1430,6 @@ static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter 
     client->random ^= client->random >> 7;
     client->random ^= client->random << 17;
     return client->random;
-}
-
-#define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
-
-/* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
-RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
-                                              const char *words) {
-    while (words && (*between || *words) && n < RLOCK__LINE - 1) {
-        line[n++] = *between ? *between++ : *words++; /* a store may have written them */
-    }
-    line[n] = 0;
-    return n;
 }
 
 /* Writes a line that begins with the first digits of the client's id. */
@@ -1445,12 +1490,11 @@ static void rlock__client_destroy(rlock_client *client) {
     RLOCK_ASSERT(!client->claim_count && !client->op_count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
-    rlock__dealloc(client->prefix);
     rlock__dealloc(client->fault_text);
     client->gates.buckets = NULL;
     client->timers.items = NULL;
     client->ring = NULL;
-    client->prefix = client->fault_text = NULL;
+    client->fault_text = NULL;
     if (!client->frames) { /* else the last of them frees it */
         rlock__dealloc(client);
     }
@@ -1598,6 +1642,26 @@ const char *rlock_client_id(const rlock_client *client) {
     return client->id;
 }
 
+int64_t rlock_client_clock_us(rlock_client *client) {
+    return rlock__clock(client);
+}
+
+uint64_t rlock_client_random(rlock_client *client) {
+    return rlock__random(client);
+}
+
+void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
+    rlock__log(client, level, what, detail);
+}
+
+bool rlock_client_forked(const rlock_client *client) {
+    return rlock__forked(client);
+}
+
+rlock_stats *rlock_client_counters(rlock_client *client) {
+    return &client->stats;
+}
+
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
@@ -1636,6 +1700,13 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
         }
     }
     return result;
+}
+
+int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host) {
+    name->client = client;
+    return client->loop.resolve && !rlock__forked(client)
+               ? client->loop.resolve(client->loop_state, name, host)
+               : -1;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1720,6 +1791,7 @@ typedef struct rlock__tenant { /* one client of the store */
     const rlock_store_events *events;
     void *owner;
     rlock_timer timer;
+    int64_t offer_us; /* how long an offer lasts: one command timeout */
     rlock_link requests, woken, called;
     bool up;
 } rlock__tenant;
@@ -1852,7 +1924,7 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
             return false;
         }
         used += member->weight;
-        member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
+        member->expires_us = now_us + tenant->offer_us;
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
         if (member != asking) {
@@ -1951,7 +2023,7 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
-    uint64_t beside = request->terms->beside;
+    uint64_t beside = request->beside;
     if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
         if (waits) {
             rlock__member_drop(tenant->memory, waits);
@@ -2174,7 +2246,7 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
         if (request->op == RLOCK_OP_FORCE) {
             rlock__memory_force(memory, entry, request, now_us);
         } else {
-            entry->permits = (uint32_t)request->token;
+            entry->permits = request->permits;
             entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
         }
         if (rlock__in_line(request)) {
@@ -2213,16 +2285,15 @@ static void rlock__memory_fire(rlock_timer *timer) {
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
-        tenant->events->up(tenant->owner);
-        tenant->events->pushing(tenant->owner, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+        tenant->events->up(tenant->owner, NULL);
+        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
     }
     while (!rlock__list_empty(&requests)) {
-        rlock_request *request = RLOCK__OF(requests.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         rlock__memory_execute(tenant, request, &answer, now_us);
         tenant->events->answered(tenant->owner, request, &answer);
     }
@@ -2243,13 +2314,13 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
     rlock__tenant *tenant = (rlock__tenant *)rlock__alloc(sizeof *tenant);
-    (void)config;
     if (!tenant || rlock_timer_add(client, &tenant->timer, rlock__memory_fire) != RLOCK_OK) {
         rlock__dealloc(tenant);
         return RLOCK_ERR_NOMEM;
     }
     tenant->memory = (rlock__memory *)store->ctx;
     tenant->client = client;
+    tenant->offer_us = config->command_timeout_ms * 1000;
     tenant->events = events;
     tenant->owner = owner;
     rlock__list_init(&tenant->requests);
@@ -2262,15 +2333,13 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
 static void rlock__memory_submit(void *state, rlock_request *request) {
     rlock__tenant *tenant = (rlock__tenant *)state;
     request->sent_us = rlock_client_now_us(tenant->client);
-    request->place = 1;
-    rlock__list_append(&tenant->requests, &request->link);
+    rlock__list_append(&tenant->requests, &request->store.link);
     rlock_timer_set(tenant->client, &tenant->timer, request->sent_us);
 }
 
 static bool rlock__memory_forget(void *state, rlock_request *request) {
     (void)state;
-    rlock__list_remove(&request->link);
-    request->place = 0;
+    rlock__list_remove(&request->store.link);
     return false;
 }
 
@@ -2338,11 +2407,10 @@ static void rlock__memory_close(void *state) {
     int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link *at;
     while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
-        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         rlock__memory_execute(tenant, request, &answer, now_us);
     }
     for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
@@ -2427,9 +2495,9 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
+enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
 
-enum { /* rlock_request.how */
+enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,
        RLOCK__HOW_PLAIN,  /* by one command of the server */
        RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
@@ -2494,6 +2562,7 @@ typedef struct rlock__redis {
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
+    rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
     char *host, *unix_path, *username, *password, *name, *prefix;
@@ -3001,7 +3070,7 @@ static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bo
 /* The command, its script, and how many keys follow. */
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
-    bool full = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
+    bool full = request->store.how == RLOCK__HOW_EVAL || request->store.how == RLOCK__HOW_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
@@ -3070,7 +3139,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     rlock__put_number(redis, (uint64_t)redis->timeout_ms);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
-        rlock__put_number(redis, request->token);
+        rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
         rlock__put_member_or_none(redis, request->next, terms->weight, sort);
     } else if (acquire || request->op == RLOCK_OP_RENEW) {
@@ -3079,7 +3148,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     if (acquire) {
         const char *heard = redis->calling ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, terms->beside, terms->permits, sort);
+        rlock__put_member_or_none(redis, request->beside, terms->permits, sort);
         rlock__put_number(redis, request->fences);
     }
 }
@@ -3097,10 +3166,10 @@ static void rlock__put_script(rlock__redis *redis, const rlock_request *request)
 
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
-    if (request->how == RLOCK__HOW_BEST) {
-        request->how = rlock__how(redis, request);
+    if (request->store.how == RLOCK__HOW_BEST) {
+        request->store.how = rlock__how(redis, request);
     }
-    if (request->how == RLOCK__HOW_PLAIN) {
+    if (request->store.how == RLOCK__HOW_PLAIN) {
         rlock__put_plain(redis, request);
     } else {
         rlock__put_script(redis, request);
@@ -3208,7 +3277,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
         answer->text = reply->str;
     } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
-    } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
+    } else if (acquire && request->store.how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
@@ -3223,7 +3292,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_HELD;
             answer->left_ms = reply->integer;
         }
-    } else if (reply->type == REDIS_REPLY_INTEGER && request->how != RLOCK__HOW_BEST &&
+    } else if (reply->type == REDIS_REPLY_INTEGER && request->store.how != RLOCK__HOW_BEST &&
                reply->integer >= -1 && reply->integer <= 1) {
         answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
                           : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
@@ -3287,7 +3356,7 @@ static void rlock__want_nothing(void *data) {
     struct linger now; /* what the kernel still holds must not be sent later */
     now.l_onoff = 1;
     now.l_linger = 0;
-    if (!conn->redis->closing && !rlock__forked(conn->redis->client)) {
+    if (!conn->redis->closing && !rlock_client_forked(conn->redis->client)) {
         char words[64] = ""; /* a write that failed must not hide why the server closed */
         ssize_t n = conn->ac->err == REDIS_ERR_IO
                         ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
@@ -3312,12 +3381,12 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
         return false;
     }
     if (!conn->outstanding++) {
-        conn->alive_us = rlock__clock(redis->client); /* callbacks may have taken long */
+        conn->alive_us = rlock_client_clock_us(redis->client); /* callbacks may have taken long */
     }
     if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
         rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
     }
-    redis->client->stats.commands++;
+    redis->stats->commands++;
     return true;
 }
 
@@ -3402,14 +3471,14 @@ static void rlock__redis_pushing(rlock__redis *redis) {
     RLOCK_ASSERT(!redis->calling || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
-        redis->events->pushing(redis->owner, what);
+        redis->events->pushing(redis->owner, NULL, what);
     }
 }
 
 static int64_t rlock__backoff_us(rlock__conn *conn) {
     bool soon = conn->fault == RLOCK_FAULT_DOWN || (conn->strayed && !conn->backoff_ms);
     uint32_t limit = soon ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
-    int64_t jittered = (int64_t)(rlock__random(conn->redis->client) % (limit * 500u + 1u));
+    int64_t jittered = (int64_t)(rlock_client_random(conn->redis->client) % (limit * 500u + 1u));
     conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
     if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
         conn->backoff_ms = RLOCK__BACKOFF_MAX_MS;
@@ -3445,7 +3514,7 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     number[rlock__digits(number, times)] = 0;
     n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
     rlock__line_add(line, n, ": ", what);
-    rlock__log(redis->client, level, line, detail);
+    rlock_client_log(redis->client, level, line, detail);
 }
 
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
@@ -3500,9 +3569,9 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
-        redis->events->down(redis->owner, conn->fault, conn->text);
+        redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
-        redis->client->stats.faults++;
+        redis->stats->faults++;
     }
 }
 
@@ -3862,7 +3931,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
     redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
-    redis->events->up(redis->owner);
+    redis->events->up(redis->owner, NULL);
 }
 
 static void rlock__conn_ready_to_use(rlock__conn *conn) {
@@ -3976,7 +4045,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         return; /* hiredis frees it, through rlock__want_nothing */
     }
     conn->state = RLOCK__CONN_GREETING;
-    conn->redis->client->stats.connects++;
+    conn->redis->stats->connects++;
     conn->step = 0;
 }
 
@@ -4023,7 +4092,7 @@ static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
     if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
-        !rlock__forked(conn->redis->client)) { /* by config.log */
+        !rlock_client_forked(conn->redis->client)) { /* by config.log */
         redisAsyncHandleWrite(conn->ac);
     }
     if (events & RLOCK_IO_WRITE) {
@@ -4144,8 +4213,7 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
     } else {
         conn->resolving = true;
-        conn->name.client = client;
-        if (client->loop.resolve(client->loop_state, &conn->name, redis->host) != 0) {
+        if (rlock_name_resolve(client, &conn->name, redis->host) != 0) {
             conn->resolving = false;
             rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
         }
@@ -4168,7 +4236,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
     if (conn->state == RLOCK__CONN_OPENING) {
         if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
             rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            redis->events->down(redis->owner, RLOCK_FAULT_DOWN, "the name is not resolved");
+            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -4210,59 +4278,58 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
-    RLOCK_ASSERT(request->place == RLOCK__IDLE);
     RLOCK_ASSERT(request->key_len);
-    request->how = RLOCK__HOW_BEST;
-    request->place = RLOCK__QUEUED;
+    request->store.how = RLOCK__HOW_BEST;
+    request->store.where = RLOCK__QUEUED;
     if (rlock__in_line(request) && !redis->calls_wanted) {
         redis->calls_wanted = true; /* with the watching connection, once that is wanted */
         rlock__calls_subscribe(redis);
     }
-    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
+    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
     rlock__conn_wanted(&redis->commands);
 }
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
-    bool maybe = request->place == RLOCK__FLYING;
-    RLOCK_ASSERT(request->place != RLOCK__IDLE);
+    bool maybe = request->store.where == RLOCK__FLYING;
+    RLOCK_ASSERT(request->store.where != RLOCK__IDLE);
     (void)state;
     if (maybe) {
-        rlock__command *command = (rlock__command *)request->store;
+        rlock__command *command = (rlock__command *)request->store.data;
         uint32_t i = 0;
         while (command->requests[i] != request) {
             i++;
         }
         command->requests[i] = NULL;
     } else {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     return maybe;
 }
 
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    request->how = how;
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    request->store.how = how;
     request->next = 0; /* it may have asked already */
-    request->place = RLOCK__QUEUED;
-    rlock__list_append(&redis->queues[0], &request->link);
+    request->store.where = RLOCK__QUEUED;
+    rlock__list_append(&redis->queues[0], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
-    bool behind = request->how == RLOCK__HOW_BEHIND;
-    if (request->how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+    bool behind = request->store.how == RLOCK__HOW_BEHIND;
+    if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
-    } else if (request->how == RLOCK__HOW_PLAIN) {
+    } else if (request->store.how == RLOCK__HOW_PLAIN) {
         again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
     if (again) {
         rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
-    } else if (error && (request->how == RLOCK__HOW_SCRIPT || behind) &&
+    } else if (error && (request->store.how == RLOCK__HOW_SCRIPT || behind) &&
                strncmp(reply->str, "NOSCRIPT", 8) == 0) {
         rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
         again = true;
@@ -4271,13 +4338,13 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
 }
 
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    answer->sure = !request->epoch || request->epoch == redis->epoch ||
-                   rlock__epoch_gone(redis, request->epoch);
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    answer->sure = !request->store.note || request->store.note == redis->epoch ||
+                   rlock__epoch_gone(redis, request->store.note);
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->epoch = 0;
+        request->store.note = 0;
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, answer);
 }
 
@@ -4288,7 +4355,7 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
     answer.text = text;
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, &answer);
 }
 
@@ -4309,8 +4376,8 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
         redis->line_wanted = true;
         rlock__track(redis);
     }
-    answer.told =
-        answer.outcome == RLOCK_OUTCOME_HELD && ((const rlock__command *)request->store)->heard;
+    answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
+                  ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
 }
 
@@ -4414,34 +4481,35 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 
 /* Whether it may go in a batch of renewals for so long. */
 static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
-    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
+    return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
            request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     size_t bytes = 0;
-    RLOCK_ASSERT(first->place == RLOCK__QUEUED);
+    RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first->lease_ms) && first->link.next != queue) {
+    if (redis->batches && rlock__batched(first, first->lease_ms) &&
+        first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
         command->requests = command->batch ? command->batch : &command->one;
     }
     do {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
         bool like = rlock__batched(request, first->lease_ms);
         bytes += request->key_len;
         if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
             break;
         }
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         command->requests[command->count++] = request;
         if (!like || command->requests == &command->one) {
             break;
@@ -4455,11 +4523,11 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
-        if (request->how == RLOCK__HOW_EVAL &&
+        if (request->store.how == RLOCK__HOW_EVAL &&
             redis->told == rlock__script_of(redis, request)->lua) {
-            request->how = RLOCK__HOW_BEHIND;
+            request->store.how = RLOCK__HOW_BEHIND;
         }
-        command->tells = request->how == RLOCK__HOW_EVAL;
+        command->tells = request->store.how == RLOCK__HOW_EVAL;
         rlock__put_request(redis, request);
         return;
     }
@@ -4486,13 +4554,13 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
 
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     rlock__command *command = rlock__command_new(redis);
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     if (!command) {
-        rlock__list_remove(&first->link);
+        rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
@@ -4509,11 +4577,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
-        request->store = command;
-        request->place = RLOCK__FLYING;
+        request->store.data = command;
+        request->store.where = RLOCK__FLYING;
         if (sent && request->op == RLOCK_OP_ACQUIRE &&
-            (!request->epoch || rlock__epoch_gone(redis, request->epoch))) {
-            request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
+            (!request->store.note || rlock__epoch_gone(redis, request->store.note))) {
+            request->store.note = redis->epoch; /* else the oldest one that is not surely gone */
         }
     }
     for (i = 0; i < command->count && !sent; i++) {
@@ -4535,7 +4603,7 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
         return &redis->queues[0];
     }
     for (i = 1; i < 4; i++) {
-        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, link);
+        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, store.link);
         if (head && (!next || head->due_us < due_us)) {
             next = &redis->queues[i];
             due_us = head->due_us;
@@ -4558,7 +4626,8 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
     rlock_link *queue = rlock__redis_next(redis);
-    int64_t now_us = queue ? rlock__clock(redis->client) : 0; /* callbacks may have taken long */
+    int64_t now_us =
+        queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
@@ -4615,12 +4684,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__conn_send(conn, rlock__on_nothing, NULL);
     }
     for (; queue; queue = rlock__redis_next(redis)) {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
-        rlock__list_remove(&request->link);
-        request->place = RLOCK__IDLE;
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
+        rlock__list_remove(&request->store.link);
+        request->store.where = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
-            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
@@ -4642,30 +4711,45 @@ static void rlock__redis_close(void *state) {
     rlock__redis_free(redis);
 }
 
-static char *rlock__config_text(const char *text, bool *failed) {
-    char *copy = rlock__copy(text, rlock__length(text));
-    *failed = *failed || (text && !copy);
-    return copy;
-}
-
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
+
+/* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
+ * text that is meant. */
+static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
+    const char *host = config->host;
+    if (config->port < 0 || config->port > 65535 || config->database < 0) {
+        return "config.port or config.database is out of range";
+    }
+    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
+        return "config.wire is unknown";
+    }
+    if (strpbrk(config->prefix, "{}")) {
+        return "config.prefix has a brace, which would move keys to other cluster slots";
+    }
+    if (config->username && !config->password) {
+        return "config.username without config.password";
+    }
+    *detail = config->unix_path;
+    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
+        return "config.unix_path is longer than a socket's may be";
+    }
+    *detail = host;
+    return !host || config->connect || config->unix_path || rlock__numeric(host) ||
+                   config->loop.resolve
+               ? NULL
+               : "a host name needs loop.resolve or config.connect; use an address";
+}
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
+    const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
     rlock__redis *redis;
-    const char *host = config->host ? config->host : "127.0.0.1";
     bool failed = false;
     int i;
     (void)store;
-    if (!config->connect && !config->unix_path && !rlock__numeric(host) && !client->loop.resolve) {
-        rlock__log(client, RLOCK_LOG_ERROR,
-                   "a host name needs loop.resolve or config.connect; use an address", host);
-        return RLOCK_ERR_ARG;
-    }
-    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        rlock__log(client, RLOCK_LOG_ERROR, "config.unix_path is longer than a socket's may be",
-                   config->unix_path);
+    if (fault) {
+        rlock_client_log(client, RLOCK_LOG_ERROR, fault, detail);
         return RLOCK_ERR_ARG;
     }
     redis = (rlock__redis *)rlock__alloc(sizeof *redis);
@@ -4675,18 +4759,19 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->client = client;
     redis->events = events;
     redis->owner = owner;
+    redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->host = rlock__config_text(host, &failed);
-    redis->unix_path = rlock__config_text(config->unix_path, &failed);
-    redis->username = rlock__config_text(config->username, &failed);
-    redis->password = rlock__config_text(config->password, &failed);
-    redis->name = rlock__config_text(config->client_name, &failed);
-    redis->prefix = rlock__config_text(client->prefix, &failed);
+    redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
+    redis->username = rlock__copy_text(config->username, &failed);
+    redis->password = rlock__copy_text(config->password, &failed);
+    redis->name = rlock__copy_text(config->client_name, &failed);
+    redis->prefix = rlock__copy_text(config->prefix, &failed);
     redis->port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
-    redis->timeout_ms = client->command_timeout_ms;
+    redis->timeout_ms = config->command_timeout_ms;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
@@ -4748,7 +4833,19 @@ static const rlock_store rlock__redis_store = {NULL,
 
 #endif /* RLOCK_NO_REDIS */
 
-#if !defined(RLOCK_NO_REDIS) && RLOCK__HAS_KINDS
+/* ------------------------------------------------------------------------------------------------
+ * >>store - which store a configuration means
+ */
+
+static const rlock_store *rlock__store_of(const rlock_config *config) {
+#ifndef RLOCK_NO_REDIS
+    return config->store ? config->store : &rlock__redis_store;
+#else
+    return config->store;
+#endif
+}
+
+#if RLOCK__HAS_KINDS
 
 /* ------------------------------------------------------------------------------------------------
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
@@ -4792,6 +4889,8 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
+    rlock_stats *stats;
+    int64_t timeout_ms, poll_ms;
     rlock__server *servers;
     int count, need, spare; /* of them; a majority; how many may fail */
     rlock__map map;         /* ballots by their tokens */
@@ -4870,8 +4969,8 @@ static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
 /* Takes back what is out; what may have been sent may have happened. */
 static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
-    bool maybe = vote->request.place && server->store->forget(server->state, &vote->request);
-    vote->request.place = 0;
+    bool maybe = vote->request.out && server->store->forget(server->state, &vote->request);
+    vote->request.out = false;
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
         vote->has = RLOCK__MAYBE_THERE;
     }
@@ -4882,7 +4981,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock_request *ask = &vote->request;
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
-    RLOCK_ASSERT(!vote->request.place);
+    RLOCK_ASSERT(!vote->request.out);
     flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
@@ -4893,12 +4992,13 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     if (op == RLOCK_OP_ACQUIRE && vote->spent) {
         vote->spent = false;
-        ask->epoch = 0;
+        ask->store.note = 0;
         ask->token = ++vote->server->council->tokens;
     } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
     }
+    ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
 }
 
@@ -4908,7 +5008,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
-    if (vote->request.place || vote->word != RLOCK__OPEN) {
+    if (vote->request.out || vote->word != RLOCK__OPEN) {
         return;
     }
     if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
@@ -4975,13 +5075,13 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     int i;
     for (i = 0; i < council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
-        left = left || vote->has != RLOCK__NOT_THERE || vote->request.place;
-        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.place &&
+        left = left || vote->has != RLOCK__NOT_THERE || vote->request.out;
+        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
                         vote->server->where != RLOCK__SERVER_DOWN);
     }
-    client->stats.cleaning -= ballot->cleaning;
+    council->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
-    client->stats.cleaning += ballot->cleaning;
+    council->stats->cleaning += ballot->cleaning;
     if (wanted) {
         return;
     }
@@ -5029,13 +5129,15 @@ static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
     return values[k - 1];
 }
 
-/* When the lease of a majority began: the earliest of the best of those that said yes. */
-static int64_t rlock__ballot_since(const rlock__ballot *ballot) {
+/* When the lease of a majority began: the earliest of the best of those that said yes. None of them
+ * gave less than *lease_ms. */
+static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_ms) {
     int64_t since_us[RLOCK__SERVERS];
     int i, count = 0;
     for (i = 0; i < ballot->council->count; i++) {
         if (ballot->votes[i].word == RLOCK__YES) {
             since_us[count++] = ballot->votes[i].sent_us;
+            *lease_ms = rlock__min(*lease_ms, ballot->votes[i].lease_ms);
         }
     }
     RLOCK_ASSERT(count >= ballot->council->need);
@@ -5151,7 +5253,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
 /* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
 static bool rlock__ballot_strays(const rlock__ballot *ballot) {
     int i = 0;
-    while (i < ballot->council->count && !ballot->votes[i].request.place) {
+    while (i < ballot->council->count && !ballot->votes[i].request.out) {
         i++;
     }
     return i < ballot->council->count;
@@ -5180,19 +5282,19 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     rlock_client *client = ballot->council->client;
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
-    int64_t limit_us = now_us - request->sent_us + 1000, most_us = client->poll_ms * 1000;
+    int64_t limit_us = now_us - request->sent_us + 1000, most_us = ballot->council->poll_ms * 1000;
     RLOCK_ASSERT(!ballot->paused);
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
-    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
-    limit_us = rlock__min(limit_us << request->epoch, most_us);
+    request->store.note += request->store.note < RLOCK__CONTESTED_MAX;
+    limit_us = rlock__min(limit_us << request->store.note, most_us);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
     ballot->fault = (uint8_t)answer->fault;
     ballot->left_ms = answer->left_ms;
     rlock_timer_set(client, &ballot->timer,
-                    now_us + (int64_t)(rlock__random(client) % (uint64_t)limit_us));
+                    now_us + (int64_t)(rlock_client_random(client) % (uint64_t)limit_us));
 }
 
 static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
@@ -5200,7 +5302,6 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
     rlock_request *request = ballot->request;
     ballot->request = NULL;
     ballot->paused = false;
-    request->place = 0;
     rlock__ballot_tend(ballot);
     council->events->answered(council->owner, request, answer);
 }
@@ -5216,9 +5317,10 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_DONE && request->op < RLOCK_OP_RELEASE) {
         ballot->goal = RLOCK_OP_RENEW;
         if (request->lease_ms) {
-            request->sent_us = rlock__ballot_since(ballot);
+            answer.lease_ms = request->lease_ms;
+            request->sent_us = rlock__ballot_since(ballot, &answer.lease_ms);
             ballot->since_us = request->sent_us;
-            ballot->lease_ms = request->lease_ms;
+            ballot->lease_ms = answer.lease_ms;
         }
     } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
                request->op >= RLOCK_OP_INSPECT) {
@@ -5231,7 +5333,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
         answer.left_ms = -1;
     } else {
-        request->epoch = 0; /* somebody has it: the next split is another one */
+        request->store.note = 0; /* somebody has it: the next split is another one */
     }
     rlock__round_answer(ballot, &answer);
 }
@@ -5276,7 +5378,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
-        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.place) {
+        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.out) {
             vote->word = RLOCK__OPEN;
             rlock__vote_next(vote);
         }
@@ -5329,8 +5431,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
         vote->server = &council->servers[i];
         vote->request = *request;
         vote->request.key = key;
-        vote->request.place = 0;
-        vote->request.epoch = 0;
+        memset(&vote->request.store, 0, sizeof vote->request.store);
+        vote->request.out = false;
         vote->request.token = ++council->tokens;
     }
     ballot->request = NULL;
@@ -5367,7 +5469,8 @@ static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, 
     } else if (!asked) {
         vote->over_us = 0;
     } else if (!vote->over_us) {
-        vote->over_us = now_us + (vote->ballot->longest_ms + client->command_timeout_ms) * 1000;
+        vote->over_us =
+            now_us + (vote->ballot->longest_ms + vote->server->council->timeout_ms) * 1000;
     }
 }
 
@@ -5400,7 +5503,8 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         }
         if (!release && asked->lease_ms) {
             vote->sent_us = asked->sent_us;
-            vote->lease_ms = asked->lease_ms;
+            vote->lease_ms = answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked->lease_ms)
+                                                  : asked->lease_ms;
         }
     } else {
         bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
@@ -5417,6 +5521,7 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     const rlock__council *council = ((rlock__server *)owner)->council;
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
     rlock__ballot *ballot = vote->ballot;
+    request->out = false;
     rlock__vote_note(vote, answer);
     if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
@@ -5434,9 +5539,12 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     rlock__round_settle(ballot);
 }
 
-/* Calls visit for the vote of one server in every ballot; it may free that one, and make others. */
-static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote *vote)) {
+/* Calls visit for the vote of one server in every ballot of a part of its keys; it may free that
+ * one, and make others. */
+static void rlock__server_each(rlock__server *server, const rlock_part *part,
+                               void (*visit)(rlock__vote *vote)) {
     rlock__council *council = server->council;
+    rlock__vote *vote;
     rlock_link all;
     rlock__list_init(&all);
     rlock__list_move(&all, &council->ballots);
@@ -5444,7 +5552,10 @@ static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote 
         rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
         rlock__list_remove(&ballot->link);
         rlock__list_append(&council->ballots, &ballot->link);
-        visit(&ballot->votes[server - council->servers]);
+        vote = &ballot->votes[server - council->servers];
+        if (!part || part->has(part, vote->request.key, vote->request.key_len)) {
+            visit(vote);
+        }
     }
 }
 
@@ -5476,42 +5587,46 @@ static int rlock__council_where(const rlock__council *council, int where) {
     return count;
 }
 
-static void rlock__server_up(void *owner) {
+static void rlock__server_up(void *owner, const rlock_part *part) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
     server->where = RLOCK__SERVER_UP;
     if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
         council->up = true;
-        council->events->up(council->owner);
+        council->events->up(council->owner, NULL);
     }
-    rlock__server_each(server, rlock__vote_up);
+    rlock__server_each(server, part, rlock__vote_up);
 }
 
-static void rlock__server_down(void *owner, rlock_fault fault, const char *text) {
+static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault fault,
+                               const char *text) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
     int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
+    uint8_t where = server->where;
     server->where = RLOCK__SERVER_DOWN;
     server->fault = fault;
     rlock__server_says(server, text);
-    rlock__server_each(server, rlock__vote_down);
+    rlock__server_each(server, part, rlock__vote_down);
+    server->where = part ? where : server->where;
     if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
-        council->client->stats.faults++;
+        council->stats->faults++;
         return;
     }
     for (i = 0; i < council->count; i++) {
         faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
     }
     council->up = false;
-    council->events->down(council->owner, rlock__council_fault(council, faults), server->text);
+    council->events->down(council->owner, NULL, rlock__council_fault(council, faults),
+                          server->text);
 }
 
 /* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
  * Said again for each server that joins them: what changed there in between was not told. */
-static void rlock__server_pushing(void *owner, unsigned what) {
+static void rlock__server_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
-    bool enough, on = (what & RLOCK_PUSH_CHANGES) != 0;
+    bool enough, on = (what & RLOCK_PUSH_CHANGES) && (!part || server->pushing);
     int i, count = 0;
     server->pushing = on;
     for (i = 0; i < council->count; i++) {
@@ -5520,7 +5635,7 @@ static void rlock__server_pushing(void *owner, unsigned what) {
     enough = count >= council->need;
     if (enough ? on : council->pushing) {
         council->pushing = enough;
-        council->events->pushing(council->owner, enough ? RLOCK_PUSH_CHANGES : 0u);
+        council->events->pushing(council->owner, NULL, enough ? RLOCK_PUSH_CHANGES : 0u);
     }
 }
 
@@ -5550,7 +5665,7 @@ static void rlock__council_fire(rlock_timer *timer) {
     rlock__list_init(&refused);
     rlock__list_move(&refused, &council->refused);
     while (!rlock__list_empty(&refused)) {
-        rlock_request *request = RLOCK__OF(refused.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
@@ -5559,8 +5674,7 @@ static void rlock__council_fire(rlock_timer *timer) {
             answer.outcome = RLOCK_OUTCOME_FAULT;
             answer.fault = RLOCK_FAULT_NOMEM;
         }
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         council->events->answered(council->owner, request, &answer);
     }
 }
@@ -5571,13 +5685,12 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
     rlock_answer answer;
     request->sent_us = rlock_client_now_us(council->client);
-    request->place = 1;
     if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
         ballot = rlock__ballot_new(council, request);
     }
-    request->store = ballot;
+    request->store.data = ballot;
     if (!ballot) {
-        rlock__list_append(&council->refused, &request->link);
+        rlock__list_append(&council->refused, &request->store.link);
         rlock_timer_set(council->client, &council->timer, request->sent_us);
         return;
     }
@@ -5591,12 +5704,11 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
 
 static bool rlock__quorum_forget(void *state, rlock_request *request) {
     rlock__council *council = (rlock__council *)state;
-    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    rlock__ballot *ballot = (rlock__ballot *)request->store.data;
     bool maybe = request->op >= RLOCK_OP_INSPECT;
     int i;
-    request->place = 0;
     if (!ballot) {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         return false;
     }
     ballot->request = NULL;
@@ -5621,8 +5733,10 @@ static void rlock__quorum_watch(void *state, const char *key, size_t len, bool o
 
 static void rlock__quorum_flush(void *state) {
     rlock__council *council = (rlock__council *)state;
+    rlock_stats stats;
     int i;
-    rlock__council_trim(council, council->client->handles);
+    rlock_client_stats(council->client, &stats);
+    rlock__council_trim(council, (uint32_t)stats.handles);
     for (i = 0; i < council->count; i++) {
         council->servers[i].store->flush(council->servers[i].state);
     }
@@ -5662,7 +5776,7 @@ static void rlock__quorum_close(void *state) {
     int i;
     for (i = 0; i < council->count; i++) {
         rlock__server *server = &council->servers[i];
-        rlock__server_each(server, rlock__vote_last);
+        rlock__server_each(server, NULL, rlock__vote_last);
         server->store->close(server->state);
     }
     rlock__council_free(council);
@@ -5673,15 +5787,23 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
     int status = RLOCK_OK, i;
     for (i = 0; i < council->count && status == RLOCK_OK; i++) {
         rlock__server *server = &council->servers[i];
-        rlock_config one = quorum->servers[i];
-        one.wire = config->wire;
-        one.client_name = config->client_name;
+        const rlock_config *its = &quorum->servers[i];
+        rlock_config one = *config;
+        one.host = its->host;
+        one.port = its->port;
+        one.unix_path = its->unix_path;
+        one.username = its->username;
+        one.password = its->password;
+        one.database = its->database;
+        one.connect = its->connect;
+        one.user = its->user;
         server->council = council;
-        server->store = one.store ? one.store : &rlock__redis_store;
+        server->store = rlock__store_of(its);
         status = server->store->open(server->store, council->client, &one, &rlock__server_events,
                                      server, &server->state);
     }
-    for (i -= 2; status != RLOCK_OK && i >= 0; i--) { /* all before the one that failed */
+    for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(council->client);
+         i--) { /* all before the one that failed */
         council->servers[i].store->close(council->servers[i].state);
     }
     return status;
@@ -5703,6 +5825,9 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->client = client;
     council->events = events;
     council->owner = owner;
+    council->stats = rlock_client_counters(client);
+    council->timeout_ms = config->command_timeout_ms;
+    council->poll_ms = config->poll_ms;
     council->servers = (rlock__server *)(void *)(council + 1);
     council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     council->count = quorum->count;
@@ -5744,9 +5869,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
         return RLOCK_ERR_ARG;
     }
     for (i = 0; i < count; i++) {
-        if (servers[i].port < 0 || servers[i].port > 65535 || servers[i].database < 0 ||
-            rlock__length(servers[i].unix_path) > RLOCK__UNIX_PATH_MAX ||
-            (servers[i].username && !servers[i].password)) {
+        if (!rlock__store_of(&servers[i])) {
             return RLOCK_ERR_ARG;
         }
     }
@@ -5759,10 +5882,10 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     for (i = 0; i < count; i++) {
         rlock_config *copy = &quorum->servers[i];
         *copy = servers[i];
-        copy->host = rlock__config_text(servers[i].host, &failed);
-        copy->unix_path = rlock__config_text(servers[i].unix_path, &failed);
-        copy->username = rlock__config_text(servers[i].username, &failed);
-        copy->password = rlock__config_text(servers[i].password, &failed);
+        copy->host = rlock__copy_text(servers[i].host, &failed);
+        copy->unix_path = rlock__copy_text(servers[i].unix_path, &failed);
+        copy->username = rlock__copy_text(servers[i].username, &failed);
+        copy->password = rlock__copy_text(servers[i].password, &failed);
     }
     quorum->store.ctx = quorum;
     quorum->store.open = rlock__quorum_open;
@@ -5780,7 +5903,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     return RLOCK_OK;
 }
 
-#endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
+#endif /* RLOCK_NO_KINDS */
 
 /* ------------------------------------------------------------------------------------------------
  * >>claim - one token at the store, its gate and its handle: what they consist of
@@ -5829,7 +5952,8 @@ typedef struct rlock__gate {
     bool taken;                   /* a holder was known since the first waiter began to wait */
     bool yields;                  /* the next attempt is put off: other clients come first */
     bool watched;
-} rlock__gate; /* each key's bytes and a NUL follow */
+    uint8_t pushing; /* RLOCK_PUSH_...: what is pushed of its keys */
+} rlock__gate;       /* each key's bytes and a NUL follow */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -5943,6 +6067,18 @@ static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64
                       claim->max_until_us);
 }
 
+/* Returns the lease that the store gave: at most the one that it was asked for. */
+static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *answer) {
+    int64_t asked_ms = claim->request.lease_ms;
+    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked_ms) : asked_ms;
+}
+
+/* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
+static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+    lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
+    claim->lease_ms = rlock__min(claim->lease_ms, lease_ms);
+}
+
 static void rlock__set_text(char **text, const char *words) {
     rlock__dealloc(*text);
     *text = rlock__copy(words, rlock__length(words));
@@ -5980,7 +6116,6 @@ static void rlock__wish_unref(rlock__wish *wish) {
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->node.key_len);
-    rlock__list_init(&request->link);
     request->key = gate->node.key;
     request->key_len = gate->node.key_len;
     request->terms = terms;
@@ -5996,7 +6131,7 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
 
 /* Frees what a claim refers to, except its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.place || claim->gate->client->closed);
+    RLOCK_ASSERT(!claim->request.out || claim->gate->client->closed);
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
@@ -6049,7 +6184,7 @@ static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int s
 static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                 int64_t due_us) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     RLOCK_ASSERT(claim->phase != RLOCK__GONE);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
@@ -6060,7 +6195,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
         claim->longest_ms = lease_ms;
     }
     claim->request.due_us = due_us;
-    client->unsent = true;
+    claim->request.out = client->unsent = true;
     client->store->submit(client->store_state, &claim->request);
 }
 
@@ -6076,8 +6211,8 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
 
 /* Takes a request back from the store, if it is there; true: it may have been executed. */
 static bool rlock__forget(rlock_client *client, rlock_request *request) {
-    bool maybe = request->place && client->store->forget(client->store_state, request);
-    request->place = 0;
+    bool maybe = request->out && client->store->forget(client->store_state, request);
+    request->out = false;
     return maybe;
 }
 
@@ -6128,8 +6263,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->client->pushing &
-            (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing & (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -6146,6 +6280,17 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
     return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+}
+
+/* True if one of the gate's keys belongs to a part. */
+static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
+    const char *key;
+    uint32_t i;
+    bool in = !part;
+    for (i = 0; !in && rlock__gate_key(gate, &key, i); i++) {
+        in = part->has(part, key, rlock__gate_key_len(gate, i));
+    }
+    return in;
 }
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
@@ -6176,7 +6321,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     unsigned flags = 0;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
@@ -6192,7 +6337,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
         }
     }
     if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
-        claim->lock->wish->terms.beside = rlock__writer(claim);
+        claim->request.beside = rlock__writer(claim);
     }
     rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
@@ -6209,7 +6354,7 @@ static void rlock__line_try(rlock__gate *gate) {
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
-        if (!claim->request.place && (claim->again || weight < least)) {
+        if (!claim->request.out && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -6225,7 +6370,7 @@ static void rlock__line_step_down(const rlock__claim *writer) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->request.place) {
+            if (!reader->request.out) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -6239,7 +6384,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->request.place;
+        claim->again = claim->again || old || !claim->request.out;
     }
     rlock__line_try(gate);
 }
@@ -6275,7 +6420,7 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
         const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->yields && claim->request.place) {
+        if (claim->yields && claim->request.out) {
             return true;
         }
     }
@@ -6381,7 +6526,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.out);
     if (gate->waiting.next == &claim->link || !gate->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -6478,6 +6623,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         return NULL;
     }
     gate->client = client;
+    gate->pushing = (uint8_t)client->pushing;
     rlock__list_init(&gate->waiting);
     rlock__list_init(&gate->holding);
     rlock__list_init(&gate->leaving);
@@ -6561,7 +6707,7 @@ static void rlock__claim_end(rlock__claim *claim) {
         return;
     }
     rlock__claim_empty(claim);
-    RLOCK_ASSERT(!claim->request.place && rlock__list_empty(&claim->ready.link));
+    RLOCK_ASSERT(!claim->request.out && rlock__list_empty(&claim->ready.link));
     client->phases[RLOCK__GONE]--;
     if (client->closed || client->claim_count > client->handles) {
         rlock__claim_dealloc(client, claim);
@@ -6572,7 +6718,7 @@ static void rlock__claim_end(rlock__claim *claim) {
 }
 
 static void rlock__claim_gone(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     rlock_timer_set(claim->gate->client, &claim->timer, -1);
     claim->exists = false;
     rlock__claim_phase(claim, RLOCK__GONE);
@@ -6583,8 +6729,8 @@ static void rlock__claim_gone(rlock__claim *claim) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
-                                                                                             : NULL;
+    return RLOCK__HAS_KINDS && first && held->ours && !first->request.out && first->exists ? first
+                                                                                           : NULL;
 }
 
 #define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
@@ -6651,7 +6797,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
@@ -6662,7 +6808,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
-        if (client->up && claim->request.place) {
+        if (client->up && claim->request.out) {
             claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
         } else if (claim->status == RLOCK_OK) {
             rlock__claim_note(claim, client->fault, client->fault_text);
@@ -6681,7 +6827,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.place);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.out);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -6958,7 +7104,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->request.place) {
+    if (claim->request.out) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -6968,7 +7114,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
 }
@@ -6976,7 +7122,7 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
+    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_CALLS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
@@ -6989,11 +7135,11 @@ static void rlock__holding_doze(rlock__claim *claim) {
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
+    bool many = client->watched >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
     bool look = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        look = look || (client->pushing && !rlock__heard(claim));
+        look = look || (claim->gate->pushing && !rlock__heard(claim));
         claim->registered = true;
         rlock__gate_watch(claim->gate);
     }
@@ -7015,10 +7161,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->request.place && !claim->request.lease_ms) {
+        if (claim->request.out && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.place) {
+        if (!claim->request.out) {
             rlock__holding_submit(claim, claim->lease_ms, false);
         }
     }
@@ -7055,21 +7201,23 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
 }
 
-static void rlock__renewed(rlock__claim *claim) {
+static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
-    int64_t until_us;
+    int64_t lease_ms = rlock__given_ms(claim, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.lease_ms) {
         return;
     }
     claim->since_us = claim->request.sent_us;
-    RLOCK_ASSERT(claim->since_us <= client->now_us);
-    until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
-    if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
+    until_us = rlock__deadline(claim, claim->since_us, lease_ms);
+    if (lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
+    if (lease_ms < claim->request.lease_ms) {
+        rlock__claim_lease(claim, lease_ms);
+    }
     client->stats.renewed++;
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -7134,9 +7282,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     if (fault) {
         rlock__renewal_failed(claim, answer);
     } else {
-        rlock__renewed(claim);
+        rlock__renewed(claim, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
+    if (claim->phase == RLOCK__HOLDING && !claim->request.out &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
@@ -7156,20 +7304,24 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    int64_t lease_ms = rlock__given_ms(claim, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
-    RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;
     claim->max_until_us = rlock__hold_limit(claim->lock);
-    claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
+    claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
         return;
     }
     claim->exists = true;
+    rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= claim->since_us + claim->lease_ms * 1000);
     claim->fence = answer->fence;
+    if (answer->fences && answer->fences < claim->request.fences) {
+        claim->request.fences = answer->fences;
+    }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     claim->gate->polls = 0;
@@ -7233,7 +7385,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->request.place || next->request.place || next->exists) {
+    if (held->request.out || next->request.out || next->exists) {
         return NULL;
     }
     if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
@@ -7505,7 +7657,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
-    RLOCK_ASSERT(!question->request.place);
+    RLOCK_ASSERT(!question->request.out);
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -7560,12 +7712,13 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* There is no connection: ends the questions that are not answered. */
-static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
+/* There is no connection for a part of the keys: ends the questions that are not answered. */
+static void rlock__questions_down(rlock_client *client, const rlock_part *part, rlock_fault fault,
+                                  const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
-        if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
+        if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
             bool sent = rlock__forget(client, &question->request);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
@@ -7573,7 +7726,7 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     }
 }
 
-static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t token,
+static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
                       rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
@@ -7597,10 +7750,11 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
         question->terms.lens = gate->things->lens;
     }
     question->request.op = (uint8_t)op;
-    question->request.token = token;
+    question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
+    question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
     rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
-    client->unsent = true;
+    question->request.out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;
 }
@@ -7612,6 +7766,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
+    request->out = false;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
@@ -7623,8 +7778,8 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     }
 }
 
-/* Calls visit for every gate; it may free that one. */
-static void rlock__gates_each(rlock_client *client,
+/* Calls visit for every gate of a part; it may free that one. */
+static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
@@ -7636,7 +7791,9 @@ static void rlock__gates_each(rlock_client *client,
         while (RLOCK__HAS_KINDS && next && next->alias) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        visit(RLOCK__OF(node, rlock__gate, node), with);
+        if (rlock__gate_in(RLOCK__OF(node, rlock__gate, node), part)) {
+            visit(RLOCK__OF(node, rlock__gate, node), with);
+        }
     }
 }
 
@@ -7673,11 +7830,11 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     }
 }
 
-static void rlock__store_up(void *owner) {
+static void rlock__store_up(void *owner, const rlock_part *part) {
     rlock_client *client = (rlock_client *)owner;
     RLOCK_ASSERT(!client->closed);
     client->up = true;
-    rlock__gates_each(client, rlock__gate_up, NULL);
+    rlock__gates_each(client, part, rlock__gate_up, NULL);
 }
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
@@ -7708,19 +7865,20 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
+static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault fault,
+                              const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
     RLOCK_ASSERT(!client->closed);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
-    client->up = false;
+    client->up = client->up && part;
     client->fault = fault;
     rlock__set_text(&client->fault_text, text);
     client->stats.faults++;
-    rlock__gates_each(client, rlock__gate_down, &why);
-    rlock__questions_down(client, fault, text);
+    rlock__gates_each(client, part, rlock__gate_down, &why);
+    rlock__questions_down(client, part, fault, text);
 }
 
 /* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
@@ -7743,10 +7901,11 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
-    rlock_client *client = gate->client;
-    unsigned changed = *(const unsigned *)with;
+    unsigned what = *(const unsigned *)with;
+    unsigned changed = what != gate->pushing ? what ^ gate->pushing : what; /* or anew */
     bool queued = rlock__queued(gate);
     rlock_link *at = gate->holding.next;
+    gate->pushing = (uint8_t)what;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
         rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
         for (; at != &gate->holding; at = at->next) {
@@ -7759,7 +7918,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
-    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
+    if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
     } else if (!queued && !gate->trying && !rlock__holder(gate) &&
@@ -7768,12 +7927,11 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
 }
 
-static void rlock__store_pushing(void *owner, unsigned what) {
+static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
-    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS)));
-    client->pushing = what;
-    rlock__gates_each(client, rlock__gate_pushing, &changed);
+    client->pushing = part ? client->pushing : what;
+    rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
@@ -7782,7 +7940,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
     } else {
-        rlock__gates_each(client, rlock__gate_woken, NULL);
+        rlock__gates_each(client, NULL, rlock__gate_woken, NULL);
     }
 }
 
@@ -7801,7 +7959,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
     if (holds) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->request.place) {
+    } else if (waits && rlock__queued(gate) && !waits->request.out) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;
@@ -7895,43 +8053,28 @@ static const char *rlock__config_fault(const rlock_config *config) {
     if (config->handovers < -1 || config->handovers > 4096) {
         return "config.handovers is not -1 to 4096";
     }
-    if (config->port < 0 || config->port > 65535 || config->database < 0) {
-        return "config.port or config.database is out of range";
-    }
-    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
-        return "config.wire is unknown";
-    }
-    if (config->prefix && strpbrk(config->prefix, "{}")) {
-        return "config.prefix has a brace, which would move keys to other cluster slots";
-    }
-    if (config->username && !config->password) {
-        return "config.username without config.password";
-    }
-#ifdef RLOCK_NO_REDIS
-    if (!config->store) {
-        return "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
-    }
-#endif
-    return NULL;
+    return rlock__store_of(config) ? NULL
+                                   : "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
 }
 
-/* Defaults are resolved here, and nowhere else. */
-static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
-    const char *prefix = config->prefix ? config->prefix : "rlock:";
-    client->store = config->store;
-#ifndef RLOCK_NO_REDIS
-    if (!client->store) {
-        client->store = &rlock__redis_store;
-    }
-#endif
-    client->watchdog_lease_ms = config->watchdog_lease_ms ? config->watchdog_lease_ms : 30000;
-    client->command_timeout_ms = config->command_timeout_ms ? config->command_timeout_ms : 1000;
-    client->poll_ms = config->poll_ms ? config->poll_ms : 250;
-    client->drift_permille = config->drift_permille ? config->drift_permille : 10;
-    client->handovers = config->handovers ? config->handovers : 256;
-    client->handovers = client->handovers < 0 ? 0 : client->handovers;
-    client->prefix = rlock__copy(prefix, strlen(prefix));
-    return client->prefix && rlock__map_init(&client->gates) && rlock__client_identify(client);
+static void rlock__default(int64_t *value, int64_t standard) {
+    *value = *value ? *value : standard;
+}
+
+/* Resolves the defaults, here and nowhere else, but for those of one store alone. */
+static bool rlock__client_configure(rlock_client *client, rlock_config *config) {
+    config->prefix = config->prefix ? config->prefix : "rlock:";
+    config->drift_permille = config->drift_permille ? config->drift_permille : 10;
+    rlock__default(&config->watchdog_lease_ms, 30000);
+    rlock__default(&config->command_timeout_ms, 1000);
+    rlock__default(&config->poll_ms, 250);
+    client->store = rlock__store_of(config);
+    client->watchdog_lease_ms = config->watchdog_lease_ms;
+    client->command_timeout_ms = config->command_timeout_ms;
+    client->poll_ms = config->poll_ms;
+    client->drift_permille = config->drift_permille;
+    client->handovers = config->handovers < 0 ? 0 : config->handovers ? config->handovers : 256;
+    return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
 static void rlock__shutdown_fire(rlock_timer *timer) {
@@ -7950,6 +8093,7 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
 
 int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock_client *client;
+    rlock_config resolved;
     const char *fault;
     int status = RLOCK_ERR_NOMEM;
     if (!out || !config) {
@@ -7981,12 +8125,13 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
-    if (rlock__client_configure(client, config) &&
+    resolved = *config;
+    if (rlock__client_configure(client, &resolved) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
         rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
-        status = client->store->open(client->store, client, config, &rlock__events, client,
+        status = client->store->open(client->store, client, &resolved, &rlock__events, client,
                                      &client->store_state);
         if (status == RLOCK_OK) {
             rlock__leave(client);
@@ -8087,11 +8232,15 @@ void rlock_client_free(rlock_client *client) {
     }
     rlock__enter(client);
     client->closing = client->shut = true; /* nothing is owed to anybody any more */
-    rlock__gates_each(client, rlock__gate_abandon, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
+    if (rlock__forked(client)) { /* by the hook `log`: nothing of the parent's is closed */
+        client->depth--;
+        return;
+    }
     client->store->close(client->store_state);
     client->loop.close(client->loop_state);
     client->closed = true;
-    rlock__gates_each(client, rlock__gate_close, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     rlock__questions_free(client);
     rlock__pools_free(client, 0);
     rlock__leave(client);
@@ -8136,7 +8285,7 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     client->shutdown_user = user;
     rlock_timer_set(client, &client->shutdown_timer,
                     client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
-    rlock__gates_each(client, rlock__gate_shutdown, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
     return RLOCK_OK;
@@ -8466,7 +8615,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     op->lease_ms = claim->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     lock->renewal = op;
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -8577,7 +8726,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);

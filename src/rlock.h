@@ -45,7 +45,8 @@
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
- *     >>quorum         a store made of several servers: the majority counts
+ *     >>store          which store a configuration means
+ *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
  *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
@@ -244,11 +245,13 @@ extern "C" {
 
 #endif /* RLOCK_NO_REDIS */
 
-#if !defined(RLOCK_NO_REDIS) && RLOCK__HAS_KINDS
+#include "store/default.h"
+
+#if RLOCK__HAS_KINDS
 
 #include "store/quorum.h"
 
-#endif /* RLOCK_NO_REDIS, RLOCK_NO_KINDS */
+#endif /* RLOCK_NO_KINDS */
 
 #include "core/claim.h"
 

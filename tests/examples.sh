@@ -96,6 +96,10 @@ check "no_server: two handles contend, the lease ends, the other gets it" says \
     'alice: acquired: ok.*' 'bob:   tried once: held by another for at most 500 ms' \
     'alice: lost before it was released.*' "bob:   acquired: ok, fence higher than alice's" 'bob:   released: ok'
 
+check "file_store: a store of one's own, in files" run "$bin/file_store"
+check "file_store: processes exclude each other, and one that is killed lets go" says \
+    'one holds the lock for 500 ms, and is killed' '2 of 2 others are done, the number is 200 of 200' 'rlock 1 -'
+
 check "watchdog: runs" run "$bin/watchdog"
 check "watchdog: outlives the lease, and is told when it was frozen and another took over" says \
     'A: acquired: ok' 'A: worked for three leases; held now: yes' 'A is frozen, B waits' 'B: acquired: ok'

@@ -360,11 +360,12 @@ static void path_that_is_too_long_for_a_socket_is_refused(void **state) {
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
     assert_null(client);
     assert_non_null(strstr(kit_log_text, "unix_path"));
-    assert_int_equal(rlock_quorum_new(&store, &config, 1), RLOCK_ERR_ARG);
-    assert_null(store);
-    path[107] = '\0';
     assert_int_equal(rlock_quorum_new(&store, &config, 1), RLOCK_OK);
+    config.store = store;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
     rlock_quorum_free(store);
+    config.store = NULL;
+    path[107] = '\0';
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
     rlock_client_free(client);
 }

@@ -288,18 +288,23 @@ static void bad_arguments_are_refused(void **state) {
     assert_int_equal(rlock_quorum_new(&store, NULL, 3), RLOCK_ERR_ARG);
     assert_int_equal(rlock_quorum_new(&store, nodes, 0), RLOCK_ERR_ARG);
     assert_int_equal(rlock_quorum_new(&store, nodes, 16), RLOCK_ERR_ARG);
-    nodes[2].port = 65536;
-    assert_int_equal(rlock_quorum_new(&store, nodes, 3), RLOCK_ERR_ARG);
-    nodes[2].port = -1;
-    assert_int_equal(rlock_quorum_new(&store, nodes, 3), RLOCK_ERR_ARG);
-    nodes[2].port = 0;
-    nodes[2].database = -1;
-    assert_int_equal(rlock_quorum_new(&store, nodes, 3), RLOCK_ERR_ARG);
-    nodes[2].database = 0;
-    nodes[2].username = "locker";
-    assert_int_equal(rlock_quorum_new(&store, nodes, 3), RLOCK_ERR_ARG);
     assert_null(store);
     rlock_quorum_free(NULL);
+}
+
+/* By the store of that server, when the client is made. */
+static void server_that_is_named_wrongly_is_refused(void **state) {
+    rlock_config nodes[3], config = kit_config(&servers[0]);
+    rlock_client *client = NULL;
+
+    (void)state;
+    memset(nodes, 0, sizeof nodes);
+    nodes[2].port = 65536;
+    assert_int_equal(rlock_quorum_new(&stores[store_count], nodes, 3), RLOCK_OK);
+    config.store = stores[store_count++];
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+    assert_null(client);
+    assert_non_null(strstr(kit_log_text, "config.port"));
 }
 
 static void name_without_a_resolver_is_refused(void **state) {
@@ -1051,6 +1056,7 @@ int main(int argc, char **argv) {
         TEST(redisson_wire_works_too),
         TEST(fences_and_other_kinds_are_refused),
         TEST(bad_arguments_are_refused),
+        TEST(server_that_is_named_wrongly_is_refused),
         TEST(name_without_a_resolver_is_refused),
         TEST(warm_handle_allocates_nothing),
         TEST(down_server_costs_no_time),

@@ -876,6 +876,35 @@ static void prefix_with_a_brace_is_refused_with_a_word(void **state) {
     }
 }
 
+static void refused_as(const rlock_config *config, const char *word) {
+    rlock_client *client = NULL;
+
+    kit_log_text[0] = '\0';
+    assert_int_equal(rlock_client_new(&client, config), RLOCK_ERR_ARG);
+    assert_null(client);
+    assert_non_null(strstr(kit_log_text, word));
+}
+
+static void what_redis_alone_understands_is_refused_by_redis_with_a_word(void **state) {
+    const rlock_config good = kit_config(&server);
+    rlock_config config = good;
+
+    (void)state;
+    config.port = -1;
+    refused_as(&config, "config.port");
+    config.port = 65536;
+    refused_as(&config, "config.port");
+    config = good;
+    config.database = -1;
+    refused_as(&config, "config.database");
+    config = good;
+    config.wire = (rlock_wire)7;
+    refused_as(&config, "config.wire");
+    config = good;
+    config.username = "locker";
+    refused_as(&config, "config.username");
+}
+
 /* ---- connecting ---- */
 
 static void database_name_user_and_password_are_used(void **state) {
@@ -2101,6 +2130,7 @@ int main(int argc, char **argv) {
         TEST(fence_rises_even_when_its_counter_is_deleted),
         TEST(prefix_names_the_keys_of_the_library),
         TEST(prefix_with_a_brace_is_refused_with_a_word),
+        TEST(what_redis_alone_understands_is_refused_by_redis_with_a_word),
         TEST(database_name_user_and_password_are_used),
         TEST(tcp_address_and_localhost_need_no_resolver),
         TEST(name_is_resolved_by_the_loop),

@@ -25,6 +25,8 @@ struct scripted_request {   /* one request as it was submitted */
     uint8_t op, flags;
     int64_t lease_ms;
     uint64_t token, beside, next;
+    uint32_t permits;
+    uint16_t fences;
     bool urgent; /* to be sent before what waits */
     int64_t at_us;
     bool forgotten;
@@ -49,6 +51,7 @@ struct scripted_turn { /* something the store will tell the core */
     unsigned what;
     const char *key;
     uint64_t token;
+    const rlock_part *part; /* what UP, DOWN and PUSHING are about */
 };
 
 struct scripted {
@@ -69,9 +72,12 @@ struct scripted {
     char words[64];     /* those of the answer that is being told */
     int64_t latency_us; /* ... that much later: how long a reconnect takes, say */
     const char *taken; /* acquires of this key are always answered "held by another for a minute" */
-    int open_status;   /* what open returns */
-    bool looks_by_hand; /* a renewal with lease 0 is logged and answered like any other */
-    bool unsent;        /* requests never leave: forget says so */
+    const rlock_part *part; /* what is told from now on is about these keys; NULL = all */
+    int open_status;        /* what open returns */
+    rlock_config config;    /* as open was given it */
+    const char *says;       /* submit logs this, then answers as ever; NULL: it logs nothing */
+    bool looks_by_hand;     /* a renewal with lease 0 is logged and answered like any other */
+    bool unsent;            /* requests never leave: forget says so */
     unsigned opens, closes, flushes, watched; /* watched: how often a key was wanted */
     char watches[SCRIPTED_WATCHES][32];       /* the keys that are watched; an empty one is free */
     size_t unflushed;                         /* requests submitted since the last flush */
@@ -154,6 +160,7 @@ static inline struct scripted_turn *scripted_push(struct scripted *self, enum sc
     turn->kind = kind;
     turn->due_us = scripted_now_us(self);
     turn->order = ++self->orders;
+    turn->part = self->part;
     self->waiting++;
     scripted_arm(self);
     return turn;
@@ -176,14 +183,13 @@ static inline void scripted_tell(struct scripted *self, struct scripted_turn *tu
     switch (turn->kind) {
     case SCRIPTED_ANSWER:
         turn->record->request = NULL;
-        request->place = 0;
         self->events->answered(self->owner, request, &turn->answer);
         break;
-    case SCRIPTED_UP: self->events->up(self->owner); break;
+    case SCRIPTED_UP: self->events->up(self->owner, turn->part); break;
     case SCRIPTED_DOWN:
-        self->events->down(self->owner, turn->answer.fault, turn->answer.text);
+        self->events->down(self->owner, turn->part, turn->answer.fault, turn->answer.text);
         break;
-    case SCRIPTED_PUSHING: self->events->pushing(self->owner, turn->what); break;
+    case SCRIPTED_PUSHING: self->events->pushing(self->owner, turn->part, turn->what); break;
     case SCRIPTED_WOKEN:
         self->events->woken(self->owner, turn->key, turn->key != NULL ? strlen(turn->key) : 0);
         break;
@@ -248,7 +254,7 @@ static inline int scripted_open(const rlock_store *store, rlock_client *client,
                                 void *owner, void **state) {
     struct scripted *self = (struct scripted *)store->ctx;
     int status = self->open_status;
-    (void)config;
+    self->config = *config;
     if (status == RLOCK_OK) {
         status = rlock_timer_add(client, &self->timer, scripted_fire);
     }
@@ -274,6 +280,15 @@ static inline void scripted_close(void *state) {
     self->closes++;
 }
 
+/* The request that is not answered, or NULL. */
+static inline struct scripted_request *scripted_find(struct scripted *self,
+                                                     const rlock_request *request) {
+    size_t i;
+    for (i = 0; i < self->count && self->log[i].request != request; i++) {
+    }
+    return i < self->count ? &self->log[i] : NULL;
+}
+
 static inline void scripted_submit(void *state, rlock_request *request) {
     struct scripted *self = scripted_alive(state, "submit");
     struct scripted_request *record = &self->log[self->count];
@@ -284,21 +299,25 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     if (self->count == SCRIPTED_REQUESTS) {
         fail_msg("more than %d requests in one test", SCRIPTED_REQUESTS);
     }
-    SAME(request->place, 0);
+    assert_null(scripted_find(self, request));
     BETWEEN(request->op, RLOCK_OP_ACQUIRE, RLOCK_OP_SET_PERMITS);
     memset(record, 0, sizeof *record);
     snprintf(record->key, sizeof record->key, "%.*s", (int)request->key_len, request->key);
+    if (self->says != NULL) {
+        rlock_client_log(self->client, 1, self->says, NULL);
+    }
     record->request = request;
     record->op = request->op;
     record->flags = request->flags;
     record->lease_ms = request->lease_ms;
     record->token = request->token;
-    record->beside = request->terms != NULL ? request->terms->beside : 0;
+    record->permits = request->permits;
+    record->fences = request->fences;
+    record->beside = request->beside;
     record->urgent = request->due_us <= rlock_client_now_us(self->client);
     record->next = request->op == RLOCK_OP_RELEASE ? request->next : 0;
     record->at_us = self->loop->now_us;
     request->sent_us = rlock_client_now_us(self->client);
-    request->place = 1;
     self->count++;
     self->unflushed++;
     if (look && !self->looks_by_hand) {
@@ -327,7 +346,7 @@ static inline bool scripted_forget(void *state, rlock_request *request) {
         fail_msg("a request was forgotten that the store does not have");
     }
     self->log[i].request = NULL;
-    self->log[i].forgotten = true; /* the core clears request->place itself */
+    self->log[i].forgotten = true; /* nothing in the request says so */
     {
         struct scripted_request *record = &self->log[i];
         for (i = 0; i < self->waiting;) {
@@ -411,15 +430,6 @@ static inline struct scripted_request *scripted_out(struct scripted *self, rlock
         }
     }
     return NULL;
-}
-
-/* The request that is not answered, or NULL. */
-static inline struct scripted_request *scripted_find(struct scripted *self,
-                                                     const rlock_request *request) {
-    size_t i;
-    for (i = 0; i < self->count && self->log[i].request != request; i++) {
-    }
-    return i < self->count ? &self->log[i] : NULL;
 }
 
 static inline struct scripted_request *scripted_need(struct scripted *self, rlock_op op) {

@@ -305,7 +305,6 @@ static int64_t some_delay_us(void) {
 static void answer(struct line *line, struct command *command, const rlock_answer *answer) {
     rlock_request *request = command->request;
     command->request = NULL;
-    request->place = 0;
     line->events->answered(line->owner, request, answer);
 }
 
@@ -336,29 +335,29 @@ static void line_break(struct line *line) {
             }
         }
     }
-    line->events->pushing(line->owner, false);
-    line->events->down(line->owner, one_in(8) ? RLOCK_FAULT_BUSY : RLOCK_FAULT_DOWN, "down");
+    line->events->pushing(line->owner, NULL, false);
+    line->events->down(line->owner, NULL, one_in(8) ? RLOCK_FAULT_BUSY : RLOCK_FAULT_DOWN, "down");
 }
 
 static void line_connect(struct line *line) {
     if (in(BREAKS) && one_in(3)) {
         trace("  line %d is refused", line->number);
         line->connect_us = g.loop.now_us + 1000 + roll(30000);
-        line->events->down(line->owner, RLOCK_FAULT_DOWN, "refused");
+        line->events->down(line->owner, NULL, RLOCK_FAULT_DOWN, "refused");
         return;
     }
     trace("  line %d is up", line->number);
     line->state = UP;
     line->break_us = in(BREAKS) ? g.loop.now_us + 1 + roll(400000) : 0;
     line->push_us = g.settling || !one_in(4) ? g.loop.now_us + 1 + roll(20000) : 0;
-    line->events->up(line->owner);
+    line->events->up(line->owner, NULL);
 }
 
 static void line_push(struct line *line) {
     line->pushing = !line->pushing;
     line->push_us = !g.settling && one_in(2) ? g.loop.now_us + 1 + roll(100000) : 0;
     trace("  line %d pushes: %d", line->number, (int)line->pushing);
-    line->events->pushing(line->owner, line->pushing);
+    line->events->pushing(line->owner, NULL, line->pushing);
 }
 
 static void line_answer(struct line *line) {
@@ -430,16 +429,15 @@ static int key_of(const char *key) { /* they begin with a, b ... */
 }
 
 static void unqueue(rlock_request *request) {
-    request->link.prev->next = request->link.next;
-    request->link.next->prev = request->link.prev;
-    request->place = 0;
+    request->store.link.prev->next = request->store.link.next;
+    request->store.link.next->prev = request->store.link.prev;
 }
 
 static void line_send(struct line *line, rlock_request *request) {
     struct command *command = (struct command *)calloc(1, sizeof *command), **at;
     assert_non_null(command);
     unqueue(request);
-    request->place = 2;
+    request->store.where = 2;
     request->sent_us = g.loop.now_us;
     command->line = line;
     command->request = request;
@@ -464,21 +462,20 @@ static void line_send(struct line *line, rlock_request *request) {
 static void chaos_flush(void *state) {
     struct line *line = (struct line *)state;
     while (line->state == UP && line->queue.next != &line->queue) {
-        line_send(line, RLOCK__OF(line->queue.next, rlock_request, link));
+        line_send(line, RLOCK__OF(line->queue.next, rlock_request, store.link));
     }
     line_arm(line);
 }
 
 static void chaos_submit(void *state, rlock_request *request) {
     struct line *line = (struct line *)state;
-    SAME(request->place, 0);
     trace("  line %d: submit op %d, token %d, lease %lld", line->number, request->op,
           (int)request->token, (long long)request->lease_ms);
-    request->place = 1;
-    request->link.prev = line->queue.prev;
-    request->link.next = &line->queue;
-    line->queue.prev->next = &request->link;
-    line->queue.prev = &request->link;
+    request->store.where = 1;
+    request->store.link.prev = line->queue.prev;
+    request->store.link.next = &line->queue;
+    line->queue.prev->next = &request->store.link;
+    line->queue.prev = &request->store.link;
     if (line->state == UNUSED) {
         line->state = CONNECTING;
         line->connect_us = g.loop.now_us + 1 + roll(3000);
@@ -489,8 +486,8 @@ static void chaos_submit(void *state, rlock_request *request) {
 static bool chaos_forget(void *state, rlock_request *request) {
     struct command *command;
     (void)state;
-    BETWEEN(request->place, 1, 2);
-    if (request->place == 1) {
+    BETWEEN(request->store.where, 1, 2);
+    if (request->store.where == 1) {
         unqueue(request);
         return false;
     }
@@ -499,7 +496,6 @@ static bool chaos_forget(void *state, rlock_request *request) {
     }
     assert_non_null(command);
     command->request = NULL;
-    request->place = 0;
     return true;
 }
 
@@ -513,7 +509,7 @@ static void chaos_close(void *state) {
     struct command *command;
     chaos_flush(line); /* what was submitted is sent, releases above all */
     while (line->queue.next != &line->queue) {
-        unqueue(RLOCK__OF(line->queue.next, rlock_request, link));
+        unqueue(RLOCK__OF(line->queue.next, rlock_request, store.link));
     }
     for (command = server.commands; command != NULL; command = command->next) {
         if (command->line == line) {

@@ -24,10 +24,6 @@ static void bad_configurations_are_refused_with_a_log_line(void **state) {
     REFUSE_CONFIG(loop.watch, NULL);
     REFUSE_CONFIG(loop.set_timer, NULL);
     REFUSE_CONFIG(loop.close, NULL);
-    REFUSE_CONFIG(port, -1);
-    REFUSE_CONFIG(port, 65536);
-    REFUSE_CONFIG(database, -1);
-    REFUSE_CONFIG(wire, (rlock_wire)7);
     REFUSE_CONFIG(watchdog_lease_ms, -1);
     REFUSE_CONFIG(watchdog_lease_ms, 9);
     REFUSE_CONFIG(watchdog_lease_ms, 86400001);
@@ -222,9 +218,8 @@ static void arguments_that_no_other_test_gives(void **state) {
     rlock_stats now;
     rlock *lock = NULL;
     (void)state;
-    REFUSE_CONFIG(username, "u");
     REFUSE_CONFIG(store, NULL);
-    mute.port = -1;
+    mute.poll_ms = -1;
     mute.log = NULL; /* a shutdown without a callback */
     SAME(rlock_client_new(&client, &mute), RLOCK_ERR_ARG);
     start();

@@ -74,7 +74,7 @@ static void question_is_answered_once_with_what_the_server_said(void **state) {
     g.kind = RLOCK_KIND_SEMAPHORE;
     options = options_for("key");
     SAME(rlock_set_permits(g.client, &options, 9, on_info, &told), RLOCK_OK);
-    SAME(need(RLOCK_OP_SET_PERMITS)->token, 9);
+    SAME(need(RLOCK_OP_SET_PERMITS)->permits, 9);
     reply(RLOCK_OP_SET_PERMITS, scripted_info(&info));
     SAME(told.count, 3);
     run_ms(5000);
@@ -159,7 +159,7 @@ static void questions_end_when_the_connection_does(void **state) {
 }
 
 static void answer_and_down(void) {
-    g.store.events->down(g.store.owner, RLOCK_FAULT_DOWN, "refused");
+    g.store.events->down(g.store.owner, NULL, RLOCK_FAULT_DOWN, "refused");
 }
 
 /* A question that is answered and not reported yet is not changed by what comes meanwhile. */

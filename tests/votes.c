@@ -546,7 +546,6 @@ static void release_of_a_token_that_nobody_has_is_gone_and_sure(void **state) {
     council->events = events;
     SAME(heard.outcome, RLOCK_OUTCOME_GONE);
     SAME(heard.sure, true);
-    SAME(request.place, 0);
     SAME(asked(RLOCK_OP_RELEASE), 0);
 }
 
@@ -1250,9 +1249,9 @@ static void link_send(struct link *link, rlock_request *request) {
     }
     link->last_us = message->due_us;
     request->sent_us = g.loop.now_us;
-    request->place = 2;
-    if (request->op == RLOCK_OP_ACQUIRE && !request->epoch) {
-        request->epoch = link->epoch;
+    request->store.where = 2;
+    if (request->op == RLOCK_OP_ACQUIRE && !request->store.note) {
+        request->store.note = link->epoch;
     }
 }
 
@@ -1263,9 +1262,8 @@ static void link_answer(struct link *link, struct message *message) {
     if (request == NULL || !link->up || message->epoch != link->epoch) {
         return;
     }
-    answer.sure = !request->epoch || request->epoch == link->epoch || !message->haunted;
-    request->epoch = answer.sure ? 0 : request->epoch;
-    request->place = 0;
+    answer.sure = !request->store.note || request->store.note == link->epoch || !message->haunted;
+    request->store.note = answer.sure ? 0 : request->store.note;
     link->events->answered(link->owner, request, &answer);
 }
 
@@ -1277,10 +1275,10 @@ static void link_turns(struct link *link) {
     if (link->up) {
         link->epoch++;
         link->last_us = g.loop.now_us;
-        link->events->up(link->owner);
+        link->events->up(link->owner, NULL);
         while (!rlock__list_empty(&link->queue)) {
-            rlock_request *request = RLOCK__OF(link->queue.next, rlock_request, link);
-            rlock__list_remove(&request->link);
+            rlock_request *request = RLOCK__OF(link->queue.next, rlock_request, store.link);
+            rlock__list_remove(&request->store.link);
             link_send(link, request);
         }
         return;
@@ -1290,11 +1288,10 @@ static void link_turns(struct link *link) {
         if (link->messages[i].used && request != NULL) { /* some of it comes later than it should */
             link->messages[i].request = NULL;
             link->messages[i].due_us += chance(2) * chance(400000);
-            request->place = 0;
             link->events->answered(link->owner, request, &answer);
         }
     }
-    link->events->down(link->owner, RLOCK_FAULT_DOWN, "the link is cut");
+    link->events->down(link->owner, NULL, RLOCK_FAULT_DOWN, "the link is cut");
 }
 
 /* What is due next; a server that stands still puts off what it has not executed. */
@@ -1358,28 +1355,26 @@ static void link_close(void *state) {
 
 static void link_submit(void *state, rlock_request *request) {
     struct link *link = (struct link *)state;
-    SAME(request->place, 0);
-    request->place = 1;
+    request->store.where = 1;
     if (link->up && link->told) {
         link_send(link, request);
         link_arm(link);
     } else {
-        rlock__list_append(&link->queue, &request->link);
+        rlock__list_append(&link->queue, &request->store.link);
     }
 }
 
 static bool link_forget(void *state, rlock_request *request) {
     struct link *link = (struct link *)state;
     int i;
-    bool sent = request->place == 2;
-    request->place = 0;
+    bool sent = request->store.where == 2;
     for (i = 0; sent && i < link->top; i++) {
         if (link->messages[i].request == request) {
             link->messages[i].request = NULL;
         }
     }
     if (!sent) {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
     }
     return sent;
 }

@@ -138,6 +138,25 @@ static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
+/* Copies a text that may be NULL; *failed: there was no memory for it. */
+static char *rlock__copy_text(const char *text, bool *failed) {
+    char *copy = rlock__copy(text, rlock__length(text));
+    *failed = *failed || (text && !copy);
+    return copy;
+}
+
+#define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
+
+/* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
+RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
+                                              const char *words) {
+    while (words && (*between || *words) && n < RLOCK__LINE - 1) {
+        line[n++] = *between ? *between++ : *words++; /* a store may have written them */
+    }
+    line[n] = 0;
+    return n;
+}
+
 RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

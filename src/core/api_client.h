@@ -14,7 +14,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "core/client.h"
-#include "store/redis/store.h"
+#include "store/default.h"
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/leaving.h"
@@ -96,43 +96,28 @@ static const char *rlock__config_fault(const rlock_config *config) {
     if (config->handovers < -1 || config->handovers > 4096) {
         return "config.handovers is not -1 to 4096";
     }
-    if (config->port < 0 || config->port > 65535 || config->database < 0) {
-        return "config.port or config.database is out of range";
-    }
-    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
-        return "config.wire is unknown";
-    }
-    if (config->prefix && strpbrk(config->prefix, "{}")) {
-        return "config.prefix has a brace, which would move keys to other cluster slots";
-    }
-    if (config->username && !config->password) {
-        return "config.username without config.password";
-    }
-#ifdef RLOCK_NO_REDIS
-    if (!config->store) {
-        return "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
-    }
-#endif
-    return NULL;
+    return rlock__store_of(config) ? NULL
+                                   : "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
 }
 
-/* Defaults are resolved here, and nowhere else. */
-static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
-    const char *prefix = config->prefix ? config->prefix : "rlock:";
-    client->store = config->store;
-#ifndef RLOCK_NO_REDIS
-    if (!client->store) {
-        client->store = &rlock__redis_store;
-    }
-#endif
-    client->watchdog_lease_ms = config->watchdog_lease_ms ? config->watchdog_lease_ms : 30000;
-    client->command_timeout_ms = config->command_timeout_ms ? config->command_timeout_ms : 1000;
-    client->poll_ms = config->poll_ms ? config->poll_ms : 250;
-    client->drift_permille = config->drift_permille ? config->drift_permille : 10;
-    client->handovers = config->handovers ? config->handovers : 256;
-    client->handovers = client->handovers < 0 ? 0 : client->handovers;
-    client->prefix = rlock__copy(prefix, strlen(prefix));
-    return client->prefix && rlock__map_init(&client->gates) && rlock__client_identify(client);
+static void rlock__default(int64_t *value, int64_t standard) {
+    *value = *value ? *value : standard;
+}
+
+/* Resolves the defaults, here and nowhere else, but for those of one store alone. */
+static bool rlock__client_configure(rlock_client *client, rlock_config *config) {
+    config->prefix = config->prefix ? config->prefix : "rlock:";
+    config->drift_permille = config->drift_permille ? config->drift_permille : 10;
+    rlock__default(&config->watchdog_lease_ms, 30000);
+    rlock__default(&config->command_timeout_ms, 1000);
+    rlock__default(&config->poll_ms, 250);
+    client->store = rlock__store_of(config);
+    client->watchdog_lease_ms = config->watchdog_lease_ms;
+    client->command_timeout_ms = config->command_timeout_ms;
+    client->poll_ms = config->poll_ms;
+    client->drift_permille = config->drift_permille;
+    client->handovers = config->handovers < 0 ? 0 : config->handovers ? config->handovers : 256;
+    return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
 static void rlock__shutdown_fire(rlock_timer *timer) {
@@ -151,6 +136,7 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
 
 int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock_client *client;
+    rlock_config resolved;
     const char *fault;
     int status = RLOCK_ERR_NOMEM;
     if (!out || !config) {
@@ -182,12 +168,13 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
-    if (rlock__client_configure(client, config) &&
+    resolved = *config;
+    if (rlock__client_configure(client, &resolved) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
         rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
-        status = client->store->open(client->store, client, config, &rlock__events, client,
+        status = client->store->open(client->store, client, &resolved, &rlock__events, client,
                                      &client->store_state);
         if (status == RLOCK_OK) {
             rlock__leave(client);
@@ -288,11 +275,15 @@ void rlock_client_free(rlock_client *client) {
     }
     rlock__enter(client);
     client->closing = client->shut = true; /* nothing is owed to anybody any more */
-    rlock__gates_each(client, rlock__gate_abandon, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
+    if (rlock__forked(client)) { /* by the hook `log`: nothing of the parent's is closed */
+        client->depth--;
+        return;
+    }
     client->store->close(client->store_state);
     client->loop.close(client->loop_state);
     client->closed = true;
-    rlock__gates_each(client, rlock__gate_close, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     rlock__questions_free(client);
     rlock__pools_free(client, 0);
     rlock__leave(client);
@@ -337,7 +328,7 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     client->shutdown_user = user;
     rlock_timer_set(client, &client->shutdown_timer,
                     client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
-    rlock__gates_each(client, rlock__gate_shutdown, NULL);
+    rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
     return RLOCK_OK;

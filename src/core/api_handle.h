@@ -326,7 +326,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     op->lease_ms = claim->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     lock->renewal = op;
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -437,7 +437,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);

@@ -57,7 +57,8 @@ typedef struct rlock__gate {
     bool taken;                   /* a holder was known since the first waiter began to wait */
     bool yields;                  /* the next attempt is put off: other clients come first */
     bool watched;
-} rlock__gate; /* each key's bytes and a NUL follow */
+    uint8_t pushing; /* RLOCK_PUSH_...: what is pushed of its keys */
+} rlock__gate;       /* each key's bytes and a NUL follow */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -171,6 +172,18 @@ static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64
                       claim->max_until_us);
 }
 
+/* Returns the lease that the store gave: at most the one that it was asked for. */
+static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *answer) {
+    int64_t asked_ms = claim->request.lease_ms;
+    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked_ms) : asked_ms;
+}
+
+/* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
+static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+    lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
+    claim->lease_ms = rlock__min(claim->lease_ms, lease_ms);
+}
+
 static void rlock__set_text(char **text, const char *words) {
     rlock__dealloc(*text);
     *text = rlock__copy(words, rlock__length(words));
@@ -208,7 +221,6 @@ static void rlock__wish_unref(rlock__wish *wish) {
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->node.key_len);
-    rlock__list_init(&request->link);
     request->key = gate->node.key;
     request->key_len = gate->node.key_len;
     request->terms = terms;
@@ -224,7 +236,7 @@ static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
 
 /* Frees what a claim refers to, except its gate. */
 static void rlock__claim_empty(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.place || claim->gate->client->closed);
+    RLOCK_ASSERT(!claim->request.out || claim->gate->client->closed);
     rlock__dealloc(claim->text);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
 }
@@ -277,7 +289,7 @@ static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int s
 static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                 int64_t due_us) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     RLOCK_ASSERT(claim->phase != RLOCK__GONE);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
@@ -288,7 +300,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_
         claim->longest_ms = lease_ms;
     }
     claim->request.due_us = due_us;
-    client->unsent = true;
+    claim->request.out = client->unsent = true;
     client->store->submit(client->store_state, &claim->request);
 }
 
@@ -304,8 +316,8 @@ static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char
 
 /* Takes a request back from the store, if it is there; true: it may have been executed. */
 static bool rlock__forget(rlock_client *client, rlock_request *request) {
-    bool maybe = request->place && client->store->forget(client->store_state, request);
-    request->place = 0;
+    bool maybe = request->out && client->store->forget(client->store_state, request);
+    request->out = false;
     return maybe;
 }
 

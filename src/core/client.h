@@ -55,7 +55,6 @@ struct rlock_client {
 
     const rlock_store *store;
     void *store_state;
-    char *prefix;
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
@@ -99,18 +98,6 @@ static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter 
     client->random ^= client->random >> 7;
     client->random ^= client->random << 17;
     return client->random;
-}
-
-#define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
-
-/* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
-RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
-                                              const char *words) {
-    while (words && (*between || *words) && n < RLOCK__LINE - 1) {
-        line[n++] = *between ? *between++ : *words++; /* a store may have written them */
-    }
-    line[n] = 0;
-    return n;
 }
 
 /* Writes a line that begins with the first digits of the client's id. */
@@ -171,12 +158,11 @@ static void rlock__client_destroy(rlock_client *client) {
     RLOCK_ASSERT(!client->claim_count && !client->op_count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
-    rlock__dealloc(client->prefix);
     rlock__dealloc(client->fault_text);
     client->gates.buckets = NULL;
     client->timers.items = NULL;
     client->ring = NULL;
-    client->prefix = client->fault_text = NULL;
+    client->fault_text = NULL;
     if (!client->frames) { /* else the last of them frees it */
         rlock__dealloc(client);
     }
@@ -324,6 +310,26 @@ const char *rlock_client_id(const rlock_client *client) {
     return client->id;
 }
 
+int64_t rlock_client_clock_us(rlock_client *client) {
+    return rlock__clock(client);
+}
+
+uint64_t rlock_client_random(rlock_client *client) {
+    return rlock__random(client);
+}
+
+void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
+    rlock__log(client, level, what, detail);
+}
+
+bool rlock_client_forked(const rlock_client *client) {
+    return rlock__forked(client);
+}
+
+rlock_stats *rlock_client_counters(rlock_client *client) {
+    return &client->stats;
+}
+
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
@@ -362,6 +368,13 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
         }
     }
     return result;
+}
+
+int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host) {
+    name->client = client;
+    return client->loop.resolve && !rlock__forked(client)
+               ? client->loop.resolve(client->loop_state, name, host)
+               : -1;
 }
 
 #endif /* RLOCK_CORE_CLIENT_H */

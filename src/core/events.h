@@ -23,6 +23,7 @@
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
+    request->out = false;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
     } else if (claim->phase == RLOCK__TRYING) {
@@ -34,8 +35,8 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     }
 }
 
-/* Calls visit for every gate; it may free that one. */
-static void rlock__gates_each(rlock_client *client,
+/* Calls visit for every gate of a part; it may free that one. */
+static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
@@ -47,7 +48,9 @@ static void rlock__gates_each(rlock_client *client,
         while (RLOCK__HAS_KINDS && next && next->alias) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        visit(RLOCK__OF(node, rlock__gate, node), with);
+        if (rlock__gate_in(RLOCK__OF(node, rlock__gate, node), part)) {
+            visit(RLOCK__OF(node, rlock__gate, node), with);
+        }
     }
 }
 
@@ -84,11 +87,11 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     }
 }
 
-static void rlock__store_up(void *owner) {
+static void rlock__store_up(void *owner, const rlock_part *part) {
     rlock_client *client = (rlock_client *)owner;
     RLOCK_ASSERT(!client->closed);
     client->up = true;
-    rlock__gates_each(client, rlock__gate_up, NULL);
+    rlock__gates_each(client, part, rlock__gate_up, NULL);
 }
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
@@ -119,19 +122,20 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
+static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault fault,
+                              const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
     RLOCK_ASSERT(!client->closed);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
-    client->up = false;
+    client->up = client->up && part;
     client->fault = fault;
     rlock__set_text(&client->fault_text, text);
     client->stats.faults++;
-    rlock__gates_each(client, rlock__gate_down, &why);
-    rlock__questions_down(client, fault, text);
+    rlock__gates_each(client, part, rlock__gate_down, &why);
+    rlock__questions_down(client, part, fault, text);
 }
 
 /* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
@@ -154,10 +158,11 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
-    rlock_client *client = gate->client;
-    unsigned changed = *(const unsigned *)with;
+    unsigned what = *(const unsigned *)with;
+    unsigned changed = what != gate->pushing ? what ^ gate->pushing : what; /* or anew */
     bool queued = rlock__queued(gate);
     rlock_link *at = gate->holding.next;
+    gate->pushing = (uint8_t)what;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
         rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
         for (; at != &gate->holding; at = at->next) {
@@ -170,7 +175,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
-    if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
+    if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
     } else if (!queued && !gate->trying && !rlock__holder(gate) &&
@@ -179,12 +184,11 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
 }
 
-static void rlock__store_pushing(void *owner, unsigned what) {
+static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
-    unsigned changed = what != client->pushing ? what ^ client->pushing : what; /* or anew */
     RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS)));
-    client->pushing = what;
-    rlock__gates_each(client, rlock__gate_pushing, &changed);
+    client->pushing = part ? client->pushing : what;
+    rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
@@ -193,7 +197,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
     } else {
-        rlock__gates_each(client, rlock__gate_woken, NULL);
+        rlock__gates_each(client, NULL, rlock__gate_woken, NULL);
     }
 }
 
@@ -212,7 +216,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
     if (holds) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->request.place) {
+    } else if (waits && rlock__queued(gate) && !waits->request.out) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;

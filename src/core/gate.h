@@ -36,8 +36,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->client->pushing &
-            (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing & (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -54,6 +53,17 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
     return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+}
+
+/* True if one of the gate's keys belongs to a part. */
+static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
+    const char *key;
+    uint32_t i;
+    bool in = !part;
+    for (i = 0; !in && rlock__gate_key(gate, &key, i); i++) {
+        in = part->has(part, key, rlock__gate_key_len(gate, i));
+    }
+    return in;
 }
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
@@ -84,7 +94,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     unsigned flags = 0;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
@@ -100,7 +110,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
         }
     }
     if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
-        claim->lock->wish->terms.beside = rlock__writer(claim);
+        claim->request.beside = rlock__writer(claim);
     }
     rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
@@ -117,7 +127,7 @@ static void rlock__line_try(rlock__gate *gate) {
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
-        if (!claim->request.place && (claim->again || weight < least)) {
+        if (!claim->request.out && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -133,7 +143,7 @@ static void rlock__line_step_down(const rlock__claim *writer) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->request.place) {
+            if (!reader->request.out) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -147,7 +157,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->request.place;
+        claim->again = claim->again || old || !claim->request.out;
     }
     rlock__line_try(gate);
 }
@@ -183,7 +193,7 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
         const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->yields && claim->request.place) {
+        if (claim->yields && claim->request.out) {
             return true;
         }
     }
@@ -289,7 +299,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.out);
     if (gate->waiting.next == &claim->link || !gate->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -386,6 +396,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         return NULL;
     }
     gate->client = client;
+    gate->pushing = (uint8_t)client->pushing;
     rlock__list_init(&gate->waiting);
     rlock__list_init(&gate->holding);
     rlock__list_init(&gate->leaving);

@@ -27,20 +27,24 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    int64_t lease_ms = rlock__given_ms(claim, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
-    RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;
     claim->max_until_us = rlock__hold_limit(claim->lock);
-    claim->until_us = rlock__deadline(claim, claim->since_us, claim->lease_ms);
+    claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
         return;
     }
     claim->exists = true;
+    rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= claim->since_us + claim->lease_ms * 1000);
     claim->fence = answer->fence;
+    if (answer->fences && answer->fences < claim->request.fences) {
+        claim->request.fences = answer->fences;
+    }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     claim->gate->polls = 0;
@@ -104,7 +108,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->request.place || next->request.place || next->exists) {
+    if (held->request.out || next->request.out || next->exists) {
         return NULL;
     }
     if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {

@@ -131,7 +131,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->request.place) {
+    if (claim->request.out) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -141,7 +141,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
     }
 }
@@ -149,7 +149,7 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->client->pushing & RLOCK_PUSH_CALLS);
+    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_CALLS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
@@ -162,11 +162,11 @@ static void rlock__holding_doze(rlock__claim *claim) {
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    bool many = client->watched >= RLOCK__MANY_KEYS && (client->pushing & RLOCK_PUSH_CHANGES);
+    bool many = client->watched >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
     bool look = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        look = look || (client->pushing && !rlock__heard(claim));
+        look = look || (claim->gate->pushing && !rlock__heard(claim));
         claim->registered = true;
         rlock__gate_watch(claim->gate);
     }
@@ -188,10 +188,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->request.place && !claim->request.lease_ms) {
+        if (claim->request.out && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.place) {
+        if (!claim->request.out) {
             rlock__holding_submit(claim, claim->lease_ms, false);
         }
     }
@@ -228,21 +228,23 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
 }
 
-static void rlock__renewed(rlock__claim *claim) {
+static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
-    int64_t until_us;
+    int64_t lease_ms = rlock__given_ms(claim, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->request.lease_ms) {
         return;
     }
     claim->since_us = claim->request.sent_us;
-    RLOCK_ASSERT(claim->since_us <= client->now_us);
-    until_us = rlock__deadline(claim, claim->since_us, claim->request.lease_ms);
-    if (claim->request.lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
+    until_us = rlock__deadline(claim, claim->since_us, lease_ms);
+    if (lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
+    if (lease_ms < claim->request.lease_ms) {
+        rlock__claim_lease(claim, lease_ms);
+    }
     client->stats.renewed++;
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -307,9 +309,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     if (fault) {
         rlock__renewal_failed(claim, answer);
     } else {
-        rlock__renewed(claim);
+        rlock__renewed(claim, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->request.place &&
+    if (claim->phase == RLOCK__HOLDING && !claim->request.out &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }

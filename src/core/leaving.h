@@ -24,7 +24,7 @@ static void rlock__claim_end(rlock__claim *claim) {
         return;
     }
     rlock__claim_empty(claim);
-    RLOCK_ASSERT(!claim->request.place && rlock__list_empty(&claim->ready.link));
+    RLOCK_ASSERT(!claim->request.out && rlock__list_empty(&claim->ready.link));
     client->phases[RLOCK__GONE]--;
     if (client->closed || client->claim_count > client->handles) {
         rlock__claim_dealloc(client, claim);
@@ -35,7 +35,7 @@ static void rlock__claim_end(rlock__claim *claim) {
 }
 
 static void rlock__claim_gone(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.place);
+    RLOCK_ASSERT(!claim->request.out);
     rlock_timer_set(claim->gate->client, &claim->timer, -1);
     claim->exists = false;
     rlock__claim_phase(claim, RLOCK__GONE);
@@ -46,8 +46,8 @@ static void rlock__claim_gone(rlock__claim *claim) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->request.place && first->exists ? first
-                                                                                             : NULL;
+    return RLOCK__HAS_KINDS && first && held->ours && !first->request.out && first->exists ? first
+                                                                                           : NULL;
 }
 
 #define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
@@ -114,7 +114,7 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (!claim->request.place) {
+    if (!claim->request.out) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
@@ -125,7 +125,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
-        if (client->up && claim->request.place) {
+        if (client->up && claim->request.out) {
             claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
         } else if (claim->status == RLOCK_OK) {
             rlock__claim_note(claim, client->fault, client->fault_text);
@@ -144,7 +144,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.place);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.out);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);

@@ -57,7 +57,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
-    RLOCK_ASSERT(!question->request.place);
+    RLOCK_ASSERT(!question->request.out);
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -112,12 +112,13 @@ static void rlock__question_fire(rlock_timer *timer) {
                         sent ? NULL : client->fault_text);
 }
 
-/* There is no connection: ends the questions that are not answered. */
-static void rlock__questions_down(rlock_client *client, rlock_fault fault, const char *text) {
+/* There is no connection for a part of the keys: ends the questions that are not answered. */
+static void rlock__questions_down(rlock_client *client, const rlock_part *part, rlock_fault fault,
+                                  const char *text) {
     rlock_link *at = client->questions.next;
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
-        if (rlock__list_empty(&question->ready.link)) { /* not answered yet */
+        if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
             bool sent = rlock__forget(client, &question->request);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
@@ -125,7 +126,7 @@ static void rlock__questions_down(rlock_client *client, rlock_fault fault, const
     }
 }
 
-static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t token,
+static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
                       rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
@@ -149,10 +150,11 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
         question->terms.lens = gate->things->lens;
     }
     question->request.op = (uint8_t)op;
-    question->request.token = token;
+    question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
+    question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
     rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
-    client->unsent = true;
+    question->request.out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;
 }

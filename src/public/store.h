@@ -31,7 +31,7 @@ typedef enum rlock_op {
     RLOCK_OP_RELEASE,
     RLOCK_OP_INSPECT,    /* report how the key stands: see rlock_info */
     RLOCK_OP_FORCE,      /* remove every hold, and notify the holders */
-    RLOCK_OP_SET_PERMITS /* `token` is the number of permits that the semaphore has from now on */
+    RLOCK_OP_SET_PERMITS /* set the number of permits that the semaphore has from now on */
 } rlock_op;
 
 /* Flags of an acquire.
@@ -59,30 +59,39 @@ typedef struct rlock_terms {
     uint32_t permits;     /* queued kinds: the permits of the key */
     uint32_t weight;      /* queued kinds: how many permits one hold takes */
     uint64_t owner;       /* see options.owner */
-    uint64_t beside;      /* acquire: the hold of this token is no obstacle; 0 = none */
     uint32_t count;       /* keys: they follow each other at request.key, each with a NUL */
     const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
+
+/* What a store keeps in a request. Nobody else reads or writes it, so a store made of stores has
+ * one for itself, and one in each request that it makes. `note` is 0 when a token is new, and
+ * what the store leaves there it finds in the next request of the same token. The other members
+ * mean something only while the store has the request, and nothing before. */
+typedef struct rlock_private {
+    rlock_link link;
+    void *data;
+    uint32_t note;
+    uint8_t where, how;
+} rlock_private;
 
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint8_t place;    /* belongs to the store: where the request is; 0 = not with the store */
-    uint8_t how;      /* belongs to the store */
     uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
-    uint32_t epoch;   /* belongs to the store; 0 when the request is new */
+    uint32_t permits; /* set permits: the number; 0 = what the terms say */
+    bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
+    uint64_t beside;  /* acquire: the hold of this token is no obstacle; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
-    rlock_link link;  /* belongs to the store */
-    void *store;      /* belongs to the store */
+    rlock_private store;
 } rlock_request;
 
 typedef enum rlock_outcome {
@@ -126,7 +135,12 @@ typedef struct rlock_answer {
     bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
     bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
     bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
-    uint64_t fence;         /* acquire, DONE: the first fencing token; 0 if none was wanted */
+    uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
+                          were asked for; 0 = as asked for */
+    uint64_t fence;  /* acquire, DONE: the first of them; 0 if none was wanted */
+    int64_t
+        lease_ms; /* acquire, renew, DONE: the lease that was given, if it is shorter than the one
+                          that was asked for; 0 = as asked for */
     int64_t left_ms;        /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
     const char *text;       /* the server's words, or NULL; valid during the call */
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
@@ -135,19 +149,27 @@ typedef struct rlock_answer {
 #define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
 #define RLOCK_PUSH_CALLS 2u   /* `called` comes for waiters in a queue */
 
-/* A store calls these to report to the core; `owner` is what open was given. */
+/* Some of the keys of a store, for example those of one node of a cluster. A set of keys belongs to
+ * a part if one of its keys does. */
+typedef struct rlock_part {
+    bool (*has)(const struct rlock_part *part, const char *key, size_t key_len);
+} rlock_part;
+
+/* A store calls these to report to the core; `owner` is what open was given. An event with a part
+ * is about its keys alone, one without (NULL) about all. */
 typedef struct rlock_store_events {
     /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
 
     /* Requests can leave again; the core checks its holds. */
-    void (*up)(void *owner);
+    void (*up)(void *owner, const rlock_part *part);
 
     /* An attempt to connect failed, or a connection was lost. */
-    void (*down)(void *owner, rlock_fault fault, const char *text);
+    void (*down)(void *owner, const rlock_part *part, rlock_fault fault, const char *text);
 
-    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. */
-    void (*pushing)(void *owner, unsigned what);
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. A key that the
+     * client did not use before is taken for pushed as the last event about all keys said. */
+    void (*pushing)(void *owner, const rlock_part *part, unsigned what);
 
     /* A hint: the key changed; NULL = any key may have. */
     void (*woken)(void *owner, const char *key, size_t key_len);
@@ -158,18 +180,20 @@ typedef struct rlock_store_events {
 } rlock_store_events;
 
 struct rlock_config;
+struct rlock_stats;
 
 typedef struct rlock_store {
     /* Yours: the library does not touch it. */
     void *ctx;
 
-    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. */
+    /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. The config
+     * is checked, and its defaults are resolved, but for what the Redis store alone reads. */
     int (*open)(const struct rlock_store *store, rlock_client *client,
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
 
     /* Sends the submitted requests without blocking; raises no event and answers nothing
-     * afterwards. Frees the state. */
+     * afterwards. Frees the state. Never called in a forked child. */
     void (*close)(void *state);
 
     /* Takes a request, and answers it once, unless it is forgotten first. */
@@ -190,18 +214,33 @@ typedef struct rlock_store {
                            bool fencing);
 } rlock_store;
 
-/* What a client gives to its store: the clock of this dispatch; its id, a random UUID of 36
- * characters; timers and descriptors. Timers fire in a dispatch, before anything else. A timer is
- * added once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is
- * freed; set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook
- * `watch` returned: 0, or negative if it cannot. */
+/* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random
+ * UUID of 36 characters; random numbers, for jitter only; a line of the log, "what: detail", where
+ * detail may be NULL; whether this is a forked child, as after a hook `log` that forks; and the
+ * counters, of which a store keeps commands, connects, cleaning, and those faults that it does not
+ * report by `down`. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
+RLOCK_API int64_t rlock_client_clock_us(rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
+RLOCK_API uint64_t rlock_client_random(rlock_client *client);
+RLOCK_API void rlock_client_log(const rlock_client *client, int level, const char *what,
+                                const char *detail);
+RLOCK_API bool rlock_client_forked(const rlock_client *client);
+RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
+
+/* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
+ * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
+ * set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook `watch`
+ * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
+ * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
+ * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
+ */
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
                               void (*fire)(rlock_timer *timer));
 RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us);
 RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
 RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
+RLOCK_API int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host);
 
 /* Makes, and frees, a store inside the process: the same kinds, leases, waiting, waking and
  * fencing, without a server. Every client whose config names it shares its keys; all of these
@@ -210,17 +249,16 @@ RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigne
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
 
-/* Makes, and frees, a store of 1 to 15 Redis servers that know nothing of each other: a key is held
- * if a majority of them says so, and stays held while fewer than half of them fail
- * (docs/guarantees.md). It supports only a mutex with one key, without fencing tokens. Of each
- * config the library reads and copies only host, port, unix_path, username, password, database,
- * connect with its user, and store (NULL = Redis). All else comes from the client's config, whose
- * own address is not used. Every client that locks the same keys must name the same servers. Any
- * number of clients, on any threads, may use it. Free it after them; NULL is allowed. With
- * RLOCK_NO_REDIS or RLOCK_NO_KINDS it does not exist.
- * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15, a server's port or
- * database is out of range, its unix_path is too long, or it has a username without a password),
- * RLOCK_ERR_NOMEM. */
+/* Makes, and frees, a store of 1 to 15 servers that know nothing of each other: a key is held if a
+ * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
+ * It supports only a mutex with one key, without fencing tokens. Of each config the library reads
+ * and copies only store (NULL = Redis), host, port, unix_path, username, password, database, and
+ * connect with its user. All else comes from the client's config, whose own address is not used.
+ * Every client that locks the same keys must name the same servers. Any number of clients, on any
+ * threads, may use it if its stores allow it, as Redis does. Free it after them; NULL is allowed.
+ * With RLOCK_NO_KINDS it does not exist. What is wrong with a server's config rlock_client_new
+ * says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15; a store is NULL, with
+ * RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 

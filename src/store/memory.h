@@ -50,6 +50,7 @@ typedef struct rlock__tenant { /* one client of the store */
     const rlock_store_events *events;
     void *owner;
     rlock_timer timer;
+    int64_t offer_us; /* how long an offer lasts: one command timeout */
     rlock_link requests, woken, called;
     bool up;
 } rlock__tenant;
@@ -182,7 +183,7 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
             return false;
         }
         used += member->weight;
-        member->expires_us = now_us + tenant->client->command_timeout_ms * 1000;
+        member->expires_us = now_us + tenant->offer_us;
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
         if (member != asking) {
@@ -281,7 +282,7 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
-    uint64_t beside = request->terms->beside;
+    uint64_t beside = request->beside;
     if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
         if (waits) {
             rlock__member_drop(tenant->memory, waits);
@@ -504,7 +505,7 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
         if (request->op == RLOCK_OP_FORCE) {
             rlock__memory_force(memory, entry, request, now_us);
         } else {
-            entry->permits = (uint32_t)request->token;
+            entry->permits = request->permits;
             entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
         }
         if (rlock__in_line(request)) {
@@ -543,16 +544,15 @@ static void rlock__memory_fire(rlock_timer *timer) {
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
-        tenant->events->up(tenant->owner);
-        tenant->events->pushing(tenant->owner, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+        tenant->events->up(tenant->owner, NULL);
+        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
     }
     while (!rlock__list_empty(&requests)) {
-        rlock_request *request = RLOCK__OF(requests.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         rlock__memory_execute(tenant, request, &answer, now_us);
         tenant->events->answered(tenant->owner, request, &answer);
     }
@@ -573,13 +573,13 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
     rlock__tenant *tenant = (rlock__tenant *)rlock__alloc(sizeof *tenant);
-    (void)config;
     if (!tenant || rlock_timer_add(client, &tenant->timer, rlock__memory_fire) != RLOCK_OK) {
         rlock__dealloc(tenant);
         return RLOCK_ERR_NOMEM;
     }
     tenant->memory = (rlock__memory *)store->ctx;
     tenant->client = client;
+    tenant->offer_us = config->command_timeout_ms * 1000;
     tenant->events = events;
     tenant->owner = owner;
     rlock__list_init(&tenant->requests);
@@ -592,15 +592,13 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
 static void rlock__memory_submit(void *state, rlock_request *request) {
     rlock__tenant *tenant = (rlock__tenant *)state;
     request->sent_us = rlock_client_now_us(tenant->client);
-    request->place = 1;
-    rlock__list_append(&tenant->requests, &request->link);
+    rlock__list_append(&tenant->requests, &request->store.link);
     rlock_timer_set(tenant->client, &tenant->timer, request->sent_us);
 }
 
 static bool rlock__memory_forget(void *state, rlock_request *request) {
     (void)state;
-    rlock__list_remove(&request->link);
-    request->place = 0;
+    rlock__list_remove(&request->store.link);
     return false;
 }
 
@@ -668,11 +666,10 @@ static void rlock__memory_close(void *state) {
     int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link *at;
     while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
-        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         rlock__memory_execute(tenant, request, &answer, now_us);
     }
     for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {

@@ -24,8 +24,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "core/client.h"
-#include "store/redis/store.h"
+#include "store/default.h"
 
 #define RLOCK__SERVERS 15         /* at most */
 #define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
@@ -54,6 +53,8 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
+    rlock_stats *stats;
+    int64_t timeout_ms, poll_ms;
     rlock__server *servers;
     int count, need, spare; /* of them; a majority; how many may fail */
     rlock__map map;         /* ballots by their tokens */
@@ -132,8 +133,8 @@ static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
 /* Takes back what is out; what may have been sent may have happened. */
 static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
-    bool maybe = vote->request.place && server->store->forget(server->state, &vote->request);
-    vote->request.place = 0;
+    bool maybe = vote->request.out && server->store->forget(server->state, &vote->request);
+    vote->request.out = false;
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
         vote->has = RLOCK__MAYBE_THERE;
     }
@@ -144,7 +145,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock_request *ask = &vote->request;
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
-    RLOCK_ASSERT(!vote->request.place);
+    RLOCK_ASSERT(!vote->request.out);
     flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
@@ -155,12 +156,13 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     if (op == RLOCK_OP_ACQUIRE && vote->spent) {
         vote->spent = false;
-        ask->epoch = 0;
+        ask->store.note = 0;
         ask->token = ++vote->server->council->tokens;
     } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
     }
+    ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
 }
 
@@ -170,7 +172,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
-    if (vote->request.place || vote->word != RLOCK__OPEN) {
+    if (vote->request.out || vote->word != RLOCK__OPEN) {
         return;
     }
     if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
@@ -237,13 +239,13 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     int i;
     for (i = 0; i < council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
-        left = left || vote->has != RLOCK__NOT_THERE || vote->request.place;
-        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.place &&
+        left = left || vote->has != RLOCK__NOT_THERE || vote->request.out;
+        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
                         vote->server->where != RLOCK__SERVER_DOWN);
     }
-    client->stats.cleaning -= ballot->cleaning;
+    council->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
-    client->stats.cleaning += ballot->cleaning;
+    council->stats->cleaning += ballot->cleaning;
     if (wanted) {
         return;
     }
@@ -291,13 +293,15 @@ static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
     return values[k - 1];
 }
 
-/* When the lease of a majority began: the earliest of the best of those that said yes. */
-static int64_t rlock__ballot_since(const rlock__ballot *ballot) {
+/* When the lease of a majority began: the earliest of the best of those that said yes. None of them
+ * gave less than *lease_ms. */
+static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_ms) {
     int64_t since_us[RLOCK__SERVERS];
     int i, count = 0;
     for (i = 0; i < ballot->council->count; i++) {
         if (ballot->votes[i].word == RLOCK__YES) {
             since_us[count++] = ballot->votes[i].sent_us;
+            *lease_ms = rlock__min(*lease_ms, ballot->votes[i].lease_ms);
         }
     }
     RLOCK_ASSERT(count >= ballot->council->need);
@@ -413,7 +417,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
 /* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
 static bool rlock__ballot_strays(const rlock__ballot *ballot) {
     int i = 0;
-    while (i < ballot->council->count && !ballot->votes[i].request.place) {
+    while (i < ballot->council->count && !ballot->votes[i].request.out) {
         i++;
     }
     return i < ballot->council->count;
@@ -442,19 +446,19 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     rlock_client *client = ballot->council->client;
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
-    int64_t limit_us = now_us - request->sent_us + 1000, most_us = client->poll_ms * 1000;
+    int64_t limit_us = now_us - request->sent_us + 1000, most_us = ballot->council->poll_ms * 1000;
     RLOCK_ASSERT(!ballot->paused);
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
-    request->epoch += request->epoch < RLOCK__CONTESTED_MAX;
-    limit_us = rlock__min(limit_us << request->epoch, most_us);
+    request->store.note += request->store.note < RLOCK__CONTESTED_MAX;
+    limit_us = rlock__min(limit_us << request->store.note, most_us);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
     ballot->fault = (uint8_t)answer->fault;
     ballot->left_ms = answer->left_ms;
     rlock_timer_set(client, &ballot->timer,
-                    now_us + (int64_t)(rlock__random(client) % (uint64_t)limit_us));
+                    now_us + (int64_t)(rlock_client_random(client) % (uint64_t)limit_us));
 }
 
 static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
@@ -462,7 +466,6 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
     rlock_request *request = ballot->request;
     ballot->request = NULL;
     ballot->paused = false;
-    request->place = 0;
     rlock__ballot_tend(ballot);
     council->events->answered(council->owner, request, answer);
 }
@@ -478,9 +481,10 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_DONE && request->op < RLOCK_OP_RELEASE) {
         ballot->goal = RLOCK_OP_RENEW;
         if (request->lease_ms) {
-            request->sent_us = rlock__ballot_since(ballot);
+            answer.lease_ms = request->lease_ms;
+            request->sent_us = rlock__ballot_since(ballot, &answer.lease_ms);
             ballot->since_us = request->sent_us;
-            ballot->lease_ms = request->lease_ms;
+            ballot->lease_ms = answer.lease_ms;
         }
     } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
                request->op >= RLOCK_OP_INSPECT) {
@@ -493,7 +497,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
     if (answer.outcome == RLOCK_OUTCOME_HELD && answer.left_ms == 0) {
         answer.left_ms = -1;
     } else {
-        request->epoch = 0; /* somebody has it: the next split is another one */
+        request->store.note = 0; /* somebody has it: the next split is another one */
     }
     rlock__round_answer(ballot, &answer);
 }
@@ -538,7 +542,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
-        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.place) {
+        if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.out) {
             vote->word = RLOCK__OPEN;
             rlock__vote_next(vote);
         }
@@ -591,8 +595,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
         vote->server = &council->servers[i];
         vote->request = *request;
         vote->request.key = key;
-        vote->request.place = 0;
-        vote->request.epoch = 0;
+        memset(&vote->request.store, 0, sizeof vote->request.store);
+        vote->request.out = false;
         vote->request.token = ++council->tokens;
     }
     ballot->request = NULL;
@@ -629,7 +633,8 @@ static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, 
     } else if (!asked) {
         vote->over_us = 0;
     } else if (!vote->over_us) {
-        vote->over_us = now_us + (vote->ballot->longest_ms + client->command_timeout_ms) * 1000;
+        vote->over_us =
+            now_us + (vote->ballot->longest_ms + vote->server->council->timeout_ms) * 1000;
     }
 }
 
@@ -662,7 +667,8 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         }
         if (!release && asked->lease_ms) {
             vote->sent_us = asked->sent_us;
-            vote->lease_ms = asked->lease_ms;
+            vote->lease_ms = answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked->lease_ms)
+                                                  : asked->lease_ms;
         }
     } else {
         bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
@@ -679,6 +685,7 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     const rlock__council *council = ((rlock__server *)owner)->council;
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
     rlock__ballot *ballot = vote->ballot;
+    request->out = false;
     rlock__vote_note(vote, answer);
     if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
@@ -696,9 +703,12 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     rlock__round_settle(ballot);
 }
 
-/* Calls visit for the vote of one server in every ballot; it may free that one, and make others. */
-static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote *vote)) {
+/* Calls visit for the vote of one server in every ballot of a part of its keys; it may free that
+ * one, and make others. */
+static void rlock__server_each(rlock__server *server, const rlock_part *part,
+                               void (*visit)(rlock__vote *vote)) {
     rlock__council *council = server->council;
+    rlock__vote *vote;
     rlock_link all;
     rlock__list_init(&all);
     rlock__list_move(&all, &council->ballots);
@@ -706,7 +716,10 @@ static void rlock__server_each(rlock__server *server, void (*visit)(rlock__vote 
         rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
         rlock__list_remove(&ballot->link);
         rlock__list_append(&council->ballots, &ballot->link);
-        visit(&ballot->votes[server - council->servers]);
+        vote = &ballot->votes[server - council->servers];
+        if (!part || part->has(part, vote->request.key, vote->request.key_len)) {
+            visit(vote);
+        }
     }
 }
 
@@ -738,42 +751,46 @@ static int rlock__council_where(const rlock__council *council, int where) {
     return count;
 }
 
-static void rlock__server_up(void *owner) {
+static void rlock__server_up(void *owner, const rlock_part *part) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
     server->where = RLOCK__SERVER_UP;
     if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
         council->up = true;
-        council->events->up(council->owner);
+        council->events->up(council->owner, NULL);
     }
-    rlock__server_each(server, rlock__vote_up);
+    rlock__server_each(server, part, rlock__vote_up);
 }
 
-static void rlock__server_down(void *owner, rlock_fault fault, const char *text) {
+static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault fault,
+                               const char *text) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
     int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
+    uint8_t where = server->where;
     server->where = RLOCK__SERVER_DOWN;
     server->fault = fault;
     rlock__server_says(server, text);
-    rlock__server_each(server, rlock__vote_down);
+    rlock__server_each(server, part, rlock__vote_down);
+    server->where = part ? where : server->where;
     if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
-        council->client->stats.faults++;
+        council->stats->faults++;
         return;
     }
     for (i = 0; i < council->count; i++) {
         faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
     }
     council->up = false;
-    council->events->down(council->owner, rlock__council_fault(council, faults), server->text);
+    council->events->down(council->owner, NULL, rlock__council_fault(council, faults),
+                          server->text);
 }
 
 /* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
  * Said again for each server that joins them: what changed there in between was not told. */
-static void rlock__server_pushing(void *owner, unsigned what) {
+static void rlock__server_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock__server *server = (rlock__server *)owner;
     rlock__council *council = server->council;
-    bool enough, on = (what & RLOCK_PUSH_CHANGES) != 0;
+    bool enough, on = (what & RLOCK_PUSH_CHANGES) && (!part || server->pushing);
     int i, count = 0;
     server->pushing = on;
     for (i = 0; i < council->count; i++) {
@@ -782,7 +799,7 @@ static void rlock__server_pushing(void *owner, unsigned what) {
     enough = count >= council->need;
     if (enough ? on : council->pushing) {
         council->pushing = enough;
-        council->events->pushing(council->owner, enough ? RLOCK_PUSH_CHANGES : 0u);
+        council->events->pushing(council->owner, NULL, enough ? RLOCK_PUSH_CHANGES : 0u);
     }
 }
 
@@ -812,7 +829,7 @@ static void rlock__council_fire(rlock_timer *timer) {
     rlock__list_init(&refused);
     rlock__list_move(&refused, &council->refused);
     while (!rlock__list_empty(&refused)) {
-        rlock_request *request = RLOCK__OF(refused.next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.sure = true;
@@ -821,8 +838,7 @@ static void rlock__council_fire(rlock_timer *timer) {
             answer.outcome = RLOCK_OUTCOME_FAULT;
             answer.fault = RLOCK_FAULT_NOMEM;
         }
-        rlock__list_remove(&request->link);
-        request->place = 0;
+        rlock__list_remove(&request->store.link);
         council->events->answered(council->owner, request, &answer);
     }
 }
@@ -833,13 +849,12 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
     rlock_answer answer;
     request->sent_us = rlock_client_now_us(council->client);
-    request->place = 1;
     if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
         ballot = rlock__ballot_new(council, request);
     }
-    request->store = ballot;
+    request->store.data = ballot;
     if (!ballot) {
-        rlock__list_append(&council->refused, &request->link);
+        rlock__list_append(&council->refused, &request->store.link);
         rlock_timer_set(council->client, &council->timer, request->sent_us);
         return;
     }
@@ -853,12 +868,11 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
 
 static bool rlock__quorum_forget(void *state, rlock_request *request) {
     rlock__council *council = (rlock__council *)state;
-    rlock__ballot *ballot = (rlock__ballot *)request->store;
+    rlock__ballot *ballot = (rlock__ballot *)request->store.data;
     bool maybe = request->op >= RLOCK_OP_INSPECT;
     int i;
-    request->place = 0;
     if (!ballot) {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         return false;
     }
     ballot->request = NULL;
@@ -883,8 +897,10 @@ static void rlock__quorum_watch(void *state, const char *key, size_t len, bool o
 
 static void rlock__quorum_flush(void *state) {
     rlock__council *council = (rlock__council *)state;
+    rlock_stats stats;
     int i;
-    rlock__council_trim(council, council->client->handles);
+    rlock_client_stats(council->client, &stats);
+    rlock__council_trim(council, (uint32_t)stats.handles);
     for (i = 0; i < council->count; i++) {
         council->servers[i].store->flush(council->servers[i].state);
     }
@@ -924,7 +940,7 @@ static void rlock__quorum_close(void *state) {
     int i;
     for (i = 0; i < council->count; i++) {
         rlock__server *server = &council->servers[i];
-        rlock__server_each(server, rlock__vote_last);
+        rlock__server_each(server, NULL, rlock__vote_last);
         server->store->close(server->state);
     }
     rlock__council_free(council);
@@ -935,15 +951,23 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
     int status = RLOCK_OK, i;
     for (i = 0; i < council->count && status == RLOCK_OK; i++) {
         rlock__server *server = &council->servers[i];
-        rlock_config one = quorum->servers[i];
-        one.wire = config->wire;
-        one.client_name = config->client_name;
+        const rlock_config *its = &quorum->servers[i];
+        rlock_config one = *config;
+        one.host = its->host;
+        one.port = its->port;
+        one.unix_path = its->unix_path;
+        one.username = its->username;
+        one.password = its->password;
+        one.database = its->database;
+        one.connect = its->connect;
+        one.user = its->user;
         server->council = council;
-        server->store = one.store ? one.store : &rlock__redis_store;
+        server->store = rlock__store_of(its);
         status = server->store->open(server->store, council->client, &one, &rlock__server_events,
                                      server, &server->state);
     }
-    for (i -= 2; status != RLOCK_OK && i >= 0; i--) { /* all before the one that failed */
+    for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(council->client);
+         i--) { /* all before the one that failed */
         council->servers[i].store->close(council->servers[i].state);
     }
     return status;
@@ -965,6 +989,9 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->client = client;
     council->events = events;
     council->owner = owner;
+    council->stats = rlock_client_counters(client);
+    council->timeout_ms = config->command_timeout_ms;
+    council->poll_ms = config->poll_ms;
     council->servers = (rlock__server *)(void *)(council + 1);
     council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     council->count = quorum->count;
@@ -1006,9 +1033,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
         return RLOCK_ERR_ARG;
     }
     for (i = 0; i < count; i++) {
-        if (servers[i].port < 0 || servers[i].port > 65535 || servers[i].database < 0 ||
-            rlock__length(servers[i].unix_path) > RLOCK__UNIX_PATH_MAX ||
-            (servers[i].username && !servers[i].password)) {
+        if (!rlock__store_of(&servers[i])) {
             return RLOCK_ERR_ARG;
         }
     }
@@ -1021,10 +1046,10 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     for (i = 0; i < count; i++) {
         rlock_config *copy = &quorum->servers[i];
         *copy = servers[i];
-        copy->host = rlock__config_text(servers[i].host, &failed);
-        copy->unix_path = rlock__config_text(servers[i].unix_path, &failed);
-        copy->username = rlock__config_text(servers[i].username, &failed);
-        copy->password = rlock__config_text(servers[i].password, &failed);
+        copy->host = rlock__copy_text(servers[i].host, &failed);
+        copy->unix_path = rlock__copy_text(servers[i].unix_path, &failed);
+        copy->username = rlock__copy_text(servers[i].username, &failed);
+        copy->password = rlock__copy_text(servers[i].password, &failed);
     }
     quorum->store.ctx = quorum;
     quorum->store.open = rlock__quorum_open;

@@ -288,7 +288,7 @@ static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bo
 /* The command, its script, and how many keys follow. */
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
-    bool full = request->how == RLOCK__HOW_EVAL || request->how == RLOCK__HOW_FULL;
+    bool full = request->store.how == RLOCK__HOW_EVAL || request->store.how == RLOCK__HOW_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
@@ -357,7 +357,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     rlock__put_number(redis, (uint64_t)redis->timeout_ms);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
-        rlock__put_number(redis, request->token);
+        rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
         rlock__put_member_or_none(redis, request->next, terms->weight, sort);
     } else if (acquire || request->op == RLOCK_OP_RENEW) {
@@ -366,7 +366,7 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     if (acquire) {
         const char *heard = redis->calling ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, terms->beside, terms->permits, sort);
+        rlock__put_member_or_none(redis, request->beside, terms->permits, sort);
         rlock__put_number(redis, request->fences);
     }
 }
@@ -384,10 +384,10 @@ static void rlock__put_script(rlock__redis *redis, const rlock_request *request)
 
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
-    if (request->how == RLOCK__HOW_BEST) {
-        request->how = rlock__how(redis, request);
+    if (request->store.how == RLOCK__HOW_BEST) {
+        request->store.how = rlock__how(redis, request);
     }
-    if (request->how == RLOCK__HOW_PLAIN) {
+    if (request->store.how == RLOCK__HOW_PLAIN) {
         rlock__put_plain(redis, request);
     } else {
         rlock__put_script(redis, request);
@@ -495,7 +495,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
         answer->text = reply->str;
     } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
-    } else if (acquire && request->how == RLOCK__HOW_PLAIN) {
+    } else if (acquire && request->store.how == RLOCK__HOW_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
@@ -510,7 +510,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_HELD;
             answer->left_ms = reply->integer;
         }
-    } else if (reply->type == REDIS_REPLY_INTEGER && request->how != RLOCK__HOW_BEST &&
+    } else if (reply->type == REDIS_REPLY_INTEGER && request->store.how != RLOCK__HOW_BEST &&
                reply->integer >= -1 && reply->integer <= 1) {
         answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
                           : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN

@@ -10,7 +10,6 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "core/client.h"
 #include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/dialect.h"
@@ -25,7 +24,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
     redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
-    redis->events->up(redis->owner);
+    redis->events->up(redis->owner, NULL);
 }
 
 static void rlock__conn_ready_to_use(rlock__conn *conn) {
@@ -139,7 +138,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         return; /* hiredis frees it, through rlock__want_nothing */
     }
     conn->state = RLOCK__CONN_GREETING;
-    conn->redis->client->stats.connects++;
+    conn->redis->stats->connects++;
     conn->step = 0;
 }
 
@@ -186,7 +185,7 @@ static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
     if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
-        !rlock__forked(conn->redis->client)) { /* by config.log */
+        !rlock_client_forked(conn->redis->client)) { /* by config.log */
         redisAsyncHandleWrite(conn->ac);
     }
     if (events & RLOCK_IO_WRITE) {
@@ -307,8 +306,7 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
     } else {
         conn->resolving = true;
-        conn->name.client = client;
-        if (client->loop.resolve(client->loop_state, &conn->name, redis->host) != 0) {
+        if (rlock_name_resolve(client, &conn->name, redis->host) != 0) {
             conn->resolving = false;
             rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
         }
@@ -331,7 +329,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
     if (conn->state == RLOCK__CONN_OPENING) {
         if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
             rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            redis->events->down(redis->owner, RLOCK_FAULT_DOWN, "the name is not resolved");
+            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");

@@ -10,7 +10,6 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "core/client.h"
 #include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/dialect.h"
@@ -64,7 +63,7 @@ static void rlock__want_nothing(void *data) {
     struct linger now; /* what the kernel still holds must not be sent later */
     now.l_onoff = 1;
     now.l_linger = 0;
-    if (!conn->redis->closing && !rlock__forked(conn->redis->client)) {
+    if (!conn->redis->closing && !rlock_client_forked(conn->redis->client)) {
         char words[64] = ""; /* a write that failed must not hide why the server closed */
         ssize_t n = conn->ac->err == REDIS_ERR_IO
                         ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
@@ -89,12 +88,12 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
         return false;
     }
     if (!conn->outstanding++) {
-        conn->alive_us = rlock__clock(redis->client); /* callbacks may have taken long */
+        conn->alive_us = rlock_client_clock_us(redis->client); /* callbacks may have taken long */
     }
     if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
         rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
     }
-    redis->client->stats.commands++;
+    redis->stats->commands++;
     return true;
 }
 
@@ -179,14 +178,14 @@ static void rlock__redis_pushing(rlock__redis *redis) {
     RLOCK_ASSERT(!redis->calling || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
-        redis->events->pushing(redis->owner, what);
+        redis->events->pushing(redis->owner, NULL, what);
     }
 }
 
 static int64_t rlock__backoff_us(rlock__conn *conn) {
     bool soon = conn->fault == RLOCK_FAULT_DOWN || (conn->strayed && !conn->backoff_ms);
     uint32_t limit = soon ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
-    int64_t jittered = (int64_t)(rlock__random(conn->redis->client) % (limit * 500u + 1u));
+    int64_t jittered = (int64_t)(rlock_client_random(conn->redis->client) % (limit * 500u + 1u));
     conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
     if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
         conn->backoff_ms = RLOCK__BACKOFF_MAX_MS;
@@ -222,7 +221,7 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     number[rlock__digits(number, times)] = 0;
     n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
     rlock__line_add(line, n, ": ", what);
-    rlock__log(redis->client, level, line, detail);
+    rlock_client_log(redis->client, level, line, detail);
 }
 
 /* Buries a doomed connection: answers what was on it, and plans the next attempt. */
@@ -277,9 +276,9 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
-        redis->events->down(redis->owner, conn->fault, conn->text);
+        redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
-        redis->client->stats.faults++;
+        redis->stats->faults++;
     }
 }
 

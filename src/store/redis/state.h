@@ -38,9 +38,9 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.place */
+enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
 
-enum { /* rlock_request.how */
+enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,
        RLOCK__HOW_PLAIN,  /* by one command of the server */
        RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
@@ -105,6 +105,7 @@ typedef struct rlock__redis {
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
+    rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
     char *host, *unix_path, *username, *password, *name, *prefix;

@@ -12,7 +12,6 @@
 #include "public/client.h"
 #include "base/platform.h"
 #include "base/list.h"
-#include "core/client.h"
 #include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/dialect.h"
@@ -24,59 +23,58 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
-    RLOCK_ASSERT(request->place == RLOCK__IDLE);
     RLOCK_ASSERT(request->key_len);
-    request->how = RLOCK__HOW_BEST;
-    request->place = RLOCK__QUEUED;
+    request->store.how = RLOCK__HOW_BEST;
+    request->store.where = RLOCK__QUEUED;
     if (rlock__in_line(request) && !redis->calls_wanted) {
         redis->calls_wanted = true; /* with the watching connection, once that is wanted */
         rlock__calls_subscribe(redis);
     }
-    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->link);
+    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
     rlock__conn_wanted(&redis->commands);
 }
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
-    bool maybe = request->place == RLOCK__FLYING;
-    RLOCK_ASSERT(request->place != RLOCK__IDLE);
+    bool maybe = request->store.where == RLOCK__FLYING;
+    RLOCK_ASSERT(request->store.where != RLOCK__IDLE);
     (void)state;
     if (maybe) {
-        rlock__command *command = (rlock__command *)request->store;
+        rlock__command *command = (rlock__command *)request->store.data;
         uint32_t i = 0;
         while (command->requests[i] != request) {
             i++;
         }
         command->requests[i] = NULL;
     } else {
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     return maybe;
 }
 
 /* Lets it go out once more, in another way. */
 static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    request->how = how;
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    request->store.how = how;
     request->next = 0; /* it may have asked already */
-    request->place = RLOCK__QUEUED;
-    rlock__list_append(&redis->queues[0], &request->link);
+    request->store.where = RLOCK__QUEUED;
+    rlock__list_append(&redis->queues[0], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
-    bool behind = request->how == RLOCK__HOW_BEHIND;
-    if (request->how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+    bool behind = request->store.how == RLOCK__HOW_BEHIND;
+    if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
-    } else if (request->how == RLOCK__HOW_PLAIN) {
+    } else if (request->store.how == RLOCK__HOW_PLAIN) {
         again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
     if (again) {
         rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
-    } else if (error && (request->how == RLOCK__HOW_SCRIPT || behind) &&
+    } else if (error && (request->store.how == RLOCK__HOW_SCRIPT || behind) &&
                strncmp(reply->str, "NOSCRIPT", 8) == 0) {
         rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
         again = true;
@@ -85,13 +83,13 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
 }
 
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->place == RLOCK__FLYING);
-    answer->sure = !request->epoch || request->epoch == redis->epoch ||
-                   rlock__epoch_gone(redis, request->epoch);
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    answer->sure = !request->store.note || request->store.note == redis->epoch ||
+                   rlock__epoch_gone(redis, request->store.note);
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->epoch = 0;
+        request->store.note = 0;
     }
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, answer);
 }
 
@@ -102,7 +100,7 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
     answer.text = text;
-    request->place = RLOCK__IDLE;
+    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, &answer);
 }
 
@@ -123,8 +121,8 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
         redis->line_wanted = true;
         rlock__track(redis);
     }
-    answer.told =
-        answer.outcome == RLOCK_OUTCOME_HELD && ((const rlock__command *)request->store)->heard;
+    answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
+                  ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
 }
 
@@ -228,34 +226,35 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 
 /* Whether it may go in a batch of renewals for so long. */
 static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
-    return request->op == RLOCK_OP_RENEW && request->how == RLOCK__HOW_BEST &&
+    return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
            request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     size_t bytes = 0;
-    RLOCK_ASSERT(first->place == RLOCK__QUEUED);
+    RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first->lease_ms) && first->link.next != queue) {
+    if (redis->batches && rlock__batched(first, first->lease_ms) &&
+        first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
         command->requests = command->batch ? command->batch : &command->one;
     }
     do {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
         bool like = rlock__batched(request, first->lease_ms);
         bytes += request->key_len;
         if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
             break;
         }
-        rlock__list_remove(&request->link);
+        rlock__list_remove(&request->store.link);
         command->requests[command->count++] = request;
         if (!like || command->requests == &command->one) {
             break;
@@ -269,11 +268,11 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
-        if (request->how == RLOCK__HOW_EVAL &&
+        if (request->store.how == RLOCK__HOW_EVAL &&
             redis->told == rlock__script_of(redis, request)->lua) {
-            request->how = RLOCK__HOW_BEHIND;
+            request->store.how = RLOCK__HOW_BEHIND;
         }
-        command->tells = request->how == RLOCK__HOW_EVAL;
+        command->tells = request->store.how == RLOCK__HOW_EVAL;
         rlock__put_request(redis, request);
         return;
     }
@@ -300,13 +299,13 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
 
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     rlock__command *command = rlock__command_new(redis);
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     if (!command) {
-        rlock__list_remove(&first->link);
+        rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
@@ -323,11 +322,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
-        request->store = command;
-        request->place = RLOCK__FLYING;
+        request->store.data = command;
+        request->store.where = RLOCK__FLYING;
         if (sent && request->op == RLOCK_OP_ACQUIRE &&
-            (!request->epoch || rlock__epoch_gone(redis, request->epoch))) {
-            request->epoch = redis->epoch; /* else the oldest one that is not surely gone */
+            (!request->store.note || rlock__epoch_gone(redis, request->store.note))) {
+            request->store.note = redis->epoch; /* else the oldest one that is not surely gone */
         }
     }
     for (i = 0; i < command->count && !sent; i++) {
@@ -349,7 +348,7 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
         return &redis->queues[0];
     }
     for (i = 1; i < 4; i++) {
-        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, link);
+        const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, store.link);
         if (head && (!next || head->due_us < due_us)) {
             next = &redis->queues[i];
             due_us = head->due_us;
@@ -372,7 +371,8 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
     rlock_link *queue = rlock__redis_next(redis);
-    int64_t now_us = queue ? rlock__clock(redis->client) : 0; /* callbacks may have taken long */
+    int64_t now_us =
+        queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
@@ -429,12 +429,12 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__conn_send(conn, rlock__on_nothing, NULL);
     }
     for (; queue; queue = rlock__redis_next(redis)) {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, link);
-        rlock__list_remove(&request->link);
-        request->place = RLOCK__IDLE;
+        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
+        rlock__list_remove(&request->store.link);
+        request->store.where = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
-            request->how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__conn_send(conn, rlock__on_nothing, NULL);
             known |= row;
@@ -456,30 +456,45 @@ static void rlock__redis_close(void *state) {
     rlock__redis_free(redis);
 }
 
-static char *rlock__config_text(const char *text, bool *failed) {
-    char *copy = rlock__copy(text, rlock__length(text));
-    *failed = *failed || (text && !copy);
-    return copy;
-}
-
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
+
+/* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
+ * text that is meant. */
+static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
+    const char *host = config->host;
+    if (config->port < 0 || config->port > 65535 || config->database < 0) {
+        return "config.port or config.database is out of range";
+    }
+    if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
+        return "config.wire is unknown";
+    }
+    if (strpbrk(config->prefix, "{}")) {
+        return "config.prefix has a brace, which would move keys to other cluster slots";
+    }
+    if (config->username && !config->password) {
+        return "config.username without config.password";
+    }
+    *detail = config->unix_path;
+    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
+        return "config.unix_path is longer than a socket's may be";
+    }
+    *detail = host;
+    return !host || config->connect || config->unix_path || rlock__numeric(host) ||
+                   config->loop.resolve
+               ? NULL
+               : "a host name needs loop.resolve or config.connect; use an address";
+}
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
+    const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
     rlock__redis *redis;
-    const char *host = config->host ? config->host : "127.0.0.1";
     bool failed = false;
     int i;
     (void)store;
-    if (!config->connect && !config->unix_path && !rlock__numeric(host) && !client->loop.resolve) {
-        rlock__log(client, RLOCK_LOG_ERROR,
-                   "a host name needs loop.resolve or config.connect; use an address", host);
-        return RLOCK_ERR_ARG;
-    }
-    if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        rlock__log(client, RLOCK_LOG_ERROR, "config.unix_path is longer than a socket's may be",
-                   config->unix_path);
+    if (fault) {
+        rlock_client_log(client, RLOCK_LOG_ERROR, fault, detail);
         return RLOCK_ERR_ARG;
     }
     redis = (rlock__redis *)rlock__alloc(sizeof *redis);
@@ -489,18 +504,19 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->client = client;
     redis->events = events;
     redis->owner = owner;
+    redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->host = rlock__config_text(host, &failed);
-    redis->unix_path = rlock__config_text(config->unix_path, &failed);
-    redis->username = rlock__config_text(config->username, &failed);
-    redis->password = rlock__config_text(config->password, &failed);
-    redis->name = rlock__config_text(config->client_name, &failed);
-    redis->prefix = rlock__config_text(client->prefix, &failed);
+    redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
+    redis->username = rlock__copy_text(config->username, &failed);
+    redis->password = rlock__copy_text(config->password, &failed);
+    redis->name = rlock__copy_text(config->client_name, &failed);
+    redis->prefix = rlock__copy_text(config->prefix, &failed);
     redis->port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
-    redis->timeout_ms = client->command_timeout_ms;
+    redis->timeout_ms = config->command_timeout_ms;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);

@@ -1,0 +1,193 @@
+/* stores.c - what every store must do, on each of them: tests/store.h
+ *
+ * The store in the process runs in virtual time, the others on real clocks: Redis on both wires, a
+ * quorum of three servers, and the example of a store of one's own.
+ */
+
+#define RLOCK_IMPLEMENTATION
+#include "virtual.h"
+
+#include "../examples/file_store.h"
+#include "rlock_poll.h"
+#include "server.h"
+#include "store.h"
+
+#define SERVERS 3
+
+static struct {
+    struct server servers[SERVERS];
+    redisContext *hands[SERVERS]; /* the administrator's */
+    rlock_poll *loop;
+    struct virtual_loop virtual_loop;
+    rlock_store *store;
+    size_t live; /* blocks, before a test */
+    char folder[96];
+} g;
+
+/* --- time --- */
+
+static void virtual_passes(int64_t ms) {
+    virtual_run_ms(&g.virtual_loop, ms);
+}
+
+static int64_t virtual_clock(void) {
+    return g.virtual_loop.now_us;
+}
+
+static int64_t real_clock(void) {
+    return RLOCK_NOW_US();
+}
+
+static void real_passes(int64_t ms) {
+    int64_t end_us = real_clock() + ms * 1000;
+    while (real_clock() < end_us) {
+        if (!rlock_poll_once(g.loop, 1)) {
+            server_sleep_ms(1);
+        }
+    }
+}
+
+/* --- how each is made --- */
+
+static void memory_begins(rlock_config *config) {
+    virtual_begin(&g.virtual_loop);
+    config->loop = virtual_hooks(&g.virtual_loop);
+    IS(rlock_memory_new(&g.store), RLOCK_OK);
+    config->store = g.store;
+}
+
+static void memory_ends(void) {
+    rlock_memory_free(g.store);
+    virtual_end(&g.virtual_loop);
+}
+
+static void real_begins(rlock_config *config) {
+    int i;
+    g.store = NULL;
+    g.live = virtual_memory.live;
+    g.loop = rlock_poll_new();
+    assert_non_null(g.loop);
+    config->loop = rlock_poll_loop(g.loop);
+    for (i = 0; i < SERVERS; i++) {
+        redisReply *reply = (redisReply *)redisCommand(g.hands[i], "FLUSHALL");
+        assert_non_null(reply);
+        freeReplyObject(reply);
+    }
+}
+
+static void real_ends(void) {
+    rlock_poll_free(g.loop);
+    IS(virtual_memory.live, g.live);
+}
+
+static void string_begins(rlock_config *config) {
+    real_begins(config);
+    config->unix_path = g.servers[0].socket;
+}
+
+static void redisson_begins(rlock_config *config) {
+    string_begins(config);
+    config->wire = RLOCK_WIRE_REDISSON;
+}
+
+static void quorum_begins(rlock_config *config) {
+    rlock_config nodes[SERVERS];
+    int i;
+    real_begins(config);
+    memset(nodes, 0, sizeof nodes);
+    for (i = 0; i < SERVERS; i++) {
+        nodes[i].unix_path = g.servers[i].socket;
+    }
+    IS(rlock_quorum_new(&g.store, nodes, SERVERS), RLOCK_OK);
+    config->store = g.store;
+}
+
+static void quorum_ends(void) {
+    rlock_quorum_free(g.store);
+    real_ends();
+}
+
+static void file_begins(rlock_config *config) {
+    real_begins(config);
+    snprintf(g.folder, sizeof g.folder, "%s/files-XXXXXX", g.servers[0].dir);
+    assert_non_null(mkdtemp(g.folder));
+    IS(file_store_new(&g.store, g.folder), RLOCK_OK);
+    config->store = g.store;
+}
+
+static void file_ends(void) {
+    file_store_free(g.store);
+    real_ends(); /* the folder goes with that of the server */
+}
+
+static const struct store_row memory = {"memory",      memory_begins, memory_ends, virtual_passes,
+                                        virtual_clock, true,          true};
+static const struct store_row string = {"redis",    string_begins, real_ends, real_passes,
+                                        real_clock, true,          true};
+static const struct store_row redisson = {
+    "redisson", redisson_begins, real_ends, real_passes, real_clock, true, false};
+static const struct store_row quorum = {"quorum",   quorum_begins, quorum_ends, real_passes,
+                                        real_clock, false,         false};
+static const struct store_row file = {"file",     file_begins, file_ends, real_passes,
+                                      real_clock, true,        false};
+
+static int group_begins(const struct store_row *which) {
+    int i;
+    row = which;
+    for (i = 0; i < SERVERS && which != &memory; i++) {
+        if (server_start(&g.servers[i], NULL) != 0) {
+            return -1;
+        }
+        g.hands[i] = redisConnectUnix(g.servers[i].socket);
+        if (g.hands[i] == NULL || g.hands[i]->err) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int group_ends(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < SERVERS && g.hands[i] != NULL; i++) {
+        redisFree(g.hands[i]);
+        server_stop(&g.servers[i]);
+        g.hands[i] = NULL;
+    }
+    return 0;
+}
+
+#define GROUP(store)                                \
+    static int store##_group_begins(void **state) { \
+        (void)state;                                \
+        return group_begins(&store);                \
+    }
+
+GROUP(memory)
+GROUP(string)
+GROUP(redisson)
+GROUP(quorum)
+GROUP(file)
+
+/* With one argument, the tests of that name; with another one, on this store alone. */
+int main(int argc, char **argv) {
+    static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS};
+    static const struct CMUnitTest of_mutexes[] = {STORE_MUTEX, STORE_FENCES};
+    static const struct CMUnitTest without_fences[] = {STORE_MUTEX};
+    int failed = 0;
+    signal(SIGPIPE, SIG_IGN);
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+#define RUN(store, tests)                            \
+    failed +=                                        \
+        argc > 2 && strcmp(argv[2], store.name) != 0 \
+            ? 0                                      \
+            : cmocka_run_group_tests_name(store.name, tests, store##_group_begins, group_ends)
+    RUN(memory, of_all);
+    RUN(string, of_all);
+    RUN(redisson, of_mutexes);
+    RUN(quorum, without_fences);
+    RUN(file, of_mutexes);
+    return failed;
+}
