@@ -1,4 +1,4 @@
-/* Can I keep the locks somewhere else? Yes, in a store of your own: here in files, see file_store.h.
+/* Can I keep the locks somewhere else? Yes, in a store of your own: here in files, by file_store.h.
  * Two processes add to a number in a file, which they read, think about and write back. A third one
  * is killed while it holds the lock; its lease ends by itself. */
 #include <signal.h>

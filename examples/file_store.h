@@ -1,5 +1,6 @@
-/* A store of one's own, whole: locks in the files of a folder, for the processes of one machine, with
- * no server. It has the mutex with one key, and fencing tokens. docs/writing-a-store.md explains it.
+/* A store of one's own, whole: locks in the files of a folder, for the processes of one machine and
+ * without a server. It has the mutex with one key, and fencing tokens. It is explained in
+ * docs/writing-a-store.md.
  *
  *     file_store_new(&config.store, "/run/lock/shop");     before rlock_client_new
  *     file_store_free(config.store);                       after rlock_client_free

@@ -1,8 +1,7 @@
-/* store.h - what every store must do: one suite, run on each of them
+/* store.h - what every store must do: one suite, run on each of them by tests/stores.c
  *
- * A program says in a row how a store is made, what it supports, and how time passes; it includes
- * this file and lists the tests: STORE_MUTEX for every store, STORE_FENCES and STORE_KINDS for those
- * that support them. tests/memory.c runs it in virtual time, tests/stores.c on real clocks.
+ * A row says how a store is made, what it supports, and how time passes. The tests of STORE_MUTEX
+ * are for every store, those of STORE_FENCES and STORE_KINDS for those that support them.
  *
  * Most tests use three clients, each as in a process of its own. Those with `raw` in their name
  * speak to the store without the core above it.
