@@ -24,7 +24,7 @@ static const struct store_row *row;
 #define STORE_CLIENTS 3
 #define STORE_HANDS 64
 #define STORE_LEASE_MS 20000 /* longer than any test takes */
-#define STORE_WATCHDOG_MS 600
+#define STORE_WATCHDOG_MS 1200
 #define STORE_LIMIT_MS 5000
 
 struct hand { /* a handle, and what it was told */
@@ -586,7 +586,7 @@ static void watchdog_keeps_a_hold_beyond_its_lease(void **state) {
     (void)state;
     IS(tried(first, 0, 0), RLOCK_OK);
     next = waits(1, hand(1, "k"));
-    for (i = 0; i < 3 * STORE_WATCHDOG_MS / 20; i++) {
+    for (i = 0; i < 2 * STORE_WATCHDOG_MS / 20; i++) {
         row->run_ms(20);
         assert_true(holds(first));
         IS(next->count[RLOCK_ACQUIRED], 0);
