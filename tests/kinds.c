@@ -621,6 +621,25 @@ static struct owner *owner_of_keys(rlock_client *client, const char *a, const ch
     return o;
 }
 
+static void fence_of_a_set_becomes_the_counter_of_each_of_its_keys(void **state) {
+    rlock_client *client = client_new();
+    struct owner *one = owner_fenced(client, "b"), *set = owner_of_keys(client, "a", "b", true);
+    uint64_t fence;
+
+    (void)state;
+    tell(ask(&server, "SET rlock:{b}:fence 9000000000000000 PX 90000"));
+    assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
+    fence = set->fence[RLOCK_ACQUIRED];
+    assert_true(fence == 9000000000000001);
+    assert_int_equal(owner_release(set), RLOCK_OK);
+    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
+    assert_true(one->fence[RLOCK_ACQUIRED] > fence);
+    assert_int_equal(owner_release(one), RLOCK_OK);
+    one = owner_fenced(client, "a");
+    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
+    assert_true(one->fence[RLOCK_ACQUIRED] > fence);
+}
+
 /* Answers are off by then: a script that the server does not know would not be asked for again. */
 static void freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts(void **state) {
     rlock_client *client = client_new();
@@ -1287,6 +1306,7 @@ int main(int argc, char **argv) {
         TEST(readers_with_an_owner_of_their_own_cost_what_one_costs),
         TEST(reader_does_not_come_beside_a_writer_that_is_gone),
         TEST(dead_reader_does_not_keep_the_writer_waiting),
+        TEST(fence_of_a_set_becomes_the_counter_of_each_of_its_keys),
         TEST(freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
         TEST(set_that_loses_one_key_lets_the_others_go),
         TEST(force_release_is_told_to_the_holders_as_deleted),
