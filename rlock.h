@@ -637,7 +637,10 @@ typedef struct rlock_config {
      * connection, which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
-    const rlock_store *store;                             /* Redis, as configured above */
+    /* Redis, as configured above. Another store says what it reads of host to database, of wire and
+     * of connect; nobody else checks them then. */
+    const rlock_store *store;
+
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
 } rlock_config;

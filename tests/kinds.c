@@ -1,5 +1,6 @@
-/* The kinds beside the plain mutex, against a real private server: fair, read and write, semaphore,
- * several keys; and the questions about a key. */
+/* The kinds beside the plain mutex, against a real private server, as far as they are special to
+ * Redis: what stands in it, what it costs, and what the server does to it. What they have in common
+ * with those of other stores is proved in tests/stores.c. */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
@@ -50,10 +51,6 @@ static struct owner *permit(rlock_client *client, uint32_t permits, uint32_t wei
     return o;
 }
 
-static int is_held(void *arg) {
-    return rlock_is_held(((struct owner *)arg)->lock);
-}
-
 static int in_line(void *arg) {
     return num(ask(&server, "ZCARD rlock:{k}:queue")) == *(long long *)arg;
 }
@@ -101,27 +98,6 @@ static rlock_info inspected(rlock_client *client, rlock_kind kind, struct told *
  * Fair
  */
 
-static void fair_grants_in_the_order_of_asking_across_clients(void **state) {
-    rlock_client *clients[2] = {client_new(), client_new()};
-    struct owner *first = owner_of(clients[0], RLOCK_KIND_FAIR), *line[8], *last = first;
-    int i;
-
-    (void)state;
-    assert_int_equal(owner_acquire(first, 0, 0), RLOCK_OK);
-    for (i = 0; i < 8; i++) {
-        line[i] = owner_of(clients[i % 3 == 0], RLOCK_KIND_FAIR);
-        stands_in_line(line[i], i + 1);
-    }
-    for (i = 0; i < 8; i++) {
-        assert_int_equal(owner_release(last), RLOCK_OK);
-        assert_int_equal(owner_wait(line[i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_true(i == 7 || line[i + 1]->seen[RLOCK_ACQUIRED] == 0);
-        last = line[i];
-    }
-    assert_int_equal(owner_release(last), RLOCK_OK);
-    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
-}
-
 static void fair_stands_in_a_sorted_set_and_its_line_beside_it_expires(void **state) {
     rlock_client *client = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
@@ -150,34 +126,6 @@ static void fair_who_joins_a_line_that_is_there_keeps_it_for_as_long_again(void 
     tell(ask(&server, "PEXPIRE rlock:{k}:queue 9000"));
     stands_in_line(c, 2);
     assert_true(num(ask(&server, "PTTL rlock:{k}:queue")) > 20000);
-}
-
-static void fair_who_tries_once_does_not_join_the_line(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
-    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR);
-
-    (void)state;
-    assert_int_equal(owner_acquire(a, 0, 5000), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 0, 5000), RLOCK_ERR_BUSY);
-    assert_in_range(b->remaining_ms[RLOCK_ACQUIRED], 3000, 5000);
-    assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 0, 5000), RLOCK_OK);
-}
-
-static void fair_who_waited_too_long_leaves_the_line(void **state) {
-    rlock_client *client = client_new();
-    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR),
-                 *c = owner_of(client, RLOCK_KIND_FAIR);
-
-    (void)state;
-    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    assert_int_equal(rlock_acquire(b->lock, 200, 0, owner_told, b), RLOCK_OK);
-    stands_in_line(c, 2);
-    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_ERR_TIMEOUT);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 500), RLOCK_OK);
-    assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
 }
 
 /* A member of a client that is not there: nobody hears a call to it. */
@@ -563,72 +511,6 @@ static void fair_where_nobody_can_subscribe_is_polled_for(void **state) {
  * Read and write
  */
 
-static void readers_share_and_a_writer_waits_for_all(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
-    struct owner *r1 = owner_of(client, RLOCK_KIND_READ), *r2 = owner_of(other, RLOCK_KIND_READ),
-                 *r3 = owner_of(client, RLOCK_KIND_READ), *w = owner_of(other, RLOCK_KIND_WRITE);
-
-    (void)state;
-    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(r2, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(r3, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(w, 0, 0), RLOCK_ERR_BUSY);
-    stands_in_line(w, 1);
-    assert_int_equal(owner_release(r1), RLOCK_OK);
-    assert_int_equal(owner_release(r2), RLOCK_OK);
-    kit_run(50);
-    assert_false(rlock_is_held(w->lock));
-    assert_int_equal(owner_release(r3), RLOCK_OK);
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_ERR_BUSY);
-    assert_int_equal(owner_release(w), RLOCK_OK);
-    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_OK);
-}
-
-static void waiting_writer_is_before_readers_that_come_later(void **state) {
-    rlock_client *client = client_new();
-    struct owner *r1 = owner_of(client, RLOCK_KIND_READ), *r2 = owner_of(client, RLOCK_KIND_READ),
-                 *r3 = owner_of(client, RLOCK_KIND_READ), *w = owner_of(client, RLOCK_KIND_WRITE),
-                 *w2 = owner_of(client, RLOCK_KIND_WRITE);
-
-    (void)state;
-    assert_int_equal(owner_acquire(r1, 0, 0), RLOCK_OK);
-    stands_in_line(w, 1);
-    stands_in_line(r2, 2);
-    stands_in_line(r3, 3);
-    stands_in_line(w2, 4);
-    assert_int_equal(owner_release(r1), RLOCK_OK);
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_false(rlock_is_held(r2->lock));
-    assert_int_equal(owner_release(w), RLOCK_OK); /* the readers together, the writer after them */
-    assert_int_equal(owner_wait(r2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_int_equal(owner_wait(r3, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(rlock_is_held(r2->lock) && !rlock_is_held(w2->lock));
-    assert_int_equal(owner_release(r2), RLOCK_OK);
-    assert_int_equal(owner_release(r3), RLOCK_OK);
-    assert_int_equal(owner_wait(w2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
-static void writer_steps_down_to_its_own_read_lock(void **state) {
-    rlock_client *client = client_new();
-    rlock_options write = of_kind(RLOCK_KIND_WRITE, 0, 0), read = of_kind(RLOCK_KIND_READ, 0, 0);
-    struct owner *w, *mine, *theirs = owner_of(client, RLOCK_KIND_READ),
-                            *w2 = owner_of(client, RLOCK_KIND_WRITE);
-
-    (void)state;
-    write.owner = read.owner = 7;
-    w = owner_with(client, &write), mine = owner_with(client, &read);
-    assert_int_equal(owner_acquire(w, 0, 0), RLOCK_OK);
-    stands_in_line(w2, 1);
-    assert_int_equal(owner_acquire(theirs, 0, 0), RLOCK_ERR_BUSY);
-    assert_int_equal(owner_acquire(mine, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_release(w), RLOCK_OK);
-    kit_run(50);
-    assert_true(rlock_is_held(mine->lock) && !rlock_is_held(w2->lock));
-    assert_int_equal(owner_release(mine), RLOCK_OK);
-    assert_int_equal(owner_wait(w2, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
 /* It waited before its writer was granted, and comes out of the line at once, not when somebody
  * looks after the line the next time. */
 static void reader_in_line_comes_beside_its_writer_at_once(void **state) {
@@ -720,85 +602,6 @@ static void dead_reader_does_not_keep_the_writer_waiting(void **state) {
  * Semaphore
  */
 
-static void semaphore_gives_out_no_more_than_there_are(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
-    struct owner *a = permit(client, 2, 0), *b = permit(other, 2, 0), *c = permit(client, 2, 0),
-                 *d = permit(other, 2, 0);
-
-    (void)state;
-    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(c, 0, 0), RLOCK_ERR_BUSY);
-    stands_in_line(c, 1);
-    stands_in_line(d, 2);
-    assert_int_equal(owner_release(b), RLOCK_OK);
-    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    kit_run(50);
-    assert_false(rlock_is_held(d->lock));
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(d, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
-static void heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
-    rlock_client *client = client_new();
-    struct owner *a = permit(client, 3, 0), *b = permit(client, 3, 0),
-                 *heavy = permit(client, 3, 3), *late = permit(client, 3, 0);
-
-    (void)state;
-    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK);
-    stands_in_line(heavy, 1);
-    stands_in_line(late, 2); /* one is free, and kept for who came first */
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    kit_run(50);
-    assert_false(rlock_is_held(late->lock) || rlock_is_held(heavy->lock));
-    assert_int_equal(owner_release(b), RLOCK_OK);
-    assert_int_equal(owner_wait(heavy, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_int_equal(owner_release(heavy), RLOCK_OK);
-    assert_int_equal(owner_wait(late, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
-static void permits_of_the_dead_come_back_by_themselves(void **state) {
-    rlock_client *client = client_new();
-    struct owner *a = permit(client, 1, 0), *b = permit(client, 1, 0);
-
-    (void)state;
-    assert_int_equal(owner_acquire(a, 0, 300), RLOCK_OK); /* not renewed, not released */
-    assert_int_equal(owner_acquire(b, 3000, 0), RLOCK_OK);
-    assert_int_equal(owner_wait(a, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
-}
-
-static void number_of_permits_changes_while_in_use(void **state) {
-    rlock_client *client = client_new();
-    rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 2, 0);
-    struct owner *a = permit(client, 2, 0), *b = permit(client, 2, 0), *c = permit(client, 2, 0),
-                 *d = permit(client, 2, 0);
-    struct told told;
-
-    (void)state;
-    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK);
-    stands_in_line(c, 1);
-    stands_in_line(d, 2);
-    memset(&told, 0, sizeof told);
-    assert_int_equal(rlock_set_permits(client, &options, 3, told_info, &told), RLOCK_OK);
-    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(kit_until(was_told, &told, 5000));
-    assert_int_equal(told.info.status, RLOCK_OK);
-    assert_false(rlock_is_held(d->lock));
-    assert_int_equal(rlock_set_permits(client, &options, 1, NULL, NULL), RLOCK_OK);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_release(b), RLOCK_OK);
-    kit_run(50);
-    assert_false(rlock_is_held(d->lock));
-    assert_int_equal(owner_release(c), RLOCK_OK);
-    assert_int_equal(owner_wait(d, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_ERR_BUSY);
-    assert_int_equal(rlock_set_permits(client, &options, 0, NULL, NULL), RLOCK_OK);
-    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_ERR_BUSY);
-}
-
 /* ------------------------------------------------------------------------------------------------
  * Several keys
  */
@@ -819,71 +622,7 @@ static struct owner *owner_of_keys(rlock_client *client, const char *a, const ch
     return o;
 }
 
-static void several_keys_are_taken_all_or_none(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
-    struct owner *one = owner_new(client, "b"), *set = owner_of_keys(other, "a", "b", false);
-
-    (void)state;
-    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(set, 0, 5000), RLOCK_ERR_BUSY);
-    assert_int_equal(num(ask(&server, "EXISTS a b third")), 1);
-    assert_int_equal(rlock_acquire(set->lock, RLOCK_FOREVER, 5000, owner_told, set), RLOCK_OK);
-    kit_run(100);
-    assert_int_equal(owner_release(one), RLOCK_OK);
-    assert_int_equal(owner_wait(set, RLOCK_ACQUIRED, 500), RLOCK_OK);
-    assert_int_equal(num(ask(&server, "EXISTS a b third")), 3);
-    assert_in_range(num(ask(&server, "PTTL third")), 4000, 5000);
-    assert_int_equal(owner_acquire(one, 0, 0), RLOCK_ERR_BUSY);
-    assert_int_equal(owner_renew(set, 20000), RLOCK_OK);
-    assert_in_range(num(ask(&server, "PTTL b")), 15000, 20000);
-    assert_int_equal(owner_release(set), RLOCK_OK);
-    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
-}
-
-static void several_keys_exclude_single_ones_of_the_same_client(void **state) {
-    rlock_client *client = client_new();
-    struct owner *one = owner_new(client, "third"), *set = owner_of_keys(client, "a", "b", false);
-
-    (void)state;
-    assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
-    assert_int_equal(rlock_acquire(one->lock, RLOCK_FOREVER, 0, owner_told, one), RLOCK_OK);
-    kit_run(300);
-    assert_false(rlock_is_held(one->lock));
-    assert_int_equal(owner_release(set), RLOCK_OK);
-    assert_int_equal(owner_wait(one, RLOCK_ACQUIRED, 500), RLOCK_OK);
-    assert_int_equal(rlock_acquire(set->lock, RLOCK_FOREVER, 0, owner_told, set), RLOCK_OK);
-    kit_run(300);
-    assert_int_equal(owner_release(one), RLOCK_OK);
-    assert_int_equal(owner_wait(set, RLOCK_ACQUIRED, 500), RLOCK_OK);
-}
-
-static void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
-    rlock_client *clients[2] = {client_new(), client_new()};
-    struct owner *sets[2];
-    int i, rounds[2] = {0, 0};
-
-    (void)state;
-    sets[0] = owner_of_keys(clients[0], "a", "b", false);
-    sets[1] = owner_of_keys(clients[1], "b", "a", false);
-    for (i = 0; i < 2; i++) {
-        assert_int_equal(rlock_acquire(sets[i]->lock, RLOCK_FOREVER, 0, owner_told, sets[i]),
-                         RLOCK_OK);
-    }
-    while (rounds[0] + rounds[1] < 100) {
-        i = kit_until(is_held, sets[0], 20) ? 0 : 1;
-        assert_int_equal(owner_wait(sets[i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_int_equal(owner_release(sets[i]), RLOCK_OK);
-        assert_int_equal(owner_wait(sets[1 - i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_int_equal(owner_release(sets[1 - i]), RLOCK_OK);
-        rounds[0]++, rounds[1]++;
-        for (i = 0; i < 2; i++) {
-            assert_int_equal(rlock_acquire(sets[i]->lock, RLOCK_FOREVER, 0, owner_told, sets[i]),
-                             RLOCK_OK);
-        }
-    }
-}
-
-static void one_fence_for_all_is_above_those_of_each(void **state) {
+static void fence_of_a_set_becomes_the_counter_of_each_of_its_keys(void **state) {
     rlock_client *client = client_new();
     struct owner *one = owner_fenced(client, "b"), *set = owner_of_keys(client, "a", "b", true);
     uint64_t fence;
@@ -941,43 +680,6 @@ static void set_that_loses_one_key_lets_the_others_go(void **state) {
 /* ------------------------------------------------------------------------------------------------
  * Questions
  */
-
-static void inspect_says_who_holds_and_for_how_long(void **state) {
-    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
-                                       RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
-    rlock_client *client = client_new();
-    struct told told;
-    size_t i;
-
-    (void)state;
-    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        bool mutex = kinds[i] == RLOCK_KIND_MUTEX, shared = i >= 3;
-        struct owner *o = owner_of(client, kinds[i]), *next = owner_of(client, kinds[i]);
-        rlock_info is = inspected(client, kinds[i], &told);
-
-        assert_int_equal(is.status, RLOCK_OK);
-        assert_int_equal(is.holders, 0);
-        assert_int_equal(is.waiters, mutex ? -1 : 0);
-        assert_string_equal(told.token, "");
-        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
-        is = inspected(client, kinds[i], &told);
-        assert_int_equal(is.holders, 1);
-        assert_in_range(is.left_ms, 4000, 5000);
-        assert_int_equal(is.position, -1);
-        assert_true(is_token(told.token) && strlen(told.token) == is.token_len);
-        assert_memory_equal(told.token, rlock_client_id(client), 36);
-        assert_true(shared ? is.permits > 0 : is.permits == 0);
-        if (!mutex && !shared) {
-            stands_in_line(next, 1);
-            is = inspected(client, kinds[i], &told);
-            assert_int_equal(is.waiters, 1);
-            rlock_cancel(next->lock);
-            assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 5000), RLOCK_ERR_CANCELED);
-        }
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        assert_true(key_goes(&server, "k", 1000));
-    }
-}
 
 static void force_release_is_told_to_the_holders_as_deleted(void **state) {
     static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
@@ -1069,29 +771,6 @@ static void force_release_of_a_hold_that_is_too_young_to_be_called_is_found(void
     assert_int_equal(owner_wait(o, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
 }
 
-static void queue_position_counts_who_is_before(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
-    struct owner *holder = owner_of(other, RLOCK_KIND_FAIR), *line[3];
-    struct told told;
-    int i;
-
-    (void)state;
-    assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
-    assert_int_equal(rlock_queue_position(holder->lock, told_info, &told), RLOCK_ERR_STATE);
-    for (i = 0; i < 3; i++) {
-        line[i] = owner_of(i == 1 ? other : client, RLOCK_KIND_FAIR);
-        stands_in_line(line[i], i + 1);
-    }
-    for (i = 0; i < 3; i++) {
-        memset(&told, 0, sizeof told);
-        assert_int_equal(rlock_queue_position(line[i]->lock, told_info, &told), RLOCK_OK);
-        assert_true(kit_until(was_told, &told, 5000));
-        assert_int_equal(told.info.status, RLOCK_OK);
-        assert_int_equal(told.info.position, i);
-        assert_int_equal(told.info.waiters, 3);
-    }
-}
-
 static void questions_that_cannot_be_asked_are_refused_or_end(void **state) {
     rlock_config config = kit_config(&server);
     rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
@@ -1141,19 +820,6 @@ static void free_of_a_client_lets_each_kind_go_where_no_script_is_known(void **s
     assert_true(key_goes(&server, "third", 2000));
     assert_true(key_goes(&server, "k", 2000));
     assert_true(key_goes(&server, "rlock:{k}:queue", 2000));
-}
-
-static void mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
-    struct owner *mutex = owner_new(client, "k"), *fair = owner_of(other, RLOCK_KIND_FAIR);
-
-    (void)state;
-    assert_int_equal(owner_acquire(mutex, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_ERR_WRONG_TYPE);
-    assert_int_equal(owner_acquire(fair, RLOCK_FOREVER, 0), RLOCK_ERR_WRONG_TYPE);
-    assert_int_equal(owner_release(mutex), RLOCK_OK);
-    assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(mutex, RLOCK_FOREVER, 0), RLOCK_ERR_WRONG_TYPE);
 }
 
 static void what_the_store_cannot_do_is_refused(void **state) {
@@ -1244,13 +910,6 @@ static const rlock_kind queued_kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOC
                                           RLOCK_KIND_SEMAPHORE};
 #define QUEUED_KINDS (sizeof queued_kinds / sizeof *queued_kinds)
 
-static bool belong_together(rlock_kind a, rlock_kind b) {
-    bool both = (a == RLOCK_KIND_READ || a == RLOCK_KIND_WRITE) &&
-                (b == RLOCK_KIND_READ || b == RLOCK_KIND_WRITE);
-
-    return a == b || both;
-}
-
 /* All that stands in a sorted set, with its scores. */
 static const char *members(const char *key) {
     static char text[1024];
@@ -1286,38 +945,6 @@ static void all_questions_are_of_the_wrong_type(rlock_client *client, rlock_kind
     assert_int_equal(asked_as(client, kind, RLOCK_OP_FORCE), RLOCK_ERR_WRONG_TYPE);
     if (kind == RLOCK_KIND_SEMAPHORE) {
         assert_int_equal(asked_as(client, kind, RLOCK_OP_SET_PERMITS), RLOCK_ERR_WRONG_TYPE);
-    }
-}
-
-static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state) {
-    rlock_client *client = client_new(), *other = client_new();
-    size_t i, k;
-
-    (void)state;
-    for (i = 0; i < QUEUED_KINDS; i++) {
-        struct owner *holder = owner_of(client, queued_kinds[i]);
-        char before[1024];
-
-        assert_int_equal(owner_acquire(holder, 0, 5000), RLOCK_OK);
-        snprintf(before, sizeof before, "%s", members("k"));
-        for (k = 0; k < QUEUED_KINDS; k++) {
-            struct owner *o = owner_of(k % 2 == i % 2 ? other : client, queued_kinds[k]);
-
-            if (!belong_together(queued_kinds[i], queued_kinds[k])) {
-                assert_int_equal(owner_acquire(o, 0, 0), RLOCK_ERR_WRONG_TYPE);
-                assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_ERR_WRONG_TYPE);
-                all_questions_are_of_the_wrong_type(other, queued_kinds[k]);
-            } else if (owner_acquire(o, 0, 0) == RLOCK_OK) {
-                assert_true(queued_kinds[k] == RLOCK_KIND_READ ||
-                            queued_kinds[k] == RLOCK_KIND_SEMAPHORE);
-                assert_int_equal(owner_release(o), RLOCK_OK);
-            }
-        }
-        assert_string_equal(members("k"), before);
-        assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
-        assert_true(rlock_is_held(holder->lock));
-        assert_int_equal(owner_release(holder), RLOCK_OK);
-        assert_int_equal(num(ask(&server, "DBSIZE")), 0);
     }
 }
 
@@ -1657,11 +1284,8 @@ static int group_ends(void **state) {
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        TEST(fair_grants_in_the_order_of_asking_across_clients),
         TEST(fair_stands_in_a_sorted_set_and_its_line_beside_it_expires),
         TEST(fair_who_joins_a_line_that_is_there_keeps_it_for_as_long_again),
-        TEST(fair_who_tries_once_does_not_join_the_line),
-        TEST(fair_who_waited_too_long_leaves_the_line),
         TEST(fair_the_dead_in_line_are_skipped_at_once),
         TEST(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
@@ -1679,36 +1303,22 @@ int main(int argc, char **argv) {
         TEST(fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex),
         TEST(server_that_takes_no_script_is_asked_three_times_at_most),
         TEST(fair_where_nobody_can_subscribe_is_polled_for),
-        TEST(readers_share_and_a_writer_waits_for_all),
-        TEST(waiting_writer_is_before_readers_that_come_later),
-        TEST(writer_steps_down_to_its_own_read_lock),
         TEST(reader_in_line_comes_beside_its_writer_at_once),
         TEST(readers_with_an_owner_of_their_own_cost_what_one_costs),
         TEST(reader_does_not_come_beside_a_writer_that_is_gone),
         TEST(dead_reader_does_not_keep_the_writer_waiting),
-        TEST(semaphore_gives_out_no_more_than_there_are),
-        TEST(heavy_one_waits_for_all_it_weighs_and_is_not_starved),
-        TEST(permits_of_the_dead_come_back_by_themselves),
-        TEST(number_of_permits_changes_while_in_use),
-        TEST(several_keys_are_taken_all_or_none),
-        TEST(several_keys_exclude_single_ones_of_the_same_client),
-        TEST(overlapping_sets_in_any_order_do_not_deadlock),
-        TEST(one_fence_for_all_is_above_those_of_each),
+        TEST(fence_of_a_set_becomes_the_counter_of_each_of_its_keys),
         TEST(freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
         TEST(set_that_loses_one_key_lets_the_others_go),
-        TEST(inspect_says_who_holds_and_for_how_long),
         TEST(force_release_is_told_to_the_holders_as_deleted),
         TEST(force_release_serves_the_line_and_is_told_as_deleted),
         TEST(force_release_is_told_to_holders_and_waiters_of_the_same_client),
         TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
-        TEST(queue_position_counts_who_is_before),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
         TEST(free_of_a_client_lets_each_kind_go_where_no_script_is_known),
-        TEST(mutex_and_a_queued_kind_on_one_key_are_of_the_wrong_type),
         TEST(what_the_store_cannot_do_is_refused),
         TEST(every_kind_costs_a_command_to_take_and_one_to_let_go),
         TEST(user_with_the_rights_that_are_documented_can_do_it_all),
-        TEST(kinds_that_do_not_belong_together_are_of_the_wrong_type),
         TEST(line_of_another_kind_keeps_its_key_free_for_it),
         TEST(dead_holds_of_another_kind_are_no_obstacle),
         TEST(dead_holds_do_not_hide_a_live_one_of_another_kind),

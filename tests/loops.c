@@ -721,6 +721,28 @@ static void forgotten_descriptor_number_can_be_watched_again(void **state) {
     hooks.watch(hooked, &io_b, pipe_a[0], 0);
 }
 
+/* As inside a call of a database's library, which may close its socket and open another one. */
+static void change_under_the_number(char who) {
+    assert_int_equal(who, 'a');
+    then = NULL;
+    hooks.watch(hooked, &io_a, pipe_a[0], 0);
+    assert_int_equal(dup2(pipe_b[0], pipe_a[0]), pipe_a[0]);
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+}
+
+static void descriptor_that_changes_under_its_number_is_watched_anew(void **state) {
+    (void)state;
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    then = change_under_the_number;
+    fill(pipe_a);
+    UNTIL(trail_len > 0);
+    some_turns(3);
+    assert_int_equal(trail_len, 1); /* what the other one had is gone with it */
+    fill(pipe_b);
+    UNTIL(trail_len > 1);
+    assert_int_equal(trail[1], 'a');
+}
+
 static void forget_both(char who) {
     (void)who;
     hooks.watch(hooked, &io_a, pipe_a[0], 0);
@@ -1691,6 +1713,7 @@ static const struct CMUnitTest each[] = {
     ALONE(descriptor_that_a_turn_inside_has_served_is_not_served_again),
     ALONE(what_is_watched_can_change),
     ALONE(forgotten_descriptor_number_can_be_watched_again),
+    ALONE(descriptor_that_changes_under_its_number_is_watched_anew),
     ALONE(forgotten_descriptor_is_silent_even_if_fetched),
     ALONE(hangup_and_error_are_everything_watched),
     ALONE(close_from_its_own_callbacks),

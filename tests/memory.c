@@ -1,7 +1,7 @@
-/* memory.c - the store inside the process, through the public functions alone, on a virtual clock
+/* memory.c - what is special to the store inside the process, on a virtual clock
  *
- * Three clients with a loop of their own each stand for three processes. What is proved here of
- * leases, waiting, waking and fencing is what the Redis store is held to against a real server.
+ * Three clients with a loop of their own each stand for three processes. What this store has in
+ * common with the others is proved in tests/stores.c.
  */
 
 #define RLOCK_IMPLEMENTATION
@@ -109,180 +109,8 @@ static bool granted(const struct owner *owner) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * The store alone, without a lock above it.
- */
-
-static struct {
-    int count;
-    rlock_answer last;
-} heard;
-
-static void on_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
-    (void)owner;
-    (void)request;
-    heard.count++;
-    heard.last = *answer;
-}
-static void on_up(void *owner, const rlock_part *part) {
-    (void)owner, (void)part;
-}
-static void on_down(void *owner, const rlock_part *part, rlock_fault fault, const char *text) {
-    (void)owner, (void)part, (void)fault, (void)text;
-}
-static void on_pushing(void *owner, const rlock_part *part, unsigned what) {
-    (void)owner, (void)part, (void)what;
-}
-static void on_woken(void *owner, const char *key, size_t len) {
-    (void)owner, (void)key, (void)len;
-}
-static void on_called(void *owner, const char *key, size_t len, uint64_t token) {
-    (void)owner, (void)key, (void)len, (void)token;
-}
-
-static const rlock_store_events ears = {on_answered, on_up,    on_down,
-                                        on_pushing,  on_woken, on_called};
-
-static rlock_request request_for(rlock_op op, uint64_t token) {
-    rlock_request request;
-    memset(&request, 0, sizeof request);
-    request.key = "key";
-    request.key_len = 3;
-    request.op = (uint8_t)op;
-    request.token = token;
-    request.lease_ms = 60000;
-    return request;
-}
-
-static rlock_outcome outcome_of(void *tenant, rlock_op op, uint64_t token) {
-    rlock_request request = request_for(op, token);
-    int before = heard.count;
-    g.store->submit(tenant, &request);
-    g.store->flush(tenant);
-    run_ms(1);
-    SAME(heard.count, before + 1);
-    SAME(heard.last.sure, true);
-    return heard.last.outcome;
-}
-
-/* Nothing can come late: what is taken back before its turn never runs, the rest has run. */
-static void every_answer_is_sure_and_what_was_forgotten_does_not_run(void **state) {
-    rlock_request taken_back = request_for(RLOCK_OP_ACQUIRE, 7);
-    void *tenant;
-    (void)state;
-    memset(&heard, 0, sizeof heard);
-    SAME(g.store->open(g.store, g.clients[0], &g.config, &ears, NULL, &tenant), RLOCK_OK);
-    g.store->submit(tenant, &taken_back);
-    SAME(g.store->forget(tenant, &taken_back), false);
-    SAME(outcome_of(tenant, RLOCK_OP_RELEASE, 7), RLOCK_OUTCOME_GONE);
-    run_ms(1000);
-    SAME(outcome_of(tenant, RLOCK_OP_ACQUIRE, 8), RLOCK_OUTCOME_DONE); /* 7 has never run */
-    SAME(outcome_of(tenant, RLOCK_OP_ACQUIRE, 9), RLOCK_OUTCOME_HELD);
-    SAME(outcome_of(tenant, RLOCK_OP_RENEW, 9), RLOCK_OUTCOME_STOLEN);
-    SAME(outcome_of(tenant, RLOCK_OP_RENEW, 8), RLOCK_OUTCOME_DONE);
-    SAME(outcome_of(tenant, RLOCK_OP_RELEASE, 8), RLOCK_OUTCOME_DONE);
-    SAME(outcome_of(tenant, RLOCK_OP_RELEASE, 8), RLOCK_OUTCOME_GONE);
-    g.store->close(tenant);
-}
-
-/* ------------------------------------------------------------------------------------------------
  * Exclusion and waking.
  */
-
-static void one_holder_at_a_time_within_a_client_and_across_clients(void **state) {
-    struct owner *first = holder(0, "key", 10000);
-    int i;
-    (void)state;
-    for (i = 0; i < CLIENTS; i++) {
-        struct owner *other = handle(i, "key");
-        SAME(owner_acquire(other, 0, 0), RLOCK_OK);
-        run_ms(1);
-        SAME(other->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
-        BETWEEN(other->seen[RLOCK_ACQUIRED].remaining_ms, 9800, 10000);
-        assert_false(rlock_is_held(other->lock));
-    }
-    release(first);
-    (void)holder(1, "key", 0);
-}
-
-static void release_wakes_the_waiter_of_another_client_at_once(void **state) {
-    struct owner *first = holder(0, "key", 60000), *next = waiter(1, "key", RLOCK_FOREVER);
-    (void)state;
-    run_ms(5000);
-    assert_false(granted(next));
-    SAME(owner_release(first), RLOCK_OK);
-    run_ms(20);
-    assert_true(granted(next));
-    assert_true(rlock_is_held(next->lock));
-}
-
-static void release_wakes_the_waiter_of_the_same_client_at_once(void **state) {
-    struct owner *first = holder(0, "key", 60000), *next = waiter(0, "key", RLOCK_FOREVER);
-    (void)state;
-    run_ms(5000);
-    SAME(owner_release(first), RLOCK_OK);
-    run_ms(20);
-    assert_true(granted(next));
-}
-
-static void waiters_of_a_client_are_served_in_order(void **state) {
-    struct owner *owners[10];
-    int i;
-    (void)state;
-    owners[0] = holder(0, "key", 60000);
-    for (i = 1; i < 10; i++) {
-        owners[i] = waiter(0, "key", RLOCK_FOREVER);
-    }
-    for (i = 0; i < 9; i++) {
-        assert_false(granted(owners[i + 1]));
-        release(owners[i]);
-        run_ms(20);
-        assert_true(granted(owners[i + 1]));
-    }
-}
-
-static void every_waiter_of_every_client_is_served(void **state) {
-    struct owner *owners[30];
-    int i, turn, served;
-    (void)state;
-    for (i = 0; i < 30; i++) {
-        owners[i] = handle(i % CLIENTS, "key");
-        SAME(owner_acquire(owners[i], RLOCK_FOREVER, 10000), RLOCK_OK);
-    }
-    for (turn = 0; turn < 30; turn++) {
-        struct owner *held = NULL;
-        run_ms(50);
-        for (i = 0; i < 30; i++) {
-            if (rlock_is_held(owners[i]->lock)) {
-                assert_null(held);
-                held = owners[i];
-            }
-        }
-        assert_non_null(held);
-        release(held);
-    }
-    for (i = 0, served = 0; i < 30; i++) {
-        served += owners[i]->seen[RLOCK_RELEASED].count;
-    }
-    SAME(served, 30);
-}
-
-static void keys_are_independent_and_binary(void **state) {
-    static const char *const keys[] = {"a\0b", "a\0c", "a"};
-    static const size_t lengths[] = {3, 3, 1};
-    rlock_options options;
-    int i;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    for (i = 0; i < 6; i++) {
-        struct owner *owner;
-        options.key = keys[i % 3];
-        options.key_len = lengths[i % 3];
-        owner = owner_new(&g.loop, g.clients[i % 2], &options);
-        SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
-        run_ms(1);
-        SAME(owner->seen[RLOCK_ACQUIRED].status, i < 3 ? RLOCK_OK : RLOCK_ERR_BUSY);
-    }
-}
 
 /* All that is known of a key by its hash is where it may be found. */
 static void keys_of_one_hash_are_told_apart(void **state) {
@@ -337,69 +165,9 @@ static void stores_are_independent(void **state) {
     rlock_memory_free(other);
 }
 
-static void wait_ends_as_timeout_and_the_queue_goes_on(void **state) {
-    struct owner *first = holder(0, "key", 60000), *gives_up = waiter(1, "key", 500);
-    struct owner *stays = waiter(1, "key", RLOCK_FOREVER);
-    int64_t start_us = now_us() - 2000;
-    (void)state;
-    run_ms(1000);
-    SAME(gives_up->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
-    SAME(gives_up->seen[RLOCK_ACQUIRED].at_us, start_us + 500 * 1000);
-    BETWEEN(gives_up->seen[RLOCK_ACQUIRED].remaining_ms, 59000, 60000);
-    release(first);
-    run_ms(20);
-    assert_true(granted(stays));
-}
-
-static void canceled_waiter_gets_nothing_and_the_next_one_does(void **state) {
-    struct owner *first = holder(0, "key", 60000), *head = waiter(1, "key", RLOCK_FOREVER);
-    struct owner *next = waiter(1, "key", RLOCK_FOREVER);
-    (void)state;
-    SAME(owner_cancel(head), RLOCK_OK);
-    release(first);
-    run_ms(20);
-    SAME(head->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
-    assert_true(granted(next));
-}
-
-static void cancel_before_the_answer_leaves_no_lock_behind(void **state) {
-    struct owner *owner = handle(0, "key");
-    (void)state;
-    SAME(owner_acquire(owner, RLOCK_FOREVER, 60000), RLOCK_OK);
-    SAME(owner_cancel(owner), RLOCK_OK);
-    run_ms(20);
-    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
-    (void)holder(1, "key", 0);
-}
-
 /* ------------------------------------------------------------------------------------------------
  * Leases.
  */
-
-static void lease_that_runs_out_is_lost_before_another_gets_the_key(void **state) {
-    struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
-    int64_t start_us = first->seen[RLOCK_ACQUIRED].at_us;
-    (void)state;
-    run_ms(2000);
-    SAME(first->seen[RLOCK_LOST].count, 1);
-    SAME(first->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
-    assert_true(granted(next));
-    assert_true(first->seen[RLOCK_LOST].order < next->seen[RLOCK_ACQUIRED].order);
-    BETWEEN(next->seen[RLOCK_ACQUIRED].at_us - start_us, 988 * 1000,
-            1100 * 1000); /* from the local deadline on */
-}
-
-static void watchdog_keeps_a_hold_beyond_its_lease(void **state) {
-    struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
-    (void)state;
-    run_ms(20 * WATCHDOG_MS);
-    assert_true(rlock_is_held(first->lock));
-    assert_false(granted(next));
-    SAME(first->events, 1);
-    release(first);
-    run_ms(20);
-    assert_true(granted(next));
-}
 
 /* One client looked at the clock just before it stepped back, the other one long before. */
 static void clock_that_steps_back_gives_nobody_what_another_holds(void **state) {
@@ -485,21 +253,6 @@ static void late_release_does_not_take_the_key_from_its_next_holder(void **state
     }
 }
 
-static void renewal_by_hand_keeps_the_key(void **state) {
-    struct owner *first = holder(0, "key", 1000), *next = waiter(1, "key", RLOCK_FOREVER);
-    (void)state;
-    run_ms(500);
-    SAME(owner_renew(first, 5000), RLOCK_OK);
-    run_ms(1);
-    SAME(first->seen[RLOCK_RENEWED].status, RLOCK_OK);
-    run_ms(4000);
-    assert_true(rlock_is_held(first->lock));
-    assert_false(granted(next));
-    run_ms(2000);
-    SAME(first->seen[RLOCK_LOST].count, 1);
-    assert_true(granted(next));
-}
-
 static bool is_taken(int client, const char *key) {
     struct owner *owner = handle(client, key);
     SAME(owner_acquire(owner, 0, 10000), RLOCK_OK);
@@ -539,31 +292,6 @@ static void single_tries_find_an_expired_key_free(void **state) {
 /* ------------------------------------------------------------------------------------------------
  * Fencing and re-entrance.
  */
-
-static void fences_rise_over_releases_expiries_and_clients(void **state) {
-    struct owner *owners[CLIENTS];
-    uint64_t last = 0;
-    int i, turn;
-    (void)state;
-    for (i = 0; i < CLIENTS; i++) {
-        owners[i] = handle(i, "key");
-    }
-    for (turn = 0; turn < 60; turn++) {
-        struct owner *owner = owners[turn * 7 % CLIENTS];
-        SAME(owner_acquire(owner, 0, 100), RLOCK_OK);
-        run_ms(1);
-        SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
-        assert_true(owner->seen[RLOCK_ACQUIRED].fence > last);
-        last = owner->seen[RLOCK_ACQUIRED].fence;
-        assert_true(rlock_fence(owner->lock) == last);
-        if (turn % 2 == 0) {
-            release(owner);
-        } else {
-            run_ms(200);
-        }
-        assert_true(rlock_fence(owner->lock) == 0);
-    }
-}
 
 /* All in one microsecond: only what was reserved keeps the numbers apart. */
 static void fences_rise_over_holds_that_were_handed_on(void **state) {
@@ -639,16 +367,6 @@ static void shutdown_gives_everything_to_the_waiters_of_others(void **state) {
     SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CLOSED);
     assert_true(granted(next_a));
     assert_true(granted(next_b));
-}
-
-static void client_free_gives_what_it_held_to_others_at_once(void **state) {
-    struct owner *first = holder(0, "key", 60000), *next = waiter(1, "key", RLOCK_FOREVER);
-    (void)state;
-    free_client(0);
-    run_ms(20);
-    assert_true(granted(next));
-    SAME(owner_release(first), RLOCK_ERR_CLOSED);
-    SAME(first->events, 1);
 }
 
 static void client_free_of_a_waiting_client_disturbs_nobody(void **state) {
@@ -1113,33 +831,18 @@ static void storm_of_calls_never_makes_two_holders_and_serves_every_waiter(void 
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        CASE(every_answer_is_sure_and_what_was_forgotten_does_not_run),
-        CASE(one_holder_at_a_time_within_a_client_and_across_clients),
-        CASE(release_wakes_the_waiter_of_another_client_at_once),
-        CASE(release_wakes_the_waiter_of_the_same_client_at_once),
-        CASE(waiters_of_a_client_are_served_in_order),
-        CASE(every_waiter_of_every_client_is_served),
-        CASE(keys_are_independent_and_binary),
         CASE(keys_of_one_hash_are_told_apart),
         CASE(store_without_random_bytes_is_not_made),
         CASE(stores_are_independent),
-        CASE(wait_ends_as_timeout_and_the_queue_goes_on),
-        CASE(canceled_waiter_gets_nothing_and_the_next_one_does),
-        CASE(cancel_before_the_answer_leaves_no_lock_behind),
-        CASE(lease_that_runs_out_is_lost_before_another_gets_the_key),
-        CASE(watchdog_keeps_a_hold_beyond_its_lease),
         CASE(clock_that_steps_back_gives_nobody_what_another_holds),
         CASE(client_made_after_the_clock_stepped_back_holds_for_its_lease),
         CASE(frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
         CASE(late_release_does_not_take_the_key_from_its_next_holder),
-        CASE(renewal_by_hand_keeps_the_key),
         CASE(shorter_renewal_lowers_the_deadline_and_not_the_servers_lease),
         CASE(single_tries_find_an_expired_key_free),
-        CASE(fences_rise_over_releases_expiries_and_clients),
         CASE(fences_rise_over_holds_that_were_handed_on),
         CASE(reentrant_hold_excludes_others_until_its_last_release),
         CASE(shutdown_gives_everything_to_the_waiters_of_others),
-        CASE(client_free_gives_what_it_held_to_others_at_once),
         CASE(client_free_of_a_waiting_client_disturbs_nobody),
         CASE(handle_free_in_every_state_leaves_the_key_to_others),
         CASE(clients_come_and_go_and_the_store_keeps_their_keys),
@@ -1151,42 +854,22 @@ int main(int argc, char **argv) {
         CASE(key_may_be_watched_before_anybody_had_it),
         CASE(watch_without_memory_is_none_and_harms_nobody),
         CASE(grant_told_too_late_is_asked_for_again_and_got),
-        CASE(fair_grants_in_the_order_of_asking_across_clients),
-        CASE(fair_who_tries_once_does_not_join_the_line),
-        CASE(fair_who_leaves_the_line_is_passed_over),
         CASE(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         CASE(fair_who_lets_its_turn_pass_is_followed_by_the_next),
         CASE(fair_line_without_a_holder_keeps_its_order_while_it_sleeps),
-        CASE(fair_fences_rise_and_renewals_extend),
         CASE(line_that_was_left_by_all_leaves_nothing_behind),
-        CASE(readers_share_and_a_writer_waits_for_all),
-        CASE(waiting_writer_is_before_readers_that_come_later),
-        CASE(writer_steps_down_to_its_own_read_lock),
         CASE(reader_does_not_come_beside_a_writer_that_is_gone),
-        CASE(reader_in_line_comes_beside_its_writer),
-        CASE(semaphore_gives_out_no_more_than_there_are),
-        CASE(heavy_one_waits_for_all_it_weighs_and_is_not_starved),
-        CASE(permits_of_the_dead_come_back_by_themselves),
-        CASE(several_keys_are_taken_all_or_none),
         CASE(each_key_of_a_set_wakes_who_waits_in_every_client),
         CASE(waiter_that_goes_does_not_make_the_others_of_its_key_deaf),
-        CASE(one_fence_for_all_is_above_those_of_each),
-        CASE(overlapping_sets_in_any_order_do_not_deadlock),
-        CASE(inspect_says_who_holds_and_for_how_long),
-        CASE(force_release_is_told_to_the_holders_and_serves_who_waits),
         CASE(frozen_holder_hears_of_its_forced_release_when_it_thaws),
         CASE(hold_that_was_forced_is_forgotten_only_when_its_holder_heard),
         CASE(who_was_called_and_forced_before_it_heard_has_nothing),
         CASE(hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced),
         CASE(question_about_a_key_that_nobody_used_finds_it_free),
-        CASE(number_of_permits_changes_while_in_use),
         CASE(number_of_permits_for_which_there_is_no_memory_is_not_set),
         CASE(set_number_of_permits_is_forgotten_a_day_after_its_last_use),
         CASE(set_number_of_permits_outlives_other_keys),
         CASE(who_weighs_more_than_there_are_does_not_block_the_line),
-        CASE(queue_position_counts_who_is_before),
-        CASE(mutex_and_queued_kind_on_one_key_are_of_the_wrong_type),
-        CASE(kinds_that_do_not_belong_together_are_of_the_wrong_type),
         CASE(line_of_another_kind_keeps_its_key_free_for_it),
         CASE(who_is_of_another_kind_serves_nobody_in_line),
         CASE(number_of_permits_that_is_over_is_no_other_kinds),

@@ -1,7 +1,4 @@
-/* memory_kinds.h - the queued kinds, several keys and questions: a part of memory.c
- *
- * What is proved here is what tests/kinds.c proves of the Redis store.
- */
+/* memory_kinds.h - the queued kinds, several keys and questions: a part of memory.c */
 
 #define TURN_MS 1000 /* the command timeout */
 
@@ -87,56 +84,6 @@ static const rlock_info *inspected(int client, const rlock_options *options) {
 
 /* --- fair --- */
 
-static void fair_grants_in_the_order_of_asking_across_clients(void **state) {
-    struct owner *line[9];
-    int i;
-    (void)state;
-    line[0] = held(of_kind(0, RLOCK_KIND_FAIR));
-    for (i = 1; i < 9; i++) {
-        line[i] = waits(of_kind(i % CLIENTS, RLOCK_KIND_FAIR));
-    }
-    for (i = 1; i < 9; i++) {
-        release(line[i - 1]); /* at once, not when somebody looks */
-        assert_true(holds(line[i]));
-        assert_true(i == 8 || !holds(line[i + 1]));
-    }
-}
-
-static void fair_who_tries_once_does_not_join_the_line(void **state) {
-    struct owner *first = of_kind(0, RLOCK_KIND_FAIR), *once = of_kind(1, RLOCK_KIND_FAIR);
-    struct owner *line;
-    (void)state;
-    SAME(tried(first, 5000), RLOCK_OK);
-    SAME(tried(once, 0), RLOCK_ERR_BUSY);
-    BETWEEN(once->seen[RLOCK_ACQUIRED].remaining_ms, 4900, 5000);
-    line = waits(of_kind(2, RLOCK_KIND_FAIR));
-    SAME(tried(once, 0), RLOCK_ERR_BUSY);
-    release(first);
-    assert_true(holds(line));
-    release(line);
-    SAME(tried(once, 0), RLOCK_OK);
-}
-
-static void fair_who_leaves_the_line_is_passed_over(void **state) {
-    struct owner *first = held(of_kind(0, RLOCK_KIND_FAIR)), *line[5];
-    int i;
-    (void)state;
-    for (i = 0; i < 4; i++) {
-        line[i] = of_kind(1, RLOCK_KIND_FAIR);
-        SAME(owner_acquire(line[i], i == 0 ? 100 : RLOCK_FOREVER, 60000), RLOCK_OK);
-        run_ms(1);
-    }
-    line[4] = waits(of_kind(2, RLOCK_KIND_FAIR));
-    run_ms(100);
-    SAME(line[0]->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
-    SAME(owner_cancel(line[1]), RLOCK_OK);
-    owner_free(line[2]);
-    run_ms(1);
-    free_client(1);
-    release(first);
-    assert_true(holds(line[4]));
-}
-
 static void fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **state) {
     struct owner *dies = of_kind(0, RLOCK_KIND_FAIR), *next;
     rlock_stats now;
@@ -195,23 +142,6 @@ static void fair_line_without_a_holder_keeps_its_order_while_it_sleeps(void **st
     assert_true(holds(first));
 }
 
-static void fair_fences_rise_and_renewals_extend(void **state) {
-    rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0);
-    struct owner *a, *b;
-    (void)state;
-    options.fencing = true;
-    a = owner_new(&g.loop, g.clients[0], &options);
-    b = owner_new(&g.loop, g.clients[1], &options);
-    SAME(tried(a, 500), RLOCK_OK);
-    SAME(owner_renew(a, 5000), RLOCK_OK);
-    waits(b);
-    run_ms(4000);
-    assert_true(holds(a));
-    release(a);
-    assert_true(holds(b));
-    assert_true(rlock_fence(b->lock) > a->seen[RLOCK_ACQUIRED].fence);
-}
-
 static void line_that_was_left_by_all_leaves_nothing_behind(void **state) {
     int i;
     (void)state;
@@ -228,62 +158,6 @@ static void line_that_was_left_by_all_leaves_nothing_behind(void **state) {
 }
 
 /* --- read and write --- */
-
-static void readers_share_and_a_writer_waits_for_all(void **state) {
-    struct owner *readers[3], *writer = of_kind(1, RLOCK_KIND_WRITE);
-    int i;
-    (void)state;
-    for (i = 0; i < 3; i++) {
-        readers[i] = held(of_kind(i, RLOCK_KIND_READ));
-    }
-    SAME(tried(writer, 0), RLOCK_ERR_BUSY);
-    waits(writer);
-    for (i = 0; i < 3; i++) {
-        assert_false(holds(writer));
-        release(readers[i]);
-    }
-    assert_true(holds(writer));
-    SAME(tried(readers[0], 0), RLOCK_ERR_BUSY);
-    release(writer);
-    SAME(tried(readers[0], 0), RLOCK_OK);
-}
-
-static void waiting_writer_is_before_readers_that_come_later(void **state) {
-    struct owner *first = held(of_kind(0, RLOCK_KIND_READ));
-    struct owner *w1 = waits(of_kind(1, RLOCK_KIND_WRITE));
-    struct owner *r1 = waits(of_kind(0, RLOCK_KIND_READ)), *r2 = waits(of_kind(2, RLOCK_KIND_READ));
-    struct owner *w2 = waits(of_kind(0, RLOCK_KIND_WRITE));
-    (void)state;
-    SAME(tried(of_kind(2, RLOCK_KIND_READ), 0), RLOCK_ERR_BUSY);
-    release(first);
-    assert_true(holds(w1) && !holds(r1) && !holds(r2));
-    release(w1);
-    assert_true(holds(r1) && holds(r2) && !holds(w2));
-    release(r1);
-    assert_false(holds(w2));
-    release(r2);
-    assert_true(holds(w2));
-}
-
-static void writer_steps_down_to_its_own_read_lock(void **state) {
-    rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
-    rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
-    struct owner *writer, *mine, *other, *elsewhere, *next;
-    (void)state;
-    write.owner = read.owner = 7;
-    writer = held(owner_new(&g.loop, g.clients[0], &write));
-    mine = owner_new(&g.loop, g.clients[0], &read);
-    elsewhere = owner_new(&g.loop, g.clients[1], &read);
-    other = of_kind(0, RLOCK_KIND_READ);
-    next = waits(of_kind(2, RLOCK_KIND_WRITE));
-    SAME(tried(other, 0), RLOCK_ERR_BUSY);
-    SAME(tried(elsewhere, 0), RLOCK_ERR_BUSY);
-    held(mine);
-    release(writer);
-    assert_true(holds(mine) && !holds(next));
-    release(mine);
-    assert_true(holds(next));
-}
 
 /* The writer's client sleeps, and names the writer still when it asks for the reader. */
 static void reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
@@ -308,84 +182,9 @@ static void reader_does_not_come_beside_a_writer_that_is_gone(void **state) {
     assert_true(holds(other) && !holds(reader));
 }
 
-/* It waited before its writer was granted, and comes out of the line then, at once. */
-static void reader_in_line_comes_beside_its_writer(void **state) {
-    rlock_options write = options_of(RLOCK_KIND_WRITE, 0, 0);
-    rlock_options read = options_of(RLOCK_KIND_READ, 0, 0);
-    struct owner *first = held(of_kind(1, RLOCK_KIND_WRITE)), *writer, *reader, *last;
-    (void)state;
-    write.owner = read.owner = 7;
-    writer = waits(owner_new(&g.loop, g.clients[0], &write));
-    reader = waits(owner_new(&g.loop, g.clients[0], &read));
-    last = waits(of_kind(2, RLOCK_KIND_WRITE));
-    release(first);
-    assert_true(holds(writer) && holds(reader));
-    SAME(inspected(1, &read)->waiters, 1); /* it stands there no more */
-    release(writer);
-    run_ms(TURN_MS);
-    assert_true(holds(reader) && !holds(last));
-    release(reader);
-    assert_true(holds(last));
-}
-
 /* --- semaphore --- */
 
-static void semaphore_gives_out_no_more_than_there_are(void **state) {
-    struct owner *a = held(permit(0, 2, 0)), *b = held(permit(1, 2, 0)), *c = permit(2, 2, 0), *d;
-    (void)state;
-    SAME(tried(c, 0), RLOCK_ERR_BUSY);
-    waits(c);
-    d = waits(permit(0, 2, 0));
-    release(b);
-    assert_true(holds(c) && !holds(d));
-    release(a);
-    assert_true(holds(d));
-}
-
-static void heavy_one_waits_for_all_it_weighs_and_is_not_starved(void **state) {
-    struct owner *a = held(permit(0, 3, 0)), *b = held(permit(1, 3, 0));
-    struct owner *heavy = waits(permit(2, 3, 3)), *late = waits(permit(0, 3, 0));
-    (void)state;
-    release(a);
-    run_ms(2 * TURN_MS);
-    assert_false(holds(heavy) || holds(late));
-    release(b);
-    assert_true(holds(heavy) && !holds(late));
-    release(heavy);
-    assert_true(holds(late));
-}
-
-static void permits_of_the_dead_come_back_by_themselves(void **state) {
-    struct owner *dies = permit(0, 1, 0), *next;
-    (void)state;
-    SAME(tried(dies, 300), RLOCK_OK);
-    next = waits(permit(1, 1, 0));
-    run_ms(310);
-    assert_true(holds(next));
-    SAME(dies->seen[RLOCK_LOST].count, 1);
-}
-
 /* --- several keys --- */
-
-static void several_keys_are_taken_all_or_none(void **state) {
-    struct owner *one = holder(0, "b", 60000), *set = of_keys(1, "a", "b");
-    (void)state;
-    SAME(tried(set, 60000), RLOCK_ERR_BUSY);
-    release(holder(2, "a", 1000)); /* was not taken */
-    waits(set);
-    release(one);
-    assert_true(holds(set));
-    SAME(tried(one, 0), RLOCK_ERR_BUSY);
-    SAME(tried(handle(2, "third"), 0), RLOCK_ERR_BUSY);
-    SAME(owner_renew(set, 70000), RLOCK_OK);
-    run_ms(65000);
-    SAME(set->seen[RLOCK_RENEWED].status, RLOCK_OK);
-    assert_true(holds(set));
-    SAME(tried(one, 0), RLOCK_ERR_BUSY);
-    release(set);
-    SAME(tried(one, 0), RLOCK_OK);
-    (void)holder(2, "third", 1000);
-}
 
 static void each_key_of_a_set_wakes_who_waits_in_every_client(void **state) {
     static const char *const keys[] = {"a", "b", "third"};
@@ -420,112 +219,11 @@ static void waiter_that_goes_does_not_make_the_others_of_its_key_deaf(void **sta
     assert_true(holds(single));
 }
 
-static void one_fence_for_all_is_above_those_of_each(void **state) {
-    struct owner *one = holder(0, "b", 60000), *set = of_keys(1, "a", "b"), *after;
-    (void)state;
-    release(one);
-    held(set);
-    assert_true(rlock_fence(set->lock) > one->seen[RLOCK_ACQUIRED].fence);
-    release(set);
-    after = holder(2, "third", 60000);
-    assert_true(rlock_fence(after->lock) > set->seen[RLOCK_ACQUIRED].fence);
-}
-
-static void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
-    struct owner *sets[2];
-    int i, rounds[2] = {0, 0};
-    (void)state;
-    sets[0] = of_keys(0, "a", "b");
-    sets[1] = of_keys(1, "b", "a");
-    for (i = 0; i < 2; i++) {
-        SAME(owner_acquire(sets[i], RLOCK_FOREVER, 0), RLOCK_OK);
-    }
-    while (rounds[0] + rounds[1] < 100) {
-        run_ms(1);
-        i = holds(sets[0]) ? 0 : 1;
-        assert_true(holds(sets[i]) && !holds(sets[1 - i]));
-        release(sets[i]);
-        SAME(owner_acquire(sets[i], RLOCK_FOREVER, 0), RLOCK_OK);
-        rounds[i]++;
-    }
-    BETWEEN(rounds[0], 20, 80);
-}
-
 /* --- questions --- */
 
 static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
                                    RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
 #define KINDS 5
-
-static void inspect_says_who_holds_and_for_how_long(void **state) {
-    static const int64_t permits[KINDS][2] = {
-        {1, 0}, {1, 0}, {RLOCK_PERMITS_MAX, 0}, {RLOCK_PERMITS_MAX, RLOCK_PERMITS_MAX - 1}, {2, 1}};
-    int i;
-    (void)state;
-    for (i = 0; i < KINDS; i++) {
-        rlock_options options = options_of(kinds[i], 0, 0);
-        struct owner *owner = of_kind(0, kinds[i]), *next = of_kind(1, kinds[i]);
-        const rlock_info *is = inspected(1, &options);
-        SAME(is->status, RLOCK_OK);
-        SAME(is->holders + is->left_ms, 0);
-        SAME(is->waiters, i == 0 ? -1 : 0);
-        SAME(is->permits, permits[i][0]);
-        assert_null(is->token);
-        SAME(tried(owner, 5000), RLOCK_OK);
-        is = inspected(1, &options);
-        SAME(is->holders, 1);
-        BETWEEN(is->left_ms, 4900, 5000);
-        SAME(is->position, -1);
-        SAME(is->permits, permits[i][1]);
-        SAME(strlen(told.token), is->token_len);
-        assert_memory_equal(told.token, rlock_client_id(g.clients[0]), 36);
-        SAME(told.token[36], ':');
-        if (permits[i][1] == 0) {
-            waits(next);
-            SAME(inspected(2, &options)->waiters, i == 0 ? -1 : 1);
-            owner_free(next);
-        } else {
-            SAME(tried(next, 9000), RLOCK_OK);
-            BETWEEN(inspected(2, &options)->left_ms, 8900, 9000); /* of the last one */
-            SAME(told.info.holders, 2);
-            release(next);
-        }
-        release(owner);
-    }
-}
-
-static void force_release_is_told_to_the_holders_and_serves_who_waits(void **state) {
-    int i;
-    (void)state;
-    for (i = 0; i < KINDS; i++) {
-        bool shared = i >= 3;
-        rlock_options options = options_of(kinds[i], 0, 0);
-        struct owner *first = held(of_kind(0, kinds[i])), *second = of_kind(1, kinds[i]);
-        struct owner *next = NULL;
-        if (shared) {
-            held(second);
-        }
-        run_ms(200);
-        if (kinds[i] != RLOCK_KIND_READ) {
-            next = waits(of_kind(2, kinds[i]));
-        }
-        answered(rlock_force_release(g.clients[2], &options, on_info, &told));
-        SAME(told.info.status, RLOCK_OK);
-        SAME(told.info.holders, 1 + shared);
-        SAME(first->seen[RLOCK_LOST].count, 1);
-        SAME(second->seen[RLOCK_LOST].count, shared);
-        SAME(first->seen[RLOCK_LOST].reason == RLOCK_REASON_DELETED ||
-                 first->seen[RLOCK_LOST].reason == RLOCK_REASON_STOLEN,
-             1);
-        if (next != NULL) {
-            run_ms(20);
-            assert_true(holds(next));
-            release(next);
-        }
-        answered(rlock_force_release(g.clients[2], &options, on_info, &told));
-        SAME(told.info.holders, 0);
-    }
-}
 
 /* Told when it thaws, whatever came to the key meanwhile. */
 static void frozen_holder_hears_of_its_forced_release_when_it_thaws(void **state) {
@@ -650,29 +348,6 @@ static void number_of_permits_for_which_there_is_no_memory_is_not_set(void **sta
     SAME(inspected(1, &options)->permits, 7);
 }
 
-static void number_of_permits_changes_while_in_use(void **state) {
-    rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
-    struct owner *a = held(permit(0, 2, 0)), *b = held(permit(1, 2, 0));
-    struct owner *c = waits(permit(2, 2, 0)), *d = waits(permit(0, 2, 0));
-    (void)state;
-    answered(rlock_set_permits(g.clients[0], &options, 3, on_info, &told));
-    SAME(told.info.status, RLOCK_OK);
-    run_ms(1);
-    assert_true(holds(c) && !holds(d));
-    SAME(inspected(1, &options)->permits, 0);
-    answered(rlock_set_permits(g.clients[0], &options, 1, on_info, &told));
-    release(a);
-    release(b);
-    run_ms(TURN_MS);
-    assert_false(holds(d));
-    release(c);
-    assert_true(holds(d));
-    SAME(tried(a, 60000), RLOCK_ERR_BUSY);
-    answered(rlock_set_permits(g.clients[0], &options, 0, on_info, &told));
-    SAME(tried(a, 60000), RLOCK_OK);
-    SAME(tried(b, 60000), RLOCK_ERR_BUSY);
-}
-
 static void set_number_of_permits_is_forgotten_a_day_after_its_last_use(void **state) {
     rlock_options options = options_of(RLOCK_KIND_SEMAPHORE, 2, 0);
     struct owner *owner = permit(0, 2, 0);
@@ -717,46 +392,9 @@ static void who_weighs_more_than_there_are_does_not_block_the_line(void **state)
     assert_true(holds(heavy));
 }
 
-static void queue_position_counts_who_is_before(void **state) {
-    struct owner *line[4];
-    int i;
-    (void)state;
-    line[0] = held(of_kind(1, RLOCK_KIND_FAIR));
-    for (i = 1; i < 4; i++) {
-        line[i] = waits(of_kind(i == 2, RLOCK_KIND_FAIR));
-    }
-    SAME(rlock_queue_position(line[0]->lock, on_info, &told), RLOCK_ERR_STATE);
-    for (i = 1; i < 4; i++) {
-        answered(rlock_queue_position(line[i]->lock, on_info, &told));
-        SAME(told.info.status, RLOCK_OK);
-        SAME(told.info.position, i - 1);
-        SAME(told.info.waiters, 3);
-    }
-}
-
-static void mutex_and_queued_kind_on_one_key_are_of_the_wrong_type(void **state) {
-    rlock_options options = options_of(RLOCK_KIND_FAIR, 0, 0);
-    struct owner *mutex = held(of_kind(0, RLOCK_KIND_MUTEX)), *fair = of_kind(1, RLOCK_KIND_FAIR);
-    (void)state;
-    SAME(tried(fair, 0), RLOCK_ERR_WRONG_TYPE);
-    SAME(owner_acquire(fair, RLOCK_FOREVER, 0), RLOCK_OK);
-    run_ms(1);
-    SAME(fair->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
-    SAME(inspected(1, &options)->status, RLOCK_ERR_WRONG_TYPE);
-    release(mutex);
-    held(fair);
-    SAME(tried(mutex, 0), RLOCK_ERR_WRONG_TYPE);
-}
-
 static const rlock_kind queued_kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
                                           RLOCK_KIND_SEMAPHORE};
 #define QUEUED_KINDS (sizeof queued_kinds / sizeof *queued_kinds)
-
-static bool belong_together(rlock_kind a, rlock_kind b) {
-    bool both = (a == RLOCK_KIND_READ || a == RLOCK_KIND_WRITE) &&
-                (b == RLOCK_KIND_READ || b == RLOCK_KIND_WRITE);
-    return a == b || both;
-}
 
 static void all_questions_are_of_the_wrong_type(int client, rlock_kind kind) {
     rlock_options options = options_of(kind, 0, 0);
@@ -766,30 +404,6 @@ static void all_questions_are_of_the_wrong_type(int client, rlock_kind kind) {
     if (kind == RLOCK_KIND_SEMAPHORE) {
         SAME(answered(rlock_set_permits(g.clients[client], &options, 7, on_info, &told))->status,
              RLOCK_ERR_WRONG_TYPE);
-    }
-}
-
-static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state) {
-    size_t i, k;
-    (void)state;
-    for (i = 0; i < QUEUED_KINDS; i++) {
-        rlock_options options = options_of(queued_kinds[i], 0, 0);
-        struct owner *holder = held(of_kind(0, queued_kinds[i]));
-        for (k = 0; k < QUEUED_KINDS; k++) {
-            struct owner *o = of_kind(1, queued_kinds[k]);
-            if (!belong_together(queued_kinds[i], queued_kinds[k])) {
-                SAME(tried(o, 0), RLOCK_ERR_WRONG_TYPE);
-                SAME(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_OK);
-                run_ms(1);
-                SAME(o->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_WRONG_TYPE);
-                all_questions_are_of_the_wrong_type(1, queued_kinds[k]);
-            } else if (tried(o, 0) == RLOCK_OK) {
-                release(o);
-            }
-        }
-        assert_true(holds(holder));
-        SAME(inspected(1, &options)->holders, 1);
-        release(holder);
     }
 }
 

@@ -183,35 +183,6 @@ static void every_server_has_the_key_with_a_token_of_its_own(void **state) {
     assert_true(kit_until(no_keys, NULL, 1000));
 }
 
-static void held_by_another_is_busy_and_tells_its_time_left(void **state) {
-    struct owner *first = owner_new(client_new(), "k"), *second = owner_new(client_new(), "k");
-
-    (void)state;
-    assert_int_equal(owner_acquire(first, 0, 60000), RLOCK_OK);
-    assert_true(kit_until(all_votes, NULL, 1000));
-    assert_int_equal(owner_acquire(second, 0, 60000), RLOCK_ERR_BUSY);
-    assert_in_range(second->remaining_ms[RLOCK_ACQUIRED], 55000, 60000);
-    assert_int_equal(owner_acquire(second, 100, 60000), RLOCK_ERR_TIMEOUT);
-    assert_int_equal(keys_on_all(), SERVERS);
-    assert_true(rlock_is_held(first->lock));
-}
-
-static void waiter_is_woken_by_a_release(void **state) {
-    struct owner *first = holder_of(client_new(), "k");
-    struct owner *second = contender_for("k");
-    int64_t start_us;
-
-    (void)state;
-    assert_true(kit_until(kit_is_pushing, kit_clients[1], 5000));
-    kit_run(300);
-    assert_int_equal(second->seen[RLOCK_ACQUIRED], 0);
-    start_us = kit_now_us();
-    assert_int_equal(rlock_release(first->lock, owner_told, first), RLOCK_OK);
-    assert_int_equal(owner_wait(second, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_in_range(second->at_us[RLOCK_ACQUIRED] - start_us, 0, 50000);
-    assert_int_equal(first->status[RLOCK_RELEASED], RLOCK_OK);
-}
-
 static void watchdog_keeps_all_votes(void **state) {
     struct owner *o = holder_of(client_new(), "k"), *other = contender_for("k");
 
@@ -259,23 +230,6 @@ static void redisson_wire_works_too(void **state) {
     assert_int_equal(owner_acquire(other, 0, 5000), RLOCK_ERR_BUSY);
     assert_int_equal(owner_release(o), RLOCK_OK);
     assert_true(kit_until(no_keys, NULL, 1000));
-}
-
-static void fences_and_other_kinds_are_refused(void **state) {
-    rlock_client *client = client_new();
-    rlock_options options;
-    rlock *lock;
-
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.key = "k";
-    options.fencing = true;
-    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
-    assert_non_null(strstr(kit_log_text, "a quorum gives no fencing numbers"));
-    options.fencing = false;
-    options.kind = RLOCK_KIND_FAIR;
-    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
-    assert_non_null(strstr(kit_log_text, "a quorum has only the mutex with one key"));
 }
 
 static void bad_arguments_are_refused(void **state) {
@@ -1049,12 +1003,9 @@ static int group_ends(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(every_server_has_the_key_with_a_token_of_its_own),
-        TEST(held_by_another_is_busy_and_tells_its_time_left),
-        TEST(waiter_is_woken_by_a_release),
         TEST(watchdog_keeps_all_votes),
         TEST(any_number_of_servers_will_do),
         TEST(redisson_wire_works_too),
-        TEST(fences_and_other_kinds_are_refused),
         TEST(bad_arguments_are_refused),
         TEST(server_that_is_named_wrongly_is_refused),
         TEST(name_without_a_resolver_is_refused),
