@@ -274,6 +274,15 @@ static inline void scripted_close(void *state) {
     self->closes++;
 }
 
+/* The request that is not answered, or NULL. */
+static inline struct scripted_request *scripted_find(struct scripted *self,
+                                                     const rlock_request *request) {
+    size_t i;
+    for (i = 0; i < self->count && self->log[i].request != request; i++) {
+    }
+    return i < self->count ? &self->log[i] : NULL;
+}
+
 static inline void scripted_submit(void *state, rlock_request *request) {
     struct scripted *self = scripted_alive(state, "submit");
     struct scripted_request *record = &self->log[self->count];
@@ -284,7 +293,7 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     if (self->count == SCRIPTED_REQUESTS) {
         fail_msg("more than %d requests in one test", SCRIPTED_REQUESTS);
     }
-    SAME(request->place, 0);
+    assert_null(scripted_find(self, request));
     BETWEEN(request->op, RLOCK_OP_ACQUIRE, RLOCK_OP_SET_PERMITS);
     memset(record, 0, sizeof *record);
     snprintf(record->key, sizeof record->key, "%.*s", (int)request->key_len, request->key);
@@ -327,7 +336,7 @@ static inline bool scripted_forget(void *state, rlock_request *request) {
         fail_msg("a request was forgotten that the store does not have");
     }
     self->log[i].request = NULL;
-    self->log[i].forgotten = true; /* the core clears request->place itself */
+    self->log[i].forgotten = true; /* nothing in the request says so */
     {
         struct scripted_request *record = &self->log[i];
         for (i = 0; i < self->waiting;) {
@@ -411,15 +420,6 @@ static inline struct scripted_request *scripted_out(struct scripted *self, rlock
         }
     }
     return NULL;
-}
-
-/* The request that is not answered, or NULL. */
-static inline struct scripted_request *scripted_find(struct scripted *self,
-                                                     const rlock_request *request) {
-    size_t i;
-    for (i = 0; i < self->count && self->log[i].request != request; i++) {
-    }
-    return i < self->count ? &self->log[i] : NULL;
 }
 
 static inline struct scripted_request *scripted_need(struct scripted *self, rlock_op op) {

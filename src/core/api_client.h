@@ -201,23 +201,14 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     return status;
 }
 
-/* Takes the handle out of a claim; no event is delivered any more. */
+/* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    claim->lock->claim = NULL;
-    claim->lock = NULL;
-    claim->event = 0;
-    rlock__list_remove(&claim->ready.link);
-    gate->references++;
+    rlock__claim_give(claim, NULL);
     if (claim->phase == RLOCK__TRYING) {
-        rlock__acquire_end(claim, RLOCK_ERR_CLOSED); /* nobody is there to be told */
+        rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_let_go(claim);
-    } else {
-        rlock__claim_end(claim);
     }
-    rlock__gate_unref(gate);
 }
 
 static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
@@ -238,22 +229,6 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-/* Frees what is left of the claims on a list: their requests are the store's no more. */
-static void rlock__claims_free(rlock_client *client, rlock_link *list) {
-    RLOCK_ASSERT(client->closed);
-    while (!rlock__list_empty(list)) {
-        rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__list_remove(&claim->ready.link);
-        rlock__claim_empty(claim);
-        if (claim->lock) {
-            claim->lock->claim = NULL;
-        }
-        rlock__gate_unref(claim->gate);
-        rlock__claim_dealloc(client, claim);
-    }
-}
-
 /* Frees what is kept for the next operations, down to `keep` of each kind in all. */
 static void rlock__pools_free(rlock_client *client, uint32_t keep) {
     while (client->claim_count > keep && !rlock__list_empty(&client->claims)) {
@@ -269,10 +244,13 @@ static void rlock__pools_free(rlock_client *client, uint32_t keep) {
     }
 }
 
+/* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    rlock__claims_free(gate->client, &gate->leaving);
+    while (!rlock__list_empty(&gate->leaving)) {
+        rlock__claim_gone(RLOCK__OF(gate->leaving.next, rlock__claim, link));
+    }
     rlock__gate_unref(gate);
 }
 
@@ -283,15 +261,15 @@ static void rlock__questions_free(rlock_client *client) {
 }
 
 void rlock_client_free(rlock_client *client) {
-    if (!client || client->closed || rlock__forked(client)) {
+    if (!client || client->life == RLOCK__CLOSED || rlock__forked(client)) {
         return;
     }
     rlock__enter(client);
-    client->closing = client->shut = true; /* nothing is owed to anybody any more */
+    client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, rlock__gate_abandon, NULL);
     client->store->close(client->store_state);
     client->loop.close(client->loop_state);
-    client->closed = true;
+    client->life = RLOCK__CLOSED;
     rlock__gates_each(client, rlock__gate_close, NULL);
     rlock__questions_free(client);
     rlock__pools_free(client, 0);
@@ -304,7 +282,7 @@ static void rlock__hold_shutdown(rlock__claim *held) {
     if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
     }
-    if (lock->state == RLOCK__HELD_STATE) {
+    if (!lock->event) {
         rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
     } else {
         rlock__acquire_end(held, RLOCK_ERR_CLOSED);
@@ -328,11 +306,11 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client) || client->closing) {
+    if (rlock__forked(client) || client->life != RLOCK__LIVE) {
         return RLOCK_ERR_STATE;
     }
     rlock__enter(client);
-    client->closing = true;
+    client->life = RLOCK__ENDING;
     client->shutdown_done = done;
     client->shutdown_user = user;
     rlock_timer_set(client, &client->shutdown_timer,
@@ -356,8 +334,8 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     out->waiting = client->phases[RLOCK__TRYING];
     out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
-    out->up = client->up && !client->closed;
-    out->pushing = client->pushing != 0 && !client->closed;
+    out->up = client->up && client->life != RLOCK__CLOSED;
+    out->pushing = client->pushing != 0 && client->life != RLOCK__CLOSED;
 }
 
 #endif /* RLOCK_CORE_API_CLIENT_H */

@@ -22,8 +22,15 @@ typedef struct rlock__ready {
     void (*deliver)(struct rlock__ready *ready, char **words); /* *words: freed after it */
 } rlock__ready;
 
-/* What a claim (see >>lock) does with the server. */
-enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__GONE, RLOCK__PHASES };
+/* What a claim (see >>claim) does with the server. */
+enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+
+typedef enum rlock__life {
+    RLOCK__LIVE,
+    RLOCK__ENDING, /* it is being shut down */
+    RLOCK__ENDED,  /* that has ended, or nobody is told of it any more */
+    RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
+} rlock__life;
 
 struct rlock_client {
     rlock_loop loop;
@@ -38,8 +45,8 @@ struct rlock_client {
     uint32_t turn;      /* how often timers were fired */
     unsigned depth;     /* calls and entries on the stack that are at work; ... */
     unsigned frames;    /* ... and those that a callback of the user stands on */
-    bool unsent;        /* something was submitted and not flushed */
-    bool closed;        /* freed: only its memory waits, for the entry's end and the handles */
+    rlock__life life;
+    bool unsent; /* something was submitted and not flushed */
     bool up;
     uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
     unsigned pushing;  /* RLOCK_PUSH_... */
@@ -71,7 +78,6 @@ struct rlock_client {
     rlock_timer ring_timer;
     uint32_t watched; /* gates whose changes are told */
 
-    bool closing, shut;
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
@@ -130,7 +136,7 @@ static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
 /* True if work may go on after a call of the user's code: that may have freed the client, or
  * forked, and this is the child. */
 static bool rlock__alive(const rlock_client *client) {
-    return !client->closed && !rlock__forked(client);
+    return client->life != RLOCK__CLOSED && !rlock__forked(client);
 }
 
 static int64_t rlock__due_us(const rlock_client *client) {
@@ -182,11 +188,11 @@ static void rlock__client_destroy(rlock_client *client) {
 
 static void rlock__leave(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
-    if (client->depth == 1 && !client->closed) {
+    if (client->depth == 1 && client->life != RLOCK__CLOSED) {
         rlock__arm(client);
     }
     client->depth--;
-    if (client->closed) {
+    if (client->life == RLOCK__CLOSED) {
         rlock__client_destroy(client); /* if nothing refers to it any more */
     }
 }
@@ -224,7 +230,7 @@ static void rlock__frame_end(rlock__frame *frame) {
         RLOCK_ASSERT(client->frames);
         rlock__dealloc(frame->words);
         client->frames--;
-        if (client->closed) {
+        if (client->life == RLOCK__CLOSED) {
             rlock__client_destroy(client);
         }
     }
@@ -338,7 +344,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
     }
     timer->turn = client->turn;
     rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
-    if (!client->depth && !client->closed) {
+    if (!client->depth && client->life != RLOCK__CLOSED) {
         rlock__arm(client); /* set from another client's entry */
     }
 }

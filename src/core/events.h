@@ -24,8 +24,13 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
     (void)owner;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
-        rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
-    } else if (claim->phase == RLOCK__TRYING) {
+        rlock__question *question = RLOCK__OF(request, rlock__question, request);
+        question->out = false;
+        rlock__question_answered(question, answer);
+        return;
+    }
+    claim->out = false;
+    if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, answer);
@@ -60,7 +65,7 @@ static void rlock__gate_turn_away(rlock__gate *gate) {
     for (; line && at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         next = at->next;
-        if (claim->once) {
+        if (claim->lock->once) {
             rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         }
     }
@@ -86,7 +91,7 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
 
 static void rlock__store_up(void *owner) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(!client->closed);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->up = true;
     rlock__gates_each(client, rlock__gate_up, NULL);
 }
@@ -103,17 +108,18 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     }
     for (at = gate->waiting.next; at != &gate->waiting; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        int verdict = rlock__on_fault[why->fault][claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
+        int verdict =
+            rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
         next = at->next;
-        rlock__claim_note(claim, why->fault, why->text);
+        rlock__lock_note(claim->lock, why->fault, why->text);
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
         }
     }
     for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__claim_release_pending(claim)) {
-            rlock__claim_note(claim, why->fault, why->text);
+        rlock *lock = RLOCK__OF(at, rlock__claim, link)->lock;
+        if (lock) {
+            rlock__lock_note(lock, why->fault, why->text);
         }
     }
     rlock__gate_unref(gate);
@@ -122,7 +128,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
 static void rlock__store_down(void *owner, rlock_fault fault, const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
-    RLOCK_ASSERT(!client->closed);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
@@ -212,7 +218,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
     if (holds) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->request.place) {
+    } else if (waits && rlock__queued(gate) && !waits->out) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;

@@ -84,11 +84,11 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     unsigned flags = 0;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->request.place);
-    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(!claim->out);
+    RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
-    flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
-    flags |= claim->once ? RLOCK_REQUEST_ONCE : 0u;
+    flags |= gate->watched && !claim->lock->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
     claim->request.flags = (uint8_t)flags;
     claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
@@ -102,7 +102,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
         claim->lock->wish->terms.beside = rlock__writer(claim);
     }
-    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
+    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
@@ -117,7 +117,7 @@ static void rlock__line_try(rlock__gate *gate) {
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
-        if (!claim->request.place && (claim->again || weight < least)) {
+        if (!claim->out && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -133,7 +133,7 @@ static void rlock__line_step_down(const rlock__claim *writer) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->request.place) {
+            if (!reader->out) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -147,7 +147,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->request.place;
+        claim->again = claim->again || old || !claim->out;
     }
     rlock__line_try(gate);
 }
@@ -183,7 +183,7 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock_link *at = gate->leaving.next;
     for (; at != &gate->leaving; at = at->next) {
         const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->yields && claim->request.place) {
+        if (claim->yields && claim->out) {
             return true;
         }
     }
@@ -289,7 +289,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.place);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->out);
     if (gate->waiting.next == &claim->link || !gate->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -441,7 +441,7 @@ static void rlock__gate_unref(rlock__gate *gate) {
     bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
                 rlock__list_empty(&gate->leaving);
     RLOCK_ASSERT(gate->references);
-    if (idle && gate->watched && !client->closed) {
+    if (idle && gate->watched && client->life != RLOCK__CLOSED) {
         rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
