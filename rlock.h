@@ -35,6 +35,7 @@
  *     >>list           doubly linked lists inside the things they link
  *     >>map            from keys to the things that hold a node
  *     >>heap           due times in one heap
+ *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
  *     >>memory         the store inside the process
@@ -1283,6 +1284,44 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>pool - things of one size, kept for the next one: so that what is in use again needs no memory
+ */
+
+typedef struct rlock__pool {
+    void *kept;     /* the first word of each leads to the next one */
+    uint32_t count; /* with those in use */
+} rlock__pool;
+
+/* Returns memory that is all zero, or NULL. */
+static void *rlock__pool_take(rlock__pool *pool, size_t size) {
+    void *thing = pool->kept;
+    if (thing) {
+        memcpy(&pool->kept, thing, sizeof pool->kept);
+        return memset(thing, 0, size);
+    }
+    thing = rlock__alloc(size);
+    pool->count += thing != NULL;
+    return thing;
+}
+
+/* Frees what is kept until there are no more than so many in all. */
+static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
+    while (pool->kept && pool->count > most) {
+        void *thing = pool->kept;
+        memcpy(&pool->kept, thing, sizeof pool->kept);
+        rlock__dealloc(thing);
+        pool->count--;
+    }
+}
+
+static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+    RLOCK_ASSERT(pool->count);
+    memcpy(thing, &pool->kept, sizeof pool->kept);
+    pool->kept = thing;
+    rlock__pool_trim(pool, most);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
  */
 
@@ -1295,6 +1334,18 @@ typedef struct rlock__ready {
 
 /* What a claim (see >>claim) does with the server. */
 enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+
+/* Those who wait at one gate. */
+typedef struct rlock__crowd {
+    rlock_link waiting; /* claims, first come first */
+    struct rlock__gate *gate;
+    struct rlock__claim *trying; /* of a mutex: the one whose acquire is with the store */
+    rlock_timer timer;           /* the next attempt, if nothing wakes the gate before */
+    uint8_t polls;               /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                  /* woken during an attempt: its answer may be stale */
+    bool taken;                  /* a holder was known since the first waiter began to wait */
+    bool yields;                 /* the next attempt is put off: other clients come first */
+} rlock__crowd;
 
 typedef enum rlock__life {
     RLOCK__LIVE,
@@ -1337,9 +1388,10 @@ struct rlock_client {
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
-    rlock_link claims, ops; /* not in use, kept for the next one */
-    rlock_link questions;   /* asked and not answered */
-    uint32_t handles, claim_count, op_count;
+    rlock__pool claims, crowds, ops;
+    rlock__crowd nobody;  /* of each gate at which nobody waits */
+    rlock_link questions; /* asked and not answered */
+    uint32_t handles;
     uint32_t phases[RLOCK__PHASES];
     uint64_t tokens; /* how many were given out */
     rlock_stats stats;
@@ -1399,6 +1451,11 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
     client->log(client->user, level, line);
 }
 
+/* How many things of one kind are kept at most: as many as there are handles. */
+static uint32_t rlock__keeps(const rlock_client *client) {
+    return client->life == RLOCK__CLOSED ? 0 : client->handles;
+}
+
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
@@ -1443,7 +1500,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claim_count && !client->op_count);
+    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->prefix);
@@ -5785,25 +5842,19 @@ typedef enum rlock__state {
     RLOCK__CLOSED_STATE
 } rlock__state;
 
-/* One client's handles of a key, or of a set of keys: the waiters in their order, the holders, and
- * the claims that are let go. Of a mutex only the first waiter makes attempts; of a queued kind the
- * queue is at the server, and each waiter makes one attempt to join it, and one when notified. */
+/* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
+ * any; the holders, and the claims that are let go. Of a mutex only the first waiter makes
+ * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
+ * it, and one when notified. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
-    rlock_link waiting;           /* claims that still want it, first come first */
-    rlock_link holding;           /* claims that have it: of a mutex at most one */
-    rlock_link leaving;           /* claims that are letting it go */
-    struct rlock__things *things; /* NULL: a mutex with one key */
-    struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;            /* the next attempt, if nothing wakes the gate before */
-    uint32_t references;          /* handles and claims */
-    uint8_t polls;                /* attempts since the last wake-up: exponent of the back-off */
-    bool dirty;                   /* woken during an attempt: its answer may be stale */
-    bool taken;                   /* a holder was known since the first waiter began to wait */
-    bool yields;                  /* the next attempt is put off: other clients come first */
+    rlock__crowd *crowd; /* the client's `nobody` if none waits */
+    rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
+    uint32_t references; /* handles and claims */
     bool watched;
-} rlock__gate; /* each key's bytes and a NUL follow */
+    bool special; /* no mutex with one key: rlock__things follow */
+} rlock__gate;    /* then each key's bytes and a NUL */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -5811,9 +5862,14 @@ typedef struct rlock__things {
     char sort;                    /* of the kind: see rlock__sort */
     uint32_t permits;             /* see rlock_terms */
     uint32_t count;               /* how many keys */
-    const uint32_t *lens;         /* `count` lengths */
+    uint32_t *lens;               /* `count` lengths */
     struct rlock__alias *aliases; /* `count` of them; the first is not used */
 } rlock__things;
+
+/* NULL: a mutex with one key. */
+static rlock__things *rlock__things_of(const rlock__gate *gate) {
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)(gate + 1) : NULL;
+}
 
 /* What a handle wants that is no mutex with one key. Its claims may outlive it. */
 typedef struct rlock__wish {
@@ -5836,7 +5892,7 @@ static rlock__gate *rlock__gate_at(rlock__node *node) {
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_request request;
-    rlock_link link; /* in the gate's waiting, holding or leaving, or in the client's claims */
+    rlock_link link; /* in the gate's crowd, or in its claims */
     rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     rlock_timer timer;
     rlock__gate *gate;
@@ -5942,7 +5998,7 @@ static void rlock__set_text(char **text, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->things && gate->things->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -5956,12 +6012,28 @@ static bool rlock__shared(const rlock__claim *claim) {
 
 /* The length of one of its keys. */
 static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
+    const rlock__things *things = rlock__things_of(gate);
+    return things ? things->lens[i] : gate->node.key_len;
+}
+
+/* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
+static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
+                                       int phase) {
+    const rlock_link *at = claim ? claim->link.next : gate->claims.next;
+    while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
+        at = at->next;
+    }
+    return at == &gate->claims ? NULL : RLOCK__OF(at, rlock__claim, link);
 }
 
 /* Returns the first holder of this client, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
-    return RLOCK__FIRST(&gate->holding, rlock__claim, link);
+    return rlock__claim_next(gate, NULL, RLOCK__HOLDING);
+}
+
+/* Returns the first waiter, or NULL. */
+static rlock__claim *rlock__waiter(const rlock__gate *gate) {
+    return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
 }
 
 static void rlock__wish_unref(rlock__wish *wish) {
@@ -5979,14 +6051,6 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
     request->terms = terms;
 }
 
-static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
-    RLOCK_ASSERT(client->claim_count);
-    RLOCK_ASSERT(rlock__list_empty(&claim->link) && rlock__list_empty(&claim->ring));
-    rlock_timer_drop(client, &claim->timer);
-    rlock__dealloc(claim);
-    client->claim_count--;
-}
-
 /* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
@@ -5998,22 +6062,33 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
+/* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
+static void rlock__claim_unlink(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    rlock__list_remove(&claim->link);
+    rlock__list_remove(&claim->ring);
+    if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
+        RLOCK_ASSERT(!gate->crowd->trying);
+        rlock_timer_drop(client, &gate->crowd->timer);
+        rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
+        gate->crowd = &client->nobody;
+    }
+}
+
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
-    rlock_client *client = claim->gate->client;
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
     RLOCK_ASSERT(phase != RLOCK__HOLDING || claim->lock);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
-    rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
-    if (phase == RLOCK__HOLDING) { /* writers first: nobody looks for one among many readers */
-        bool writer = rlock__is_kind(claim, RLOCK_KIND_WRITE);
-        rlock_link *holding = &claim->gate->holding;
-        rlock__list_append(writer ? holding->next : holding, &claim->link);
-    } else if (phase == RLOCK__LETTING_GO) {
-        rlock__list_append(&claim->gate->leaving, &claim->link);
+    rlock__claim_unlink(claim);
+    if (phase != RLOCK__TRYING) { /* a writer first: nobody looks for one among many readers */
+        bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
+        rlock__list_append(writer ? gate->claims.next : &gate->claims, &claim->link);
     }
 }
 
@@ -6079,8 +6154,8 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
-    if (claim->gate->trying == claim) {
-        claim->gate->trying = NULL;
+    if (claim->gate->crowd->trying == claim) {
+        claim->gate->crowd->trying = NULL;
     }
     if (claim->out && client->store->forget(client->store_state, &claim->request) &&
         claim->request.op == RLOCK_OP_ACQUIRE) {
@@ -6141,7 +6216,7 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 /* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
-    return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+    return i < (RLOCK__HAS_KINDS && gate->special ? rlock__things_of(gate)->count : 1);
 }
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
@@ -6153,17 +6228,11 @@ static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer
 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
-    const rlock_link *at = reader->gate->holding.next;
-    for (; at != &reader->gate->holding; at = at->next) {
-        const rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__beside(reader, holds)) {
-            return holds->request.token;
-        }
-        if (!rlock__is_kind(holds, RLOCK_KIND_WRITE)) {
-            break;
-        }
+    const rlock__claim *holds = rlock__holder(reader->gate);
+    while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__beside(reader, holds)) {
+        holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
     }
-    return 0;
+    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->request.token : 0;
 }
 
 static void rlock__claim_try(rlock__claim *claim, bool urgent) {
@@ -6183,7 +6252,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
         claim->request.fences = 1;
-        for (; at != &gate->waiting && claim->request.fences <= more; at = at->next) {
+        for (; at != &gate->crowd->waiting && claim->request.fences <= more; at = at->next) {
             claim->request.fences++;
         }
     }
@@ -6198,11 +6267,11 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
  * for those whose attempt failed. The server removes a waiter that weighs more than there are
  * permits now; so each waiter that weighs less than all before it makes an attempt too. */
 static void rlock__line_try(rlock__gate *gate) {
-    bool weighed = gate->things->sort == 's';
+    bool weighed = rlock__things_of(gate)->sort == 's';
     uint32_t least = UINT32_MAX;
-    rlock_link *at = gate->waiting.next;
+    rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->waiting; at = at->next) {
+    for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
         if (!claim->out && (claim->again || weight < least)) {
@@ -6215,9 +6284,9 @@ static void rlock__line_try(rlock__gate *gate) {
 /* A writer holds: readers of its owner are granted next to it, whatever their position: a
  * downgrade. */
 static void rlock__line_step_down(const rlock__claim *writer) {
-    rlock_link *at = writer->gate->waiting.next;
+    rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
+    for (; writer->request.terms->owner && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
@@ -6231,9 +6300,9 @@ static void rlock__line_step_down(const rlock__claim *writer) {
 /* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
  * the answer may be stale. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
-    rlock_link *at = gate->waiting.next;
+    rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->waiting; at = at->next) {
+    for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         claim->again = claim->again || old || !claim->out;
     }
@@ -6242,15 +6311,16 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
 
 /* A mutex: makes an attempt for the first waiter. */
 static void rlock__gate_try(rlock__gate *gate) {
+    rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(!rlock__queued(gate));
-    if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
+    if (crowd->trying || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
         return;
     }
-    gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
-    RLOCK_ASSERT(gate->trying->phase == RLOCK__TRYING);
-    gate->dirty = gate->yields = false;
-    rlock_timer_set(gate->client, &gate->timer, -1);
-    rlock__claim_try(gate->trying, false);
+    crowd->trying = rlock__waiter(gate);
+    RLOCK_ASSERT(crowd->trying->phase == RLOCK__TRYING);
+    crowd->dirty = crowd->yields = false;
+    rlock_timer_set(gate->client, &crowd->timer, -1);
+    rlock__claim_try(crowd->trying, false);
 }
 
 static void rlock__gate_ask(rlock__gate *gate) {
@@ -6262,27 +6332,46 @@ static void rlock__gate_ask(rlock__gate *gate) {
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
+    rlock__gate_ask(RLOCK__OF(timer, rlock__crowd, timer)->gate);
 }
 
 /* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
  * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__gate_yields(const rlock__gate *gate) {
-    const rlock_link *at = gate->leaving.next;
-    for (; at != &gate->leaving; at = at->next) {
-        const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    const rlock__claim *claim = NULL;
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         if (claim->yields && claim->out) {
             return true;
         }
     }
-    return gate->yields && gate->timer.index;
+    return gate->crowd->yields && gate->crowd->timer.index;
+}
+
+/* False: no memory for a crowd. */
+static bool rlock__gate_crowd(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    rlock__crowd *crowd;
+    if (gate->crowd != &client->nobody) {
+        return true;
+    }
+    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
+    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
+        rlock__pool_put(&client->crowds, crowd, rlock__keeps(client));
+        crowd = NULL;
+    }
+    if (crowd) {
+        rlock__list_init(&crowd->waiting);
+        crowd->gate = gate;
+        gate->crowd = crowd;
+    }
+    return crowd != NULL;
 }
 
 /* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
-    gate->polls = 0;
-    if (gate->trying) {
-        gate->dirty = true;
+    gate->crowd->polls = 0;
+    if (gate->crowd->trying) {
+        gate->crowd->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
         rlock__gate_ask(gate);
     }
@@ -6306,11 +6395,12 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
 
 /* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
+    rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(pause_us >= 0);
-    gate->polls = 0;
-    if (!gate->trying && !rlock__holder(gate)) {
-        gate->yields = true;
-        rlock_timer_set(gate->client, &gate->timer,
+    crowd->polls = 0;
+    if (!rlock__list_empty(&crowd->waiting) && !crowd->trying && !rlock__holder(gate)) {
+        crowd->yields = true;
+        rlock_timer_set(gate->client, &crowd->timer,
                         gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
@@ -6348,28 +6438,29 @@ static void rlock__gate_watch(rlock__gate *gate) {
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
+    rlock__crowd *crowd = gate->crowd;
     int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
-    RLOCK_ASSERT(!rlock__list_empty(&gate->waiting));
-    gate->yields = false;
+    RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
+    crowd->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
+        delay_ms >>= crowd->polls < 4 ? 4 - crowd->polls : 0;
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
-        gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
+        crowd->polls = (uint8_t)(crowd->polls < 4 ? crowd->polls + 1 : 4);
     }
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
+    rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
 }
 
 /* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
         rlock__gate_try(gate);
-    } else if (!rlock__list_empty(&gate->waiting) && !gate->timer.index) {
+    } else if (rlock__waiter(gate) && !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
     }
 }
@@ -6378,7 +6469,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->out);
-    if (gate->waiting.next == &claim->link || !gate->timer.index) {
+    if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
 }
@@ -6404,7 +6495,7 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
 }
 
 static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
-    const rlock__things *has = gate->things;
+    const rlock__things *has = rlock__things_of(gate);
     const rlock_terms *wants = &want->terms;
     const char *key = gate->node.key;
     uint32_t i;
@@ -6426,74 +6517,58 @@ static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     return true;
 }
 
-static rlock__things *rlock__things_new(rlock__gate *gate, const rlock__want *want) {
-    uint32_t count = want->terms.count, *lens, i;
-    rlock__things *things = (rlock__things *)rlock__alloc(
-        sizeof *things + count * (sizeof(rlock__alias) + sizeof *lens));
-    if (things) {
-        things->aliases = (rlock__alias *)(void *)(things + 1);
-        lens = (uint32_t *)(void *)(things->aliases + count);
-        things->sort = rlock__sort_of(want->terms.kind);
-        things->permits = want->terms.permits;
-        things->count = count;
-        things->lens = lens;
-        for (i = 0; i < count; i++) {
-            size_t len;
-            rlock__want_key(want, i, &len);
-            lens[i] = (uint32_t)len;
-            things->aliases[i].gate = gate;
-            things->aliases[i].node.alias = 1;
-        }
-    }
-    return things;
-}
-
-static void rlock__gate_free(rlock__gate *gate) {
-    if (RLOCK__HAS_KINDS) {
-        rlock__dealloc(gate->things);
-    }
-    rlock__dealloc(gate);
-}
-
-static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
-    size_t bytes = 0, len;
-    rlock__gate *gate;
+static void rlock__things_init(rlock__gate *gate, const rlock__want *want) {
+    rlock__things *things = rlock__things_of(gate);
     uint32_t i;
-    for (i = 0; i < rlock__want_count(want); i++) {
+    things->sort = rlock__sort_of(want->terms.kind);
+    things->permits = want->terms.permits;
+    things->count = want->terms.count;
+    things->aliases = (rlock__alias *)(void *)(things + 1);
+    things->lens = (uint32_t *)(void *)(things->aliases + things->count);
+    for (i = 0; i < things->count; i++) {
+        size_t len;
+        rlock__want_key(want, i, &len);
+        things->lens[i] = (uint32_t)len;
+        things->aliases[i].gate = gate;
+        things->aliases[i].node.alias = 1;
+    }
+}
+
+/* Makes a gate, and adds its keys to the map: each leads to it. */
+static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
+    uint32_t i, count = rlock__want_count(want);
+    size_t own = sizeof(rlock__gate), bytes = 0, len;
+    rlock__gate *gate;
+    char *at;
+    for (i = 0; i < count; i++) {
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
-    gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
-    if (!gate ||
-        (RLOCK__HAS_KINDS && !want->plain &&
-         (gate->things = rlock__things_new(gate, want)) == NULL) ||
-        rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
-        if (gate) {
-            rlock__gate_free(gate);
-        }
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        own += sizeof(rlock__things) + count * (sizeof(rlock__alias) + sizeof(uint32_t));
+    }
+    gate = (rlock__gate *)rlock__alloc(own + bytes);
+    if (!gate) {
         return NULL;
     }
     gate->client = client;
-    rlock__list_init(&gate->waiting);
-    rlock__list_init(&gate->holding);
-    rlock__list_init(&gate->leaving);
-    return gate;
-}
-
-/* Adds the gate's keys to the map: each leads to it. */
-static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
-    rlock_client *client = gate->client;
-    char *at = (char *)(gate + 1);
-    uint32_t i;
-    for (i = 0; i < rlock__want_count(want); i++) {
-        size_t len;
+    gate->crowd = &client->nobody;
+    rlock__list_init(&gate->claims);
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        gate->special = true;
+        rlock__things_init(gate, want);
+    }
+    at = (char *)gate + own;
+    for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node = RLOCK__HAS_KINDS && i ? &gate->things->aliases[i].node : &gate->node;
+        rlock__node *node =
+            RLOCK__HAS_KINDS && i ? &rlock__things_of(gate)->aliases[i].node : &gate->node;
         memcpy(at, key, len);
         client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
         rlock__map_add(&client->gates, node, at, len);
         at += len + 1;
     }
+    return gate;
 }
 
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
@@ -6506,8 +6581,8 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     }
     if (node) {
         gate = rlock__gate_at(node);
-    } else if ((gate = rlock__gate_new(client, want)) != NULL) {
-        rlock__gate_add(gate, want);
+    } else {
+        gate = rlock__gate_new(client, want);
     }
     if (gate) {
         gate->references++;
@@ -6525,22 +6600,20 @@ static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
 
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
+    const rlock__things *things = rlock__things_of(gate);
+    bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
-    bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
-                rlock__list_empty(&gate->leaving);
     RLOCK_ASSERT(gate->references);
     if (idle && gate->watched && client->life != RLOCK__CLOSED) {
         rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
-        RLOCK_ASSERT(rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->holding));
-        RLOCK_ASSERT(rlock__list_empty(&gate->leaving) && !gate->trying);
-        rlock_timer_drop(client, &gate->timer);
+        RLOCK_ASSERT(idle && gate->crowd == &client->nobody);
         rlock__gate_remove(gate, &gate->node);
-        for (i = 1; RLOCK__HAS_KINDS && gate->things && i < gate->things->count; i++) {
-            rlock__gate_remove(gate, &gate->things->aliases[i].node);
+        for (i = 1; things && i < things->count; i++) {
+            rlock__gate_remove(gate, &things->aliases[i].node);
         }
-        rlock__gate_free(gate);
+        rlock__dealloc(gate);
     }
 }
 
@@ -6555,16 +6628,11 @@ static void rlock__claim_gone(rlock__claim *claim) {
     RLOCK_ASSERT(!claim->out || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     rlock__claim_give(claim, NULL);
-    rlock_timer_set(client, &claim->timer, -1);
+    rlock_timer_drop(client, &claim->timer);
     client->phases[claim->phase]--;
-    rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
+    rlock__claim_unlink(claim);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
-    if (client->life == RLOCK__CLOSED || client->claim_count > client->handles) {
-        rlock__claim_dealloc(client, claim);
-    } else {
-        rlock__list_append(&client->claims, &claim->link);
-    }
+    rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__gate_unref(gate);
 }
@@ -6572,7 +6640,7 @@ static void rlock__claim_gone(rlock__claim *claim) {
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
+    rlock__claim *first = rlock__waiter(held->gate);
     return RLOCK__HAS_KINDS && first && held->ours && !first->out && first->exists ? first : NULL;
 }
 
@@ -6722,7 +6790,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
-    bool head = gate->waiting.next == &claim->link;
+    bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
@@ -6747,7 +6815,12 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__TRYING);
-        rlock__list_append(gate->waiting.next, &claim->link); /* first in line, as it was */
+        if (!rlock__gate_crowd(gate)) {
+            claim->exists = exists;
+            rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
+            return;
+        }
+        rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
     }
     lock->event = 0;
     rlock__list_remove(&lock->ready.link);
@@ -6771,7 +6844,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
     lock->left_ms = answer->left_ms;
     lock->status = RLOCK_ERR_TIMEOUT;
-    gate->taken = true;
+    gate->crowd->taken = true;
     rlock__set_text(&lock->text, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
@@ -6782,7 +6855,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (queued && claim->again) {
         rlock__claim_try(claim, true); /* called meanwhile */
-    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->dirty)) {
+    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
         rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -6816,7 +6889,7 @@ static void rlock__trying_fire(rlock__claim *claim) {
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
+    } else if (status == RLOCK_OK && up && claim->gate->crowd->taken) { /* others were before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
         rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
@@ -7138,6 +7211,7 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = claim->lock->lease_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
@@ -7155,8 +7229,8 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
-    claim->gate->polls = 0;
-    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
+    crowd->polls = 0;
+    crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
     claim->counted = false;
     rlock__set_text(&claim->lock->text, NULL);
@@ -7175,7 +7249,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
 static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
-    claim->gate->trying = NULL;
+    claim->gate->crowd->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -7211,7 +7285,7 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
  * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
-    rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
         rlock__turn_over(held)) {
@@ -7263,16 +7337,9 @@ static bool rlock__hand_on(rlock__claim *held) {
  */
 
 static void rlock__op_free(rlock_client *client, rlock__op *op) {
-    RLOCK_ASSERT(client->op_count);
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
-    op->text = NULL;
-    if (client->op_count > client->handles) {
-        rlock__dealloc(op);
-        client->op_count--;
-    } else {
-        rlock__list_append(&client->ops, &op->ready.link);
-    }
+    rlock__pool_put(&client->ops, op, rlock__keeps(client));
 }
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
@@ -7346,15 +7413,13 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     if (kind == RLOCK_RELEASED) {
         RLOCK_ASSERT(op);
         lock->spare = op->next;
-    } else if (!rlock__list_empty(&client->ops)) {
-        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
-        client->op_count++;
+        memset(op, 0, sizeof *op);
     } else {
+        op = (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
+    }
+    if (!op) {
         return NULL;
     }
-    memset(op, 0, sizeof *op);
     rlock__list_init(&op->ready.link);
     op->ready.deliver = rlock__op_deliver;
     op->kind = (uint8_t)kind;
@@ -7487,10 +7552,10 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
-    rlock_link *at = gate->holding.next;
+    rlock__claim *held = NULL;
     (void)with;
-    for (; at != &gate->holding; at = at->next) {
-        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
+        rlock__holding_look(held);
     }
     rlock__gate_wake(gate);
 }
@@ -7560,10 +7625,10 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
-    rlock__request_init(&question->request, gate, gate->things ? &question->terms : NULL);
-    if (gate->things) {
+    rlock__request_init(&question->request, gate, gate->special ? &question->terms : NULL);
+    if (gate->special) {
         question->terms = *terms;
-        question->terms.lens = gate->things->lens;
+        question->terms.lens = rlock__things_of(gate)->lens;
     }
     question->request.op = (uint8_t)op;
     question->request.token = token;
@@ -7616,11 +7681,11 @@ static void rlock__gates_each(rlock_client *client,
 
 /* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
-    rlock_link *at = gate->waiting.next->next, *next;
-    bool line = !rlock__list_empty(&gate->waiting);
+    rlock_link *list = &gate->crowd->waiting, *at = list->next->next, *next;
+    bool line = !rlock__list_empty(list);
     RLOCK_ASSERT(!rlock__queued(gate));
     gate->references++;
-    for (; line && at != &gate->waiting; at = next) {
+    for (; line && at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         next = at->next;
         if (claim->lock->once) {
@@ -7631,13 +7696,13 @@ static void rlock__gate_turn_away(rlock__gate *gate) {
 }
 
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
+    rlock__claim *claim = NULL;
     (void)with;
-    rlock_link *at = gate->leaving.next;
-    for (; at != &gate->leaving; at = at->next) {
-        rlock__letting_go_up(RLOCK__OF(at, rlock__claim, link));
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+        rlock__letting_go_up(claim);
     }
-    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
-        rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
+        rlock__holding_up(claim);
     }
     if (rlock__queued(gate)) {
         rlock__line_try_all(gate, false);
@@ -7656,15 +7721,16 @@ static void rlock__store_up(void *owner) {
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
-    rlock_link *at, *next;
+    rlock_link *list = &gate->crowd->waiting, *at, *next;
+    rlock__claim *other = NULL;
     gate->references++;
-    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
-        rlock__op *renewal = RLOCK__OF(at, rlock__claim, link)->lock->renewal;
-        if (renewal) {
-            rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
+    while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
+        if (other->lock->renewal) {
+            rlock__op_event(other->lock->renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW],
+                            why->text);
         }
     }
-    for (at = gate->waiting.next; at != &gate->waiting; at = next) {
+    for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         int verdict =
             rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
@@ -7674,10 +7740,9 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
             rlock__acquire_end(claim, verdict);
         }
     }
-    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock *lock = RLOCK__OF(at, rlock__claim, link)->lock;
-        if (lock) {
-            rlock__lock_note(lock, why->fault, why->text);
+    while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
+        if (other->lock) {
+            rlock__lock_note(other->lock, why->fault, why->text);
         }
     }
     rlock__gate_unref(gate);
@@ -7702,11 +7767,10 @@ static void rlock__store_down(void *owner, rlock_fault fault, const char *text) 
  * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
  * hold that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
-    rlock_link *at = gate->holding.next;
-    for (; at != &gate->holding; at = at->next) {
-        rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+    rlock__claim *holds = NULL;
+    while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
         if (key && rlock__shared(holds)) {
-            break; /* so do all behind it */
+            break; /* so do all after it */
         }
         rlock__holding_look(holds);
     }
@@ -7721,11 +7785,10 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     rlock_client *client = gate->client;
     unsigned changed = *(const unsigned *)with;
     bool queued = rlock__queued(gate);
-    rlock_link *at = gate->holding.next;
+    rlock__claim *holds = NULL;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
         rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
-        for (; at != &gate->holding; at = at->next) {
-            rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+        while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
                 rlock__holding_look(holds);
             }
@@ -7737,8 +7800,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     if (client->pushing & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
-    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
-               !rlock__list_empty(&gate->waiting)) {
+    } else if (!queued && rlock__waiter(gate) && !gate->crowd->trying && !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
 }
@@ -7762,8 +7824,8 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
 }
 
 /* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
-static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
-    rlock_link *at = list->next;
+static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
+    const rlock_link *at = list->next;
     while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
         at = at->next;
     }
@@ -7772,9 +7834,9 @@ static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
 
 static void rlock__gate_called(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
-    rlock__claim *waits = rlock__claim_find(&gate->waiting, *token);
-    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
-    if (holds) {
+    rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
+    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
+    if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_look(holds);
     } else if (waits && rlock__queued(gate) && !waits->out) {
         rlock__claim_try(waits, true); /* its turn passes */
@@ -7951,8 +8013,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
-    rlock__list_init(&client->claims);
-    rlock__list_init(&client->ops);
+    rlock__list_init(&client->nobody.waiting);
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
@@ -7986,44 +8047,36 @@ static void rlock__claim_abandon(rlock__claim *claim) {
 }
 
 static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
-    rlock_link *at;
+    rlock__claim *claim = NULL;
     (void)with;
     gate->references++;
-    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
     }
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
+    while (rlock__waiter(gate)) {
+        rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
     }
-    while (!rlock__list_empty(&gate->holding)) {
-        rlock__claim_abandon(RLOCK__OF(gate->holding.next, rlock__claim, link));
+    while (rlock__holder(gate)) {
+        rlock__claim_abandon(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
 }
 
-/* Frees what is kept for the next operations, down to `keep` of each kind in all. */
-static void rlock__pools_free(rlock_client *client, uint32_t keep) {
-    while (client->claim_count > keep && !rlock__list_empty(&client->claims)) {
-        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__claim_dealloc(client, claim);
-    }
-    while (client->op_count > keep && !rlock__list_empty(&client->ops)) {
-        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op);
-        client->op_count--;
-    }
+/* Frees what is kept for the next operations and more than needed. */
+static void rlock__pools_trim(rlock_client *client) {
+    uint32_t keep = rlock__keeps(client);
+    rlock__pool_trim(&client->claims, keep);
+    rlock__pool_trim(&client->crowds, keep);
+    rlock__pool_trim(&client->ops, keep);
 }
 
 /* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    while (!rlock__list_empty(&gate->leaving)) {
-        rlock__claim_gone(RLOCK__OF(gate->leaving.next, rlock__claim, link));
+    while (!rlock__list_empty(&gate->claims)) {
+        rlock__claim_gone(RLOCK__OF(gate->claims.next, rlock__claim, link));
     }
     rlock__gate_unref(gate);
 }
@@ -8046,7 +8099,7 @@ void rlock_client_free(rlock_client *client) {
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, rlock__gate_close, NULL);
     rlock__questions_free(client);
-    rlock__pools_free(client, 0);
+    rlock__pools_trim(client);
     rlock__leave(client);
 }
 
@@ -8066,10 +8119,11 @@ static void rlock__hold_shutdown(rlock__claim *held) {
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
+    while (rlock__waiter(gate)) {
+        rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
+        rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
-    while (!rlock__list_empty(&gate->holding)) {
+    while (rlock__holder(gate)) {
         rlock__hold_shutdown(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
@@ -8144,18 +8198,13 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
-    if (!rlock__list_empty(&client->claims)) {
-        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        memset(claim, 0, sizeof *claim);
-        claim->timer.fire = rlock__claim_fire;
-    } else {
-        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
-        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
-            rlock__dealloc(claim);
-            return NULL;
-        }
-        client->claim_count++;
+    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
+    if (!claim) {
+        return NULL;
+    }
+    if (rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        return NULL;
     }
     rlock__list_init(&claim->link);
     rlock__list_init(&claim->ring);
@@ -8303,7 +8352,7 @@ static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
             return false;
         }
         lock->wish->terms = want->terms;
-        lock->wish->terms.lens = lock->gate->things->lens;
+        lock->wish->terms.lens = rlock__things_of(lock->gate)->lens;
         lock->wish->references = 1;
     }
     return true;
@@ -8368,10 +8417,7 @@ void rlock_free(rlock *lock) {
     while (lock->ops || lock->spare) {
         rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
         *from = op->next;
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op->text);
-        rlock__dealloc(op);
-        client->op_count--;
+        rlock__op_free(client, op);
     }
     lock->renewal = NULL;
     rlock__list_remove(&lock->ready.link);
@@ -8383,7 +8429,7 @@ void rlock_free(rlock *lock) {
     rlock__dealloc(lock->text);
     rlock__dealloc(lock);
     client->handles--;
-    rlock__pools_free(client, client->handles);
+    rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
     rlock__leave(client);
 }
@@ -8434,11 +8480,16 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
     rlock_client *client = gate->client;
-    bool first = rlock__list_empty(&gate->waiting);
+    bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
+    rlock__crowd *crowd;
     RLOCK_ASSERT(!lock->event);
     RLOCK_ASSERT(!lock->hold_count && !lock->ops);
+    if (claim && !rlock__gate_crowd(gate)) {
+        rlock__claim_gone(claim);
+        claim = NULL;
+    }
     if (!claim) {
         return RLOCK_ERR_NOMEM;
     }
@@ -8455,8 +8506,9 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
         rlock_timer_set(client, &claim->timer, lock->wait_until_us);
     }
-    gate->taken = (gate->taken && !first) || (held && !rlock__shared(held));
-    rlock__list_append(&gate->waiting, &claim->link);
+    crowd = gate->crowd;
+    crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
+    rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_try(claim, false);
         return RLOCK_OK;

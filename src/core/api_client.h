@@ -13,6 +13,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "store/redis/store.h"
 #include "core/claim.h"
@@ -177,8 +178,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
-    rlock__list_init(&client->claims);
-    rlock__list_init(&client->ops);
+    rlock__list_init(&client->nobody.waiting);
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
@@ -212,44 +212,36 @@ static void rlock__claim_abandon(rlock__claim *claim) {
 }
 
 static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
-    rlock_link *at;
+    rlock__claim *claim = NULL;
     (void)with;
     gate->references++;
-    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
     }
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
+    while (rlock__waiter(gate)) {
+        rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
     }
-    while (!rlock__list_empty(&gate->holding)) {
-        rlock__claim_abandon(RLOCK__OF(gate->holding.next, rlock__claim, link));
+    while (rlock__holder(gate)) {
+        rlock__claim_abandon(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
 }
 
-/* Frees what is kept for the next operations, down to `keep` of each kind in all. */
-static void rlock__pools_free(rlock_client *client, uint32_t keep) {
-    while (client->claim_count > keep && !rlock__list_empty(&client->claims)) {
-        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__claim_dealloc(client, claim);
-    }
-    while (client->op_count > keep && !rlock__list_empty(&client->ops)) {
-        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op);
-        client->op_count--;
-    }
+/* Frees what is kept for the next operations and more than needed. */
+static void rlock__pools_trim(rlock_client *client) {
+    uint32_t keep = rlock__keeps(client);
+    rlock__pool_trim(&client->claims, keep);
+    rlock__pool_trim(&client->crowds, keep);
+    rlock__pool_trim(&client->ops, keep);
 }
 
 /* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    while (!rlock__list_empty(&gate->leaving)) {
-        rlock__claim_gone(RLOCK__OF(gate->leaving.next, rlock__claim, link));
+    while (!rlock__list_empty(&gate->claims)) {
+        rlock__claim_gone(RLOCK__OF(gate->claims.next, rlock__claim, link));
     }
     rlock__gate_unref(gate);
 }
@@ -272,7 +264,7 @@ void rlock_client_free(rlock_client *client) {
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, rlock__gate_close, NULL);
     rlock__questions_free(client);
-    rlock__pools_free(client, 0);
+    rlock__pools_trim(client);
     rlock__leave(client);
 }
 
@@ -292,10 +284,11 @@ static void rlock__hold_shutdown(rlock__claim *held) {
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
+    while (rlock__waiter(gate)) {
+        rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
+        rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
-    while (!rlock__list_empty(&gate->holding)) {
+    while (rlock__holder(gate)) {
         rlock__hold_shutdown(rlock__holder(gate));
     }
     rlock__gate_unref(gate);

@@ -12,6 +12,7 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
@@ -51,18 +52,13 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
-    if (!rlock__list_empty(&client->claims)) {
-        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        memset(claim, 0, sizeof *claim);
-        claim->timer.fire = rlock__claim_fire;
-    } else {
-        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
-        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
-            rlock__dealloc(claim);
-            return NULL;
-        }
-        client->claim_count++;
+    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
+    if (!claim) {
+        return NULL;
+    }
+    if (rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        return NULL;
     }
     rlock__list_init(&claim->link);
     rlock__list_init(&claim->ring);
@@ -210,7 +206,7 @@ static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
             return false;
         }
         lock->wish->terms = want->terms;
-        lock->wish->terms.lens = lock->gate->things->lens;
+        lock->wish->terms.lens = rlock__things_of(lock->gate)->lens;
         lock->wish->references = 1;
     }
     return true;
@@ -275,10 +271,7 @@ void rlock_free(rlock *lock) {
     while (lock->ops || lock->spare) {
         rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
         *from = op->next;
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op->text);
-        rlock__dealloc(op);
-        client->op_count--;
+        rlock__op_free(client, op);
     }
     lock->renewal = NULL;
     rlock__list_remove(&lock->ready.link);
@@ -290,7 +283,7 @@ void rlock_free(rlock *lock) {
     rlock__dealloc(lock->text);
     rlock__dealloc(lock);
     client->handles--;
-    rlock__pools_free(client, client->handles);
+    rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
     rlock__leave(client);
 }
@@ -341,11 +334,16 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
     rlock_client *client = gate->client;
-    bool first = rlock__list_empty(&gate->waiting);
+    bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
+    rlock__crowd *crowd;
     RLOCK_ASSERT(!lock->event);
     RLOCK_ASSERT(!lock->hold_count && !lock->ops);
+    if (claim && !rlock__gate_crowd(gate)) {
+        rlock__claim_gone(claim);
+        claim = NULL;
+    }
     if (!claim) {
         return RLOCK_ERR_NOMEM;
     }
@@ -362,8 +360,9 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
         rlock_timer_set(client, &claim->timer, lock->wait_until_us);
     }
-    gate->taken = (gate->taken && !first) || (held && !rlock__shared(held));
-    rlock__list_append(&gate->waiting, &claim->link);
+    crowd = gate->crowd;
+    crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
+    rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_try(claim, false);
         return RLOCK_OK;

@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "core/client.h"
 
 /* The columns of FAULT x OPERATION. */
@@ -39,25 +40,19 @@ typedef enum rlock__state {
     RLOCK__CLOSED_STATE
 } rlock__state;
 
-/* One client's handles of a key, or of a set of keys: the waiters in their order, the holders, and
- * the claims that are let go. Of a mutex only the first waiter makes attempts; of a queued kind the
- * queue is at the server, and each waiter makes one attempt to join it, and one when notified. */
+/* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
+ * any; the holders, and the claims that are let go. Of a mutex only the first waiter makes
+ * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
+ * it, and one when notified. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
-    rlock_link waiting;           /* claims that still want it, first come first */
-    rlock_link holding;           /* claims that have it: of a mutex at most one */
-    rlock_link leaving;           /* claims that are letting it go */
-    struct rlock__things *things; /* NULL: a mutex with one key */
-    struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;            /* the next attempt, if nothing wakes the gate before */
-    uint32_t references;          /* handles and claims */
-    uint8_t polls;                /* attempts since the last wake-up: exponent of the back-off */
-    bool dirty;                   /* woken during an attempt: its answer may be stale */
-    bool taken;                   /* a holder was known since the first waiter began to wait */
-    bool yields;                  /* the next attempt is put off: other clients come first */
+    rlock__crowd *crowd; /* the client's `nobody` if none waits */
+    rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
+    uint32_t references; /* handles and claims */
     bool watched;
-} rlock__gate; /* each key's bytes and a NUL follow */
+    bool special; /* no mutex with one key: rlock__things follow */
+} rlock__gate;    /* then each key's bytes and a NUL */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -65,9 +60,14 @@ typedef struct rlock__things {
     char sort;                    /* of the kind: see rlock__sort */
     uint32_t permits;             /* see rlock_terms */
     uint32_t count;               /* how many keys */
-    const uint32_t *lens;         /* `count` lengths */
+    uint32_t *lens;               /* `count` lengths */
     struct rlock__alias *aliases; /* `count` of them; the first is not used */
 } rlock__things;
+
+/* NULL: a mutex with one key. */
+static rlock__things *rlock__things_of(const rlock__gate *gate) {
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)(gate + 1) : NULL;
+}
 
 /* What a handle wants that is no mutex with one key. Its claims may outlive it. */
 typedef struct rlock__wish {
@@ -90,7 +90,7 @@ static rlock__gate *rlock__gate_at(rlock__node *node) {
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_request request;
-    rlock_link link; /* in the gate's waiting, holding or leaving, or in the client's claims */
+    rlock_link link; /* in the gate's crowd, or in its claims */
     rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     rlock_timer timer;
     rlock__gate *gate;
@@ -196,7 +196,7 @@ static void rlock__set_text(char **text, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->things && gate->things->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -210,12 +210,28 @@ static bool rlock__shared(const rlock__claim *claim) {
 
 /* The length of one of its keys. */
 static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
+    const rlock__things *things = rlock__things_of(gate);
+    return things ? things->lens[i] : gate->node.key_len;
+}
+
+/* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
+static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
+                                       int phase) {
+    const rlock_link *at = claim ? claim->link.next : gate->claims.next;
+    while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
+        at = at->next;
+    }
+    return at == &gate->claims ? NULL : RLOCK__OF(at, rlock__claim, link);
 }
 
 /* Returns the first holder of this client, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
-    return RLOCK__FIRST(&gate->holding, rlock__claim, link);
+    return rlock__claim_next(gate, NULL, RLOCK__HOLDING);
+}
+
+/* Returns the first waiter, or NULL. */
+static rlock__claim *rlock__waiter(const rlock__gate *gate) {
+    return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
 }
 
 static void rlock__wish_unref(rlock__wish *wish) {
@@ -233,14 +249,6 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
     request->terms = terms;
 }
 
-static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
-    RLOCK_ASSERT(client->claim_count);
-    RLOCK_ASSERT(rlock__list_empty(&claim->link) && rlock__list_empty(&claim->ring));
-    rlock_timer_drop(client, &claim->timer);
-    rlock__dealloc(claim);
-    client->claim_count--;
-}
-
 /* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
@@ -252,22 +260,33 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
+/* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
+static void rlock__claim_unlink(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    rlock__list_remove(&claim->link);
+    rlock__list_remove(&claim->ring);
+    if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
+        RLOCK_ASSERT(!gate->crowd->trying);
+        rlock_timer_drop(client, &gate->crowd->timer);
+        rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
+        gate->crowd = &client->nobody;
+    }
+}
+
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
-    rlock_client *client = claim->gate->client;
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
     RLOCK_ASSERT(phase != RLOCK__HOLDING || claim->lock);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
-    rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
-    if (phase == RLOCK__HOLDING) { /* writers first: nobody looks for one among many readers */
-        bool writer = rlock__is_kind(claim, RLOCK_KIND_WRITE);
-        rlock_link *holding = &claim->gate->holding;
-        rlock__list_append(writer ? holding->next : holding, &claim->link);
-    } else if (phase == RLOCK__LETTING_GO) {
-        rlock__list_append(&claim->gate->leaving, &claim->link);
+    rlock__claim_unlink(claim);
+    if (phase != RLOCK__TRYING) { /* a writer first: nobody looks for one among many readers */
+        bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
+        rlock__list_append(writer ? gate->claims.next : &gate->claims, &claim->link);
     }
 }
 
@@ -333,8 +352,8 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
-    if (claim->gate->trying == claim) {
-        claim->gate->trying = NULL;
+    if (claim->gate->crowd->trying == claim) {
+        claim->gate->crowd->trying = NULL;
     }
     if (claim->out && client->store->forget(client->store_state, &claim->request) &&
         claim->request.op == RLOCK_OP_ACQUIRE) {

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/heap.h"
+#include "base/pool.h"
 
 /* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
  * leaves the client before it calls the user, and touches nothing of it after that. */
@@ -24,6 +25,18 @@ typedef struct rlock__ready {
 
 /* What a claim (see >>claim) does with the server. */
 enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+
+/* Those who wait at one gate. */
+typedef struct rlock__crowd {
+    rlock_link waiting; /* claims, first come first */
+    struct rlock__gate *gate;
+    struct rlock__claim *trying; /* of a mutex: the one whose acquire is with the store */
+    rlock_timer timer;           /* the next attempt, if nothing wakes the gate before */
+    uint8_t polls;               /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                  /* woken during an attempt: its answer may be stale */
+    bool taken;                  /* a holder was known since the first waiter began to wait */
+    bool yields;                 /* the next attempt is put off: other clients come first */
+} rlock__crowd;
 
 typedef enum rlock__life {
     RLOCK__LIVE,
@@ -66,9 +79,10 @@ struct rlock_client {
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
-    rlock_link claims, ops; /* not in use, kept for the next one */
-    rlock_link questions;   /* asked and not answered */
-    uint32_t handles, claim_count, op_count;
+    rlock__pool claims, crowds, ops;
+    rlock__crowd nobody;  /* of each gate at which nobody waits */
+    rlock_link questions; /* asked and not answered */
+    uint32_t handles;
     uint32_t phases[RLOCK__PHASES];
     uint64_t tokens; /* how many were given out */
     rlock_stats stats;
@@ -128,6 +142,11 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
     client->log(client->user, level, line);
 }
 
+/* How many things of one kind are kept at most: as many as there are handles. */
+static uint32_t rlock__keeps(const rlock_client *client) {
+    return client->life == RLOCK__CLOSED ? 0 : client->handles;
+}
+
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
@@ -172,7 +191,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claim_count && !client->op_count);
+    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->prefix);

@@ -10,21 +10,15 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/holding.h"
 
 static void rlock__op_free(rlock_client *client, rlock__op *op) {
-    RLOCK_ASSERT(client->op_count);
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
-    op->text = NULL;
-    if (client->op_count > client->handles) {
-        rlock__dealloc(op);
-        client->op_count--;
-    } else {
-        rlock__list_append(&client->ops, &op->ready.link);
-    }
+    rlock__pool_put(&client->ops, op, rlock__keeps(client));
 }
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
@@ -98,15 +92,13 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     if (kind == RLOCK_RELEASED) {
         RLOCK_ASSERT(op);
         lock->spare = op->next;
-    } else if (!rlock__list_empty(&client->ops)) {
-        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
-        client->op_count++;
+        memset(op, 0, sizeof *op);
     } else {
+        op = (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
+    }
+    if (!op) {
         return NULL;
     }
-    memset(op, 0, sizeof *op);
     rlock__list_init(&op->ready.link);
     op->ready.deliver = rlock__op_deliver;
     op->kind = (uint8_t)kind;

@@ -10,7 +10,6 @@
 #include "public/store.h"
 #include "public/lock.h"
 #include "base/platform.h"
-#include "base/list.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
@@ -28,6 +27,7 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = claim->lock->lease_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     RLOCK_ASSERT(claim->request.sent_us <= client->now_us);
@@ -45,8 +45,8 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     claim->fence = answer->fence;
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
-    claim->gate->polls = 0;
-    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
+    crowd->polls = 0;
+    crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
     claim->counted = false;
     rlock__set_text(&claim->lock->text, NULL);
@@ -65,7 +65,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
 static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
-    claim->gate->trying = NULL;
+    claim->gate->crowd->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -101,7 +101,7 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
  * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
-    rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
         rlock__turn_over(held)) {

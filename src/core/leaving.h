@@ -10,7 +10,7 @@
 #include "public/store.h"
 #include "public/lock.h"
 #include "base/platform.h"
-#include "base/list.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
@@ -22,16 +22,11 @@ static void rlock__claim_gone(rlock__claim *claim) {
     RLOCK_ASSERT(!claim->out || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     rlock__claim_give(claim, NULL);
-    rlock_timer_set(client, &claim->timer, -1);
+    rlock_timer_drop(client, &claim->timer);
     client->phases[claim->phase]--;
-    rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
+    rlock__claim_unlink(claim);
     rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
-    if (client->life == RLOCK__CLOSED || client->claim_count > client->handles) {
-        rlock__claim_dealloc(client, claim);
-    } else {
-        rlock__list_append(&client->claims, &claim->link);
-    }
+    rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__gate_unref(gate);
 }
@@ -39,7 +34,7 @@ static void rlock__claim_gone(rlock__claim *claim) {
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
+    rlock__claim *first = rlock__waiter(held->gate);
     return RLOCK__HAS_KINDS && first && held->ours && !first->out && first->exists ? first : NULL;
 }
 

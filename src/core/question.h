@@ -79,10 +79,10 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
-    rlock_link *at = gate->holding.next;
+    rlock__claim *held = NULL;
     (void)with;
-    for (; at != &gate->holding; at = at->next) {
-        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
+        rlock__holding_look(held);
     }
     rlock__gate_wake(gate);
 }
@@ -152,10 +152,10 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
-    rlock__request_init(&question->request, gate, gate->things ? &question->terms : NULL);
-    if (gate->things) {
+    rlock__request_init(&question->request, gate, gate->special ? &question->terms : NULL);
+    if (gate->special) {
         question->terms = *terms;
-        question->terms.lens = gate->things->lens;
+        question->terms.lens = rlock__things_of(gate)->lens;
     }
     question->request.op = (uint8_t)op;
     question->request.token = token;

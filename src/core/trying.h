@@ -19,7 +19,7 @@
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
-    bool head = gate->waiting.next == &claim->link;
+    bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
@@ -44,7 +44,12 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__TRYING);
-        rlock__list_append(gate->waiting.next, &claim->link); /* first in line, as it was */
+        if (!rlock__gate_crowd(gate)) {
+            claim->exists = exists;
+            rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
+            return;
+        }
+        rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
     }
     lock->event = 0;
     rlock__list_remove(&lock->ready.link);
@@ -68,7 +73,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
     lock->left_ms = answer->left_ms;
     lock->status = RLOCK_ERR_TIMEOUT;
-    gate->taken = true;
+    gate->crowd->taken = true;
     rlock__set_text(&lock->text, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
@@ -79,7 +84,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (queued && claim->again) {
         rlock__claim_try(claim, true); /* called meanwhile */
-    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->dirty)) {
+    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
         rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -113,7 +118,7 @@ static void rlock__trying_fire(rlock__claim *claim) {
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
+    } else if (status == RLOCK_OK && up && claim->gate->crowd->taken) { /* others were before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
         rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
