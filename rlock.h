@@ -35,6 +35,7 @@
  *     >>list           doubly linked lists inside the things they link
  *     >>map            from keys to the things that hold a node
  *     >>heap           due times in one heap
+ *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
  *     >>memory         the store inside the process
@@ -1347,6 +1348,44 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>pool - things of one size, kept for the next one: so that what is in use again needs no memory
+ */
+
+typedef struct rlock__pool {
+    void *kept;     /* the first word of each leads to the next one */
+    uint32_t count; /* with those in use */
+} rlock__pool;
+
+/* Returns memory that is all zero, or NULL. */
+static void *rlock__pool_take(rlock__pool *pool, size_t size) {
+    void *thing = pool->kept;
+    if (thing) {
+        memcpy(&pool->kept, thing, sizeof pool->kept);
+        return memset(thing, 0, size);
+    }
+    thing = rlock__alloc(size);
+    pool->count += thing != NULL;
+    return thing;
+}
+
+/* Frees what is kept until there are no more than so many in all. */
+static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
+    while (pool->kept && pool->count > most) {
+        void *thing = pool->kept;
+        memcpy(&pool->kept, thing, sizeof pool->kept);
+        rlock__dealloc(thing);
+        pool->count--;
+    }
+}
+
+static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+    RLOCK_ASSERT(pool->count);
+    memcpy(thing, &pool->kept, sizeof pool->kept);
+    pool->kept = thing;
+    rlock__pool_trim(pool, most);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
  */
 
@@ -1357,8 +1396,27 @@ typedef struct rlock__ready {
     void (*deliver)(struct rlock__ready *ready, char **words); /* *words: freed after it */
 } rlock__ready;
 
-/* What a claim (see >>lock) does with the server. */
-enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__GONE, RLOCK__PHASES };
+/* What a claim (see >>claim) does with the server. */
+enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+
+/* Those who wait at one gate. */
+typedef struct rlock__crowd {
+    rlock_link waiting; /* claims, first come first */
+    struct rlock__gate *gate;
+    struct rlock__claim *trying; /* of a mutex: the one whose acquire is with the store */
+    rlock_timer timer;           /* the next attempt, if nothing wakes the gate before */
+    uint8_t polls;               /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                  /* woken during an attempt: its answer may be stale */
+    bool taken;                  /* a holder was known since the first waiter began to wait */
+    bool yields;                 /* the next attempt is put off: other clients come first */
+} rlock__crowd;
+
+typedef enum rlock__life {
+    RLOCK__LIVE,
+    RLOCK__ENDING, /* it is being shut down */
+    RLOCK__ENDED,  /* that has ended, or nobody is told of it any more */
+    RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
+} rlock__life;
 
 struct rlock_client {
     rlock_loop loop;
@@ -1373,8 +1431,8 @@ struct rlock_client {
     uint32_t turn;      /* how often timers were fired */
     unsigned depth;     /* calls and entries on the stack that are at work; ... */
     unsigned frames;    /* ... and those that a callback of the user stands on */
-    bool unsent;        /* something was submitted and not flushed */
-    bool closed;        /* freed: only its memory waits, for the entry's end and the handles */
+    rlock__life life;
+    bool unsent; /* something was submitted and not flushed */
     bool up;
     uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
     unsigned pushing;  /* RLOCK_PUSH_... */
@@ -1393,9 +1451,10 @@ struct rlock_client {
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
-    rlock_link claims, ops; /* not in use, kept for the next one */
-    rlock_link questions;   /* asked and not answered */
-    uint32_t handles, claim_count, op_count;
+    rlock__pool claims, crowds, ops;
+    rlock__crowd nobody;  /* of each gate at which nobody waits */
+    rlock_link questions; /* asked and not answered */
+    uint32_t handles;
     uint32_t phases[RLOCK__PHASES];
     uint64_t tokens; /* how many were given out */
     rlock_stats stats;
@@ -1405,7 +1464,6 @@ struct rlock_client {
     rlock_timer ring_timer;
     uint32_t watched; /* gates whose changes are told */
 
-    bool closing, shut;
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
@@ -1446,6 +1504,11 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
     }
 }
 
+/* How many things of one kind are kept at most: as many as there are handles. */
+static uint32_t rlock__keeps(const rlock_client *client) {
+    return client->life == RLOCK__CLOSED ? 0 : client->handles;
+}
+
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
@@ -1454,7 +1517,7 @@ static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
 /* True if work may go on after a call of the user's code: that may have freed the client, or
  * forked, and this is the child. */
 static bool rlock__alive(const rlock_client *client) {
-    return !client->closed && !rlock__forked(client);
+    return client->life != RLOCK__CLOSED && !rlock__forked(client);
 }
 
 static int64_t rlock__due_us(const rlock_client *client) {
@@ -1490,7 +1553,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claim_count && !client->op_count);
+    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);
@@ -1505,11 +1568,11 @@ static void rlock__client_destroy(rlock_client *client) {
 
 static void rlock__leave(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
-    if (client->depth == 1 && !client->closed) {
+    if (client->depth == 1 && client->life != RLOCK__CLOSED) {
         rlock__arm(client);
     }
     client->depth--;
-    if (client->closed) {
+    if (client->life == RLOCK__CLOSED) {
         rlock__client_destroy(client); /* if nothing refers to it any more */
     }
 }
@@ -1547,7 +1610,7 @@ static void rlock__frame_end(rlock__frame *frame) {
         RLOCK_ASSERT(client->frames);
         rlock__dealloc(frame->words);
         client->frames--;
-        if (client->closed) {
+        if (client->life == RLOCK__CLOSED) {
             rlock__client_destroy(client);
         }
     }
@@ -1681,7 +1744,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
     }
     timer->turn = client->turn;
     rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
-    if (!client->depth && !client->closed) {
+    if (!client->depth && client->life != RLOCK__CLOSED) {
         rlock__arm(client); /* set from another client's entry */
     }
 }
@@ -5937,26 +6000,20 @@ typedef enum rlock__state {
     RLOCK__CLOSED_STATE
 } rlock__state;
 
-/* One client's handles of a key, or of a set of keys: the waiters in their order, the holders, and
- * the claims that are let go. Of a mutex only the first waiter makes attempts; of a queued kind the
- * queue is at the server, and each waiter makes one attempt to join it, and one when notified. */
+/* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
+ * any; the holders, and the claims that are let go. Of a mutex only the first waiter makes
+ * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
+ * it, and one when notified. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
-    rlock_link waiting;           /* claims that still want it, first come first */
-    rlock_link holding;           /* claims that have it: of a mutex at most one */
-    rlock_link leaving;           /* claims that are letting it go */
-    struct rlock__things *things; /* NULL: a mutex with one key */
-    struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;            /* the next attempt, if nothing wakes the gate before */
-    uint32_t references;          /* handles and claims */
-    uint8_t polls;                /* attempts since the last wake-up: exponent of the back-off */
-    bool dirty;                   /* woken during an attempt: its answer may be stale */
-    bool taken;                   /* a holder was known since the first waiter began to wait */
-    bool yields;                  /* the next attempt is put off: other clients come first */
+    rlock__crowd *crowd; /* the client's `nobody` if none waits */
+    rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
+    uint32_t references; /* handles and claims */
+    uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
     bool watched;
-    uint8_t pushing; /* RLOCK_PUSH_...: what is pushed of its keys */
-} rlock__gate;       /* each key's bytes and a NUL follow */
+    bool special; /* no mutex with one key: rlock__things follow */
+} rlock__gate;    /* then each key's bytes and a NUL */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -5964,9 +6021,14 @@ typedef struct rlock__things {
     char sort;                    /* of the kind: see rlock__sort */
     uint32_t permits;             /* see rlock_terms */
     uint32_t count;               /* how many keys */
-    const uint32_t *lens;         /* `count` lengths */
+    uint32_t *lens;               /* `count` lengths */
     struct rlock__alias *aliases; /* `count` of them; the first is not used */
 } rlock__things;
+
+/* NULL: a mutex with one key. */
+static rlock__things *rlock__things_of(const rlock__gate *gate) {
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)(gate + 1) : NULL;
+}
 
 /* What a handle wants that is no mutex with one key. Its claims may outlive it. */
 typedef struct rlock__wish {
@@ -5984,42 +6046,33 @@ static rlock__gate *rlock__gate_at(rlock__node *node) {
                                            : RLOCK__OF(node, rlock__gate, node);
 }
 
-/* One token's life at the server, from acquire until it is surely gone. It outlives the operation
- * that made it, and its handle: what is still to be cleaned up then is an orphan. */
+/* One token's life at the server, from acquire until it is surely gone: what it is there, and
+ * nothing of what its handle was asked for. A local hand-over gives it to another handle. Without a
+ * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_request request;
-    rlock_link link; /* in the gate's waiting, holding or leaving, or in the client's claims */
+    rlock_link link; /* in the gate's crowd, or in its claims */
     rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     rlock_timer timer;
     rlock__gate *gate;
-    rlock *lock;          /* NULL: the handle has let go of it */
-    rlock__ready ready;   /* the event below is to be delivered */
-    rlock_callback *done; /* of the acquire or the release under way */
-    void *user;
-    char *text;            /* the server's words for the event */
-    int64_t until_us;      /* the local deadline */
-    int64_t since_us;      /* when the lease was asked for last */
-    int64_t granted_us;    /* when the acquire was sent that the server granted to this client */
-    int64_t next_us;       /* of a hold the next renewal; of a release the next attempt */
-    int64_t look_us;       /* of a hold the next check, without a renewal */
-    int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
-    int64_t max_until_us;  /* no deadline is later than this one */
-    int64_t lease_ms, left_ms;
-    int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
+    rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
+    int64_t until_us;   /* the local deadline */
+    int64_t since_us;   /* when the lease was asked for last */
+    int64_t granted_us; /* when the acquire was sent that the server granted to this client */
+    int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
+    int64_t look_us;    /* of a hold the next check, without a renewal */
+    int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
-    uint16_t handed; /* how many local hand-overs there were since that grant */
-    bool yields;     /* after local hand-overs: when it is let go, other clients come first */
-    bool ours;       /* granted, and the next waiter at the server was of this client */
-    int status;      /* the event's; before that, how the last attempt ended */
-    uint8_t phase;   /* RLOCK__TRYING to RLOCK__GONE */
-    uint8_t event;   /* rlock_event_kind to be delivered, 0 = none */
-    uint8_t reason;
-    bool once; /* wait_ms was 0 */
-    bool watchdog;
-    bool counted;    /* as acquired, and not as lost */
-    bool exists;     /* the token may be at the server */
-    bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or notified during a request, or an attempt failed: once more */
+    int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
+    uint16_t handed;    /* how many local hand-overs there were since that grant */
+    uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool out;           /* its request is with the store */
+    bool yields;        /* after local hand-overs: when it is let go, other clients come first */
+    bool ours;          /* granted, and the next waiter at the server was of this client */
+    bool counted;       /* as acquired, and not as lost */
+    bool exists;        /* the token may be at the server */
+    bool registered;    /* the store watches the key for this hold */
+    bool again;         /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
@@ -6037,20 +6090,47 @@ typedef struct rlock__op {
     bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
+/* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
+ * and without one from its claim: see rlock__state_of. */
 struct rlock {
     rlock__gate *gate;
     rlock__wish *wish;   /* NULL: a mutex with one key */
-    rlock__claim *claim; /* NULL when idle */
+    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
     rlock__op *ops;      /* accepted and not ended */
     rlock__op *spare;    /* one for each nested release to come, so that it needs no memory */
     rlock__op *renewal;  /* the one of ops that needs the store */
-    rlock_callback *on_lost;
-    void *user;
+    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
+    void *lost_user, *user;
     int64_t max_hold_ms;
-    int hold_count;
-    uint8_t state, watchdog;
+    int64_t wait_until_us;
+    int64_t max_until_us; /* no deadline is later than this one */
+    int32_t lease_ms;
+    int32_t hold_count;
+    rlock__ready ready; /* the event is to be delivered */
+    char *text;         /* the server's words for it */
+    uint64_t fence;     /* of the hold that ended */
+    int64_t left_ms;    /* of the holder's lease, when last heard */
+    int8_t status;      /* the event's; before that, how the last attempt ended */
+    uint8_t event;      /* rlock_event_kind to be delivered, 0 = none */
+    uint8_t reason;
+    uint8_t watchdog; /* RLOCK_WATCHDOG_... */
+    bool renews;      /* the hold has a watchdog */
+    bool once;        /* wait_ms was 0 */
     bool fencing, reentrant;
 };
+
+/* What a handle is about to tell goes before what its claim is about to do. */
+static rlock__state rlock__state_of(const rlock *lock) {
+    static const uint8_t told[] = {/* [rlock_event_kind] */
+                                   RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
+                                   RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
+    static const uint8_t doing[] = {/* [phase] */
+                                    RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
+                                    RLOCK__RELEASING_STATE};
+    RLOCK_ASSERT(lock->event < sizeof told);
+    return (rlock__state)(lock->event || !lock->claim ? told[lock->event]
+                                                      : doing[lock->claim->phase]);
+}
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     RLOCK_ASSERT(ms >= 0);
@@ -6066,8 +6146,9 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
-                      claim->max_until_us);
+                      claim->lock->max_until_us);
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
@@ -6079,7 +6160,7 @@ static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *an
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
 static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
-    claim->lease_ms = rlock__min(claim->lease_ms, lease_ms);
+    claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -6088,7 +6169,7 @@ static void rlock__set_text(char **text, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->things && gate->things->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -6102,12 +6183,28 @@ static bool rlock__shared(const rlock__claim *claim) {
 
 /* The length of one of its keys. */
 static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
+    const rlock__things *things = rlock__things_of(gate);
+    return things ? things->lens[i] : gate->node.key_len;
+}
+
+/* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
+static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
+                                       int phase) {
+    const rlock_link *at = claim ? claim->link.next : gate->claims.next;
+    while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
+        at = at->next;
+    }
+    return at == &gate->claims ? NULL : RLOCK__OF(at, rlock__claim, link);
 }
 
 /* Returns the first holder of this client, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
-    return RLOCK__FIRST(&gate->holding, rlock__claim, link);
+    return rlock__claim_next(gate, NULL, RLOCK__HOLDING);
+}
+
+/* Returns the first waiter, or NULL. */
+static rlock__claim *rlock__waiter(const rlock__gate *gate) {
+    return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
 }
 
 static void rlock__wish_unref(rlock__wish *wish) {
@@ -6124,111 +6221,117 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
     request->terms = terms;
 }
 
-static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
-    RLOCK_ASSERT(client->claim_count);
-    RLOCK_ASSERT(rlock__list_empty(&claim->link) && rlock__list_empty(&claim->ring));
-    rlock_timer_drop(client, &claim->timer);
-    rlock__dealloc(claim);
-    client->claim_count--;
-}
-
-/* Frees what a claim refers to, except its gate. */
-static void rlock__claim_empty(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.out || claim->gate->client->closed);
-    rlock__dealloc(claim->text);
-    rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
-}
-
 /* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
                 client->phases[RLOCK__LETTING_GO];
-    if (client->closing && !client->shut && (!busy || status != RLOCK_OK)) {
-        client->shut = true;
+    if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
+        client->life = RLOCK__ENDED;
         client->shutdown_status = status;
         rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
     }
 }
 
+/* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
+static void rlock__claim_unlink(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    rlock__list_remove(&claim->link);
+    rlock__list_remove(&claim->ring);
+    if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
+        RLOCK_ASSERT(!gate->crowd->trying);
+        rlock_timer_drop(client, &gate->crowd->timer);
+        rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
+        gate->crowd = &client->nobody;
+    }
+}
+
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
-    rlock_client *client = claim->gate->client;
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
-    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
+    RLOCK_ASSERT(phase != RLOCK__HOLDING || claim->lock);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
-    rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
-    if (phase == RLOCK__HOLDING) { /* writers first: nobody looks for one among many readers */
-        bool writer = rlock__is_kind(claim, RLOCK_KIND_WRITE);
-        rlock_link *holding = &claim->gate->holding;
-        rlock__list_append(writer ? holding->next : holding, &claim->link);
-    } else if (phase == RLOCK__LETTING_GO) {
-        rlock__list_append(&claim->gate->leaving, &claim->link);
+    rlock__claim_unlink(claim);
+    if (phase != RLOCK__TRYING) { /* a writer first: nobody looks for one among many readers */
+        bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
+        rlock__list_append(writer ? gate->claims.next : &gate->claims, &claim->link);
     }
-    rlock__shutdown_end(client, RLOCK_OK);
 }
 
-/* Owes the handle an event, if the claim has one still; an event that was owed is replaced. */
-static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
-                               rlock_reason reason) {
-    RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
-    if (!claim->lock) {
-        return;
+/* Gives a claim to a handle, or with NULL makes an orphan of it. */
+static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
+    if (claim->lock) {
+        claim->lock->claim = NULL;
     }
-    claim->event = (uint8_t)kind;
-    claim->status = status;
-    claim->reason = (uint8_t)reason;
-    rlock__list_remove(&claim->ready.link);
-    rlock__ready_add(claim->gate->client, &claim->ready);
+    claim->lock = lock;
+    if (lock) {
+        lock->claim = claim;
+    }
+}
+
+/* Owes the handle an event; one that was owed is replaced. */
+static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status, rlock_reason reason) {
+    RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
+    lock->event = (uint8_t)kind;
+    lock->status = (int8_t)status;
+    lock->reason = (uint8_t)reason;
+    rlock__list_remove(&lock->ready.link);
+    rlock__ready_add(lock->gate->client, &lock->ready);
+}
+
+/* Ends what the handle wants of this claim, if it has one: it is owed an event. */
+static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int status,
+                              rlock_reason reason) {
+    rlock *lock = claim->lock;
+    if (lock) {
+        lock->fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        rlock__claim_give(claim, NULL);
+        rlock__lock_event(lock, kind, status, reason);
+    }
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                 int64_t due_us) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(!claim->request.out);
-    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
+    RLOCK_ASSERT(!claim->out);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
     claim->request.op = (uint8_t)op;
     claim->request.lease_ms = lease_ms;
     if (lease_ms > claim->longest_ms) {
-        claim->longest_ms = lease_ms;
+        claim->longest_ms = (int32_t)lease_ms;
     }
     claim->request.due_us = due_us;
-    claim->request.out = client->unsent = true;
+    claim->out = client->unsent = true;
     client->store->submit(client->store_state, &claim->request);
 }
 
 /* Notes how an attempt ended, for when the time is over. After an attempt that may have been
  * executed the note stays UNKNOWN, even if a later one was surely not executed. */
-static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
+static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
-    if (claim->status != RLOCK_ERR_UNKNOWN) {
-        claim->status = rlock__on_fault[fault][RLOCK__IN_TRY];
-        rlock__set_text(&claim->text, text);
+    if (lock->status != RLOCK_ERR_UNKNOWN) {
+        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_TRY];
+        rlock__set_text(&lock->text, text);
     }
-}
-
-/* Takes a request back from the store, if it is there; true: it may have been executed. */
-static bool rlock__forget(rlock_client *client, rlock_request *request) {
-    bool maybe = request->out && client->store->forget(client->store_state, request);
-    request->out = false;
-    return maybe;
 }
 
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
-    if (claim->gate->trying == claim) {
-        claim->gate->trying = NULL;
+    if (claim->gate->crowd->trying == claim) {
+        claim->gate->crowd->trying = NULL;
     }
-    if (rlock__forget(client, &claim->request) && claim->request.op == RLOCK_OP_ACQUIRE) {
+    if (claim->out && client->store->forget(client->store_state, &claim->request) &&
+        claim->request.op == RLOCK_OP_ACQUIRE) {
         claim->exists = true;
     }
+    claim->out = false;
 }
 
 /* Ends an operation next to the claim's own. */
@@ -6282,7 +6385,7 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 /* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
-    return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+    return i < (RLOCK__HAS_KINDS && gate->special ? rlock__things_of(gate)->count : 1);
 }
 
 /* True if one of the gate's keys belongs to a part. */
@@ -6305,17 +6408,11 @@ static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer
 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
-    const rlock_link *at = reader->gate->holding.next;
-    for (; at != &reader->gate->holding; at = at->next) {
-        const rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__beside(reader, holds)) {
-            return holds->request.token;
-        }
-        if (!rlock__is_kind(holds, RLOCK_KIND_WRITE)) {
-            break;
-        }
+    const rlock__claim *holds = rlock__holder(reader->gate);
+    while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__beside(reader, holds)) {
+        holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
     }
-    return 0;
+    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->request.token : 0;
 }
 
 static void rlock__claim_try(rlock__claim *claim, bool urgent) {
@@ -6324,25 +6421,25 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     unsigned flags = 0;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->request.out);
-    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(!claim->out);
+    RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
-    flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
-    flags |= claim->once ? RLOCK_REQUEST_ONCE : 0u;
+    flags |= gate->watched && !claim->lock->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
     claim->request.flags = (uint8_t)flags;
     claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
         claim->request.fences = 1;
-        for (; at != &gate->waiting && claim->request.fences <= more; at = at->next) {
+        for (; at != &gate->crowd->waiting && claim->request.fences <= more; at = at->next) {
             claim->request.fences++;
         }
     }
     if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
         claim->request.beside = rlock__writer(claim);
     }
-    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
+    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
@@ -6350,14 +6447,14 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
  * for those whose attempt failed. The server removes a waiter that weighs more than there are
  * permits now; so each waiter that weighs less than all before it makes an attempt too. */
 static void rlock__line_try(rlock__gate *gate) {
-    bool weighed = gate->things->sort == 's';
+    bool weighed = rlock__things_of(gate)->sort == 's';
     uint32_t least = UINT32_MAX;
-    rlock_link *at = gate->waiting.next;
+    rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->waiting; at = at->next) {
+    for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
-        if (!claim->request.out && (claim->again || weight < least)) {
+        if (!claim->out && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -6367,13 +6464,13 @@ static void rlock__line_try(rlock__gate *gate) {
 /* A writer holds: readers of its owner are granted next to it, whatever their position: a
  * downgrade. */
 static void rlock__line_step_down(const rlock__claim *writer) {
-    rlock_link *at = writer->gate->waiting.next;
+    rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
+    for (; writer->request.terms->owner && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->request.out) {
+            if (!reader->out) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -6383,26 +6480,27 @@ static void rlock__line_step_down(const rlock__claim *writer) {
 /* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
  * the answer may be stale. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
-    rlock_link *at = gate->waiting.next;
+    rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->waiting; at = at->next) {
+    for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->request.out;
+        claim->again = claim->again || old || !claim->out;
     }
     rlock__line_try(gate);
 }
 
 /* A mutex: makes an attempt for the first waiter. */
 static void rlock__gate_try(rlock__gate *gate) {
+    rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(!rlock__queued(gate));
-    if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
+    if (crowd->trying || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
         return;
     }
-    gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
-    RLOCK_ASSERT(gate->trying->phase == RLOCK__TRYING);
-    gate->dirty = gate->yields = false;
-    rlock_timer_set(gate->client, &gate->timer, -1);
-    rlock__claim_try(gate->trying, false);
+    crowd->trying = rlock__waiter(gate);
+    RLOCK_ASSERT(crowd->trying->phase == RLOCK__TRYING);
+    crowd->dirty = crowd->yields = false;
+    rlock_timer_set(gate->client, &crowd->timer, -1);
+    rlock__claim_try(crowd->trying, false);
 }
 
 static void rlock__gate_ask(rlock__gate *gate) {
@@ -6414,27 +6512,46 @@ static void rlock__gate_ask(rlock__gate *gate) {
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
+    rlock__gate_ask(RLOCK__OF(timer, rlock__crowd, timer)->gate);
 }
 
 /* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
  * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__gate_yields(const rlock__gate *gate) {
-    const rlock_link *at = gate->leaving.next;
-    for (; at != &gate->leaving; at = at->next) {
-        const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->yields && claim->request.out) {
+    const rlock__claim *claim = NULL;
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+        if (claim->yields && claim->out) {
             return true;
         }
     }
-    return gate->yields && gate->timer.index;
+    return gate->crowd->yields && gate->crowd->timer.index;
+}
+
+/* False: no memory for a crowd. */
+static bool rlock__gate_crowd(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    rlock__crowd *crowd;
+    if (gate->crowd != &client->nobody) {
+        return true;
+    }
+    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
+    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
+        rlock__pool_put(&client->crowds, crowd, rlock__keeps(client));
+        crowd = NULL;
+    }
+    if (crowd) {
+        rlock__list_init(&crowd->waiting);
+        crowd->gate = gate;
+        gate->crowd = crowd;
+    }
+    return crowd != NULL;
 }
 
 /* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
-    gate->polls = 0;
-    if (gate->trying) {
-        gate->dirty = true;
+    gate->crowd->polls = 0;
+    if (gate->crowd->trying) {
+        gate->crowd->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
         rlock__gate_ask(gate);
     }
@@ -6458,11 +6575,12 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
 
 /* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
+    rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(pause_us >= 0);
-    gate->polls = 0;
-    if (!gate->trying && !rlock__holder(gate)) {
-        gate->yields = true;
-        rlock_timer_set(gate->client, &gate->timer,
+    crowd->polls = 0;
+    if (!rlock__list_empty(&crowd->waiting) && !crowd->trying && !rlock__holder(gate)) {
+        crowd->yields = true;
+        rlock_timer_set(gate->client, &crowd->timer,
                         gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
@@ -6500,28 +6618,29 @@ static void rlock__gate_watch(rlock__gate *gate) {
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
+    rlock__crowd *crowd = gate->crowd;
     int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
-    RLOCK_ASSERT(!rlock__list_empty(&gate->waiting));
-    gate->yields = false;
+    RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
+    crowd->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
+        delay_ms >>= crowd->polls < 4 ? 4 - crowd->polls : 0;
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
-        gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
+        crowd->polls = (uint8_t)(crowd->polls < 4 ? crowd->polls + 1 : 4);
     }
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
+    rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
 }
 
 /* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
         rlock__gate_try(gate);
-    } else if (!rlock__list_empty(&gate->waiting) && !gate->timer.index) {
+    } else if (rlock__waiter(gate) && !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
     }
 }
@@ -6529,8 +6648,8 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.out);
-    if (gate->waiting.next == &claim->link || !gate->timer.index) {
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->out);
+    if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
 }
@@ -6556,7 +6675,7 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
 }
 
 static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
-    const rlock__things *has = gate->things;
+    const rlock__things *has = rlock__things_of(gate);
     const rlock_terms *wants = &want->terms;
     const char *key = gate->node.key;
     uint32_t i;
@@ -6578,75 +6697,59 @@ static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     return true;
 }
 
-static rlock__things *rlock__things_new(rlock__gate *gate, const rlock__want *want) {
-    uint32_t count = want->terms.count, *lens, i;
-    rlock__things *things = (rlock__things *)rlock__alloc(
-        sizeof *things + count * (sizeof(rlock__alias) + sizeof *lens));
-    if (things) {
-        things->aliases = (rlock__alias *)(void *)(things + 1);
-        lens = (uint32_t *)(void *)(things->aliases + count);
-        things->sort = rlock__sort_of(want->terms.kind);
-        things->permits = want->terms.permits;
-        things->count = count;
-        things->lens = lens;
-        for (i = 0; i < count; i++) {
-            size_t len;
-            rlock__want_key(want, i, &len);
-            lens[i] = (uint32_t)len;
-            things->aliases[i].gate = gate;
-            things->aliases[i].node.alias = 1;
-        }
-    }
-    return things;
-}
-
-static void rlock__gate_free(rlock__gate *gate) {
-    if (RLOCK__HAS_KINDS) {
-        rlock__dealloc(gate->things);
-    }
-    rlock__dealloc(gate);
-}
-
-static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
-    size_t bytes = 0, len;
-    rlock__gate *gate;
+static void rlock__things_init(rlock__gate *gate, const rlock__want *want) {
+    rlock__things *things = rlock__things_of(gate);
     uint32_t i;
-    for (i = 0; i < rlock__want_count(want); i++) {
+    things->sort = rlock__sort_of(want->terms.kind);
+    things->permits = want->terms.permits;
+    things->count = want->terms.count;
+    things->aliases = (rlock__alias *)(void *)(things + 1);
+    things->lens = (uint32_t *)(void *)(things->aliases + things->count);
+    for (i = 0; i < things->count; i++) {
+        size_t len;
+        rlock__want_key(want, i, &len);
+        things->lens[i] = (uint32_t)len;
+        things->aliases[i].gate = gate;
+        things->aliases[i].node.alias = 1;
+    }
+}
+
+/* Makes a gate, and adds its keys to the map: each leads to it. */
+static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
+    uint32_t i, count = rlock__want_count(want);
+    size_t own = sizeof(rlock__gate), bytes = 0, len;
+    rlock__gate *gate;
+    char *at;
+    for (i = 0; i < count; i++) {
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
-    gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
-    if (!gate ||
-        (RLOCK__HAS_KINDS && !want->plain &&
-         (gate->things = rlock__things_new(gate, want)) == NULL) ||
-        rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
-        if (gate) {
-            rlock__gate_free(gate);
-        }
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        own += sizeof(rlock__things) + count * (sizeof(rlock__alias) + sizeof(uint32_t));
+    }
+    gate = (rlock__gate *)rlock__alloc(own + bytes);
+    if (!gate) {
         return NULL;
     }
     gate->client = client;
     gate->pushing = (uint8_t)client->pushing;
-    rlock__list_init(&gate->waiting);
-    rlock__list_init(&gate->holding);
-    rlock__list_init(&gate->leaving);
-    return gate;
-}
-
-/* Adds the gate's keys to the map: each leads to it. */
-static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
-    rlock_client *client = gate->client;
-    char *at = (char *)(gate + 1);
-    uint32_t i;
-    for (i = 0; i < rlock__want_count(want); i++) {
-        size_t len;
+    gate->crowd = &client->nobody;
+    rlock__list_init(&gate->claims);
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        gate->special = true;
+        rlock__things_init(gate, want);
+    }
+    at = (char *)gate + own;
+    for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node = RLOCK__HAS_KINDS && i ? &gate->things->aliases[i].node : &gate->node;
+        rlock__node *node =
+            RLOCK__HAS_KINDS && i ? &rlock__things_of(gate)->aliases[i].node : &gate->node;
         memcpy(at, key, len);
         client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
         rlock__map_add(&client->gates, node, at, len);
         at += len + 1;
     }
+    return gate;
 }
 
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
@@ -6659,8 +6762,8 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     }
     if (node) {
         gate = rlock__gate_at(node);
-    } else if ((gate = rlock__gate_new(client, want)) != NULL) {
-        rlock__gate_add(gate, want);
+    } else {
+        gate = rlock__gate_new(client, want);
     }
     if (gate) {
         gate->references++;
@@ -6678,22 +6781,20 @@ static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
 
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
+    const rlock__things *things = rlock__things_of(gate);
+    bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
-    bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
-                rlock__list_empty(&gate->leaving);
     RLOCK_ASSERT(gate->references);
-    if (idle && gate->watched && !client->closed) {
+    if (idle && gate->watched && client->life != RLOCK__CLOSED) {
         rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
-        RLOCK_ASSERT(rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->holding));
-        RLOCK_ASSERT(rlock__list_empty(&gate->leaving) && !gate->trying);
-        rlock_timer_drop(client, &gate->timer);
+        RLOCK_ASSERT(idle && gate->crowd == &client->nobody);
         rlock__gate_remove(gate, &gate->node);
-        for (i = 1; RLOCK__HAS_KINDS && gate->things && i < gate->things->count; i++) {
-            rlock__gate_remove(gate, &gate->things->aliases[i].node);
+        for (i = 1; things && i < things->count; i++) {
+            rlock__gate_remove(gate, &things->aliases[i].node);
         }
-        rlock__gate_free(gate);
+        rlock__dealloc(gate);
     }
 }
 
@@ -6701,51 +6802,34 @@ static void rlock__gate_unref(rlock__gate *gate) {
  * >>leaving - a token is let go until it is surely gone
  */
 
-/* A claim is over when nothing is left at the server and nobody is owed an event. */
-static void rlock__claim_end(rlock__claim *claim) {
+/* Ends a claim of which nothing is left at the server. */
+static void rlock__claim_gone(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
-    RLOCK_ASSERT(!claim->lock || claim->lock->claim == claim);
-    if (claim->phase != RLOCK__GONE || claim->lock) {
-        return;
-    }
-    rlock__claim_empty(claim);
-    RLOCK_ASSERT(!claim->request.out && rlock__list_empty(&claim->ready.link));
-    client->phases[RLOCK__GONE]--;
-    if (client->closed || client->claim_count > client->handles) {
-        rlock__claim_dealloc(client, claim);
-    } else {
-        rlock__list_append(&client->claims, &claim->link);
-    }
+    RLOCK_ASSERT(!claim->out || client->life == RLOCK__CLOSED);
+    RLOCK_ASSERT(client->phases[claim->phase]);
+    rlock__claim_give(claim, NULL);
+    rlock_timer_drop(client, &claim->timer);
+    client->phases[claim->phase]--;
+    rlock__claim_unlink(claim);
+    rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
+    rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+    rlock__shutdown_end(client, RLOCK_OK);
     rlock__gate_unref(gate);
-}
-
-static void rlock__claim_gone(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.out);
-    rlock_timer_set(claim->gate->client, &claim->timer, -1);
-    claim->exists = false;
-    rlock__claim_phase(claim, RLOCK__GONE);
-    rlock__claim_end(claim);
 }
 
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->request.out && first->exists ? first
-                                                                                           : NULL;
+    rlock__claim *first = rlock__waiter(held->gate);
+    return RLOCK__HAS_KINDS && first && held->ours && !first->out && first->exists ? first : NULL;
 }
 
 #define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
 #define RLOCK__RETRY_MAX_US 500000
 
-/* True for a release whose caller still waits for its end. */
-static bool rlock__claim_release_pending(const rlock__claim *claim) {
-    return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
-}
-
 static void rlock__letting_go_arm(rlock__claim *claim) {
-    int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
+    int64_t until_us = claim->lock ? claim->until_us : RLOCK__NEVER; /* somebody waits for it */
     int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
@@ -6763,7 +6847,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
         return;
     }
     claim->exists = true;
-    claim->wait_until_us = 0;
+    claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__letting_go_arm(claim);
@@ -6779,13 +6863,13 @@ static void rlock__claim_let_go(rlock__claim *claim) {
  * this token can arrive any more: that time is counted from now, unless it is counted already. */
 static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock_client *client = claim->gate->client;
-    int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
+    int64_t lease_ms = claim->lock ? claim->lock->lease_ms : claim->longest_ms;
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
-        claim->wait_until_us = 0;
-    } else if (!claim->wait_until_us) {
-        claim->wait_until_us =
+        claim->over_us = 0;
+    } else if (!claim->over_us) {
+        claim->over_us =
             rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
     }
     claim->next_us =
@@ -6794,13 +6878,13 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
 }
 
 static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
+    return claim->over_us && claim->over_us <= claim->gate->client->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (!claim->request.out) {
+    if (!claim->out) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
@@ -6809,14 +6893,15 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
-        if (client->up && claim->request.out) {
-            claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
-        } else if (claim->status == RLOCK_OK) {
-            rlock__claim_note(claim, client->fault, client->fault_text);
+    if (lock && claim->until_us <= client->now_us) {
+        if (client->up && claim->out) {
+            lock->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+        } else if (lock->status == RLOCK_OK) {
+            rlock__lock_note(lock, client->fault, client->fault_text);
         }
-        rlock__claim_event(claim, RLOCK_RELEASED, claim->status, RLOCK_REASON_NONE);
+        rlock__claim_part(claim, RLOCK_RELEASED, lock->status, RLOCK_REASON_NONE);
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
@@ -6830,7 +6915,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.out);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->out);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -6864,16 +6949,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
     claim->request.next = 0;
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
-        if (rlock__claim_release_pending(claim)) {
-            rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
-        }
+        rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
         rlock__letting_go_done(claim, answer->sure);
         return;
     }
-    if (rlock__claim_release_pending(claim)) {
-        rlock__claim_note(claim, answer->fault, answer->text);
+    if (claim->lock) {
+        rlock__lock_note(claim->lock, answer->fault, answer->text);
     }
-    if (rlock__letting_go_over(claim) && !rlock__claim_release_pending(claim)) {
+    if (rlock__letting_go_over(claim) && !claim->lock) {
         rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
     } else {                                 /* a server that was not asked does not count */
         rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
@@ -6888,14 +6971,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
-    bool head = gate->waiting.next == &claim->link;
+    bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
-    if (status != claim->status) { /* the words were of another end */
-        rlock__set_text(&claim->text, NULL);
+    if (claim->lock && status != claim->lock->status) { /* the words were of another end */
+        rlock__set_text(&claim->lock->text, NULL);
     }
-    rlock__claim_event(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
+    rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
         rlock__gate_next(gate);
@@ -6907,37 +6990,44 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
+    rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(claim->lock && claim->lock->state == RLOCK__WAITING_STATE);
+    RLOCK_ASSERT(lock && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__TRYING);
-        rlock__list_append(gate->waiting.next, &claim->link); /* first in line, as it was */
+        if (!rlock__gate_crowd(gate)) {
+            claim->exists = exists;
+            rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
+            return;
+        }
+        rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
     }
-    claim->event = 0;
-    rlock__list_remove(&claim->ready.link);
+    lock->event = 0;
+    rlock__list_remove(&lock->ready.link);
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
-    claim->status = RLOCK_ERR_UNKNOWN;
-    if (claim->once || claim->wait_until_us <= client->now_us) {
+    lock->status = RLOCK_ERR_UNKNOWN;
+    if (lock->once || lock->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
     rlock_timer_set(client, &claim->timer,
-                    claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
+                    lock->wait_until_us == RLOCK__NEVER ? -1 : lock->wait_until_us);
     rlock__gate_ask(gate);
 }
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
+    rlock *lock = claim->lock;
     bool told = gate->watched || answer->told, queued = rlock__queued(gate);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
-    claim->left_ms = answer->left_ms;
-    claim->status = RLOCK_ERR_TIMEOUT;
-    gate->taken = true;
-    rlock__set_text(&claim->text, NULL);
-    if (claim->once) {
+    claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
+    lock->left_ms = answer->left_ms;
+    lock->status = RLOCK_ERR_TIMEOUT;
+    gate->crowd->taken = true;
+    rlock__set_text(&lock->text, NULL);
+    if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return;
     }
@@ -6946,7 +7036,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (queued && claim->again) {
         rlock__claim_try(claim, true); /* called meanwhile */
-    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->dirty)) {
+    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
         rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -6954,13 +7044,13 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 }
 
 static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
-    int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
+    int column = claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
-    claim->left_ms = -1;
-    rlock__claim_note(claim, answer->fault, answer->text);
+    claim->lock->left_ms = -1;
+    rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
@@ -6972,19 +7062,20 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
 /* The wait is over. */
 static void rlock__trying_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
-    int status = claim->status;
+    int status = lock->status;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(claim->wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
-        status = claim->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
+    } else if (status == RLOCK_OK && up && claim->gate->crowd->taken) { /* others were before it */
+        status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
-        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault,
-                          up ? NULL : client->fault_text);
-        status = claim->status;
+        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
+                         up ? NULL : client->fault_text);
+        status = lock->status;
     }
     rlock__acquire_end(claim, status);
 }
@@ -6999,7 +7090,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lock && lock->claim == claim);
-    if (lock->state == RLOCK__WAITING_STATE) {
+    if (lock->event) {
         rlock__acquire_again(claim, exists); /* nobody was told of it yet */
         return;
     }
@@ -7009,9 +7100,8 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     gate->client->stats.lost++;
     claim->counted = false;
-    lock->state = RLOCK__LOST_STATE;
-    rlock__set_text(&claim->text, gate->client->up ? NULL : gate->client->fault_text);
-    rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
+    rlock__set_text(&lock->text, gate->client->up ? NULL : gate->client->fault_text);
+    rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);
     } else {
@@ -7079,14 +7169,14 @@ static void rlock__holding_arm(rlock__claim *claim) {
 /* Plans what comes next for a hold whose lease begins anew. */
 static void rlock__holding_plan(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
-    int64_t third_us = claim->lease_ms * 1000 / 3;
+    int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
     claim->next_us = RLOCK__NEVER;
-    if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
+    if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us = claim->since_us - early_us +
-                         rlock__min(third_us, rlock__deadline(claim, 0, claim->lease_ms) / 2);
+                         rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
     }
     rlock__holding_arm(claim);
 }
@@ -7107,7 +7197,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->request.out) {
+    if (claim->out) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -7117,8 +7207,8 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.out) {
-        rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
+    if (!claim->out) {
+        rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
 }
 
@@ -7164,11 +7254,11 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->request.out && !claim->request.lease_ms) {
+        if (claim->out && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.out) {
-            rlock__holding_submit(claim, claim->lease_ms, false);
+        if (!claim->out) {
+            rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
     rlock__holding_arm(claim);
@@ -7214,7 +7304,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
     }
     claim->since_us = claim->request.sent_us;
     until_us = rlock__deadline(claim, claim->since_us, lease_ms);
-    if (lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
+    if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
@@ -7227,7 +7317,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     if (renewal && renewal->sent) {
-        claim->watchdog = claim->watchdog || renewal->watchdog;
+        claim->lock->renews = claim->lock->renews || renewal->watchdog;
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {
@@ -7241,11 +7331,8 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
-    int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
     RLOCK_ASSERT(claim->until_us > client->now_us);
-    if (delay_us > claim->lease_ms * 1000 / 10) {
-        delay_us = claim->lease_ms * 1000 / 10;
-    }
+    delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (renewal && renewal->sent) {
         rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
     }
@@ -7253,7 +7340,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
         delay_us = RLOCK__HURRY_US;
     }
     delay_us += client->now_us;
-    if (lease_ms) {
+    if (claim->lock->renews) {
         claim->next_us = delay_us;
     } else {
         claim->look_us = delay_us;
@@ -7287,7 +7374,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     } else {
         rlock__renewed(claim, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->request.out &&
+    if (claim->phase == RLOCK__HOLDING && !claim->out &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
@@ -7307,12 +7394,13 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = rlock__given_ms(claim, answer);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;
-    claim->max_until_us = rlock__hold_limit(claim->lock);
+    claim->lock->max_until_us = rlock__hold_limit(claim->lock);
     claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
@@ -7320,19 +7408,20 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     claim->exists = true;
     rlock__claim_lease(claim, lease_ms);
-    RLOCK_ASSERT(claim->until_us <= claim->since_us + claim->lease_ms * 1000);
+    RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
     claim->fence = answer->fence;
     if (answer->fences && answer->fences < claim->request.fences) {
         claim->request.fences = answer->fences;
     }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
-    claim->gate->polls = 0;
-    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
+    crowd->polls = 0;
+    crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
-    rlock__set_text(&claim->text, NULL);
+    claim->counted = false;
+    rlock__set_text(&claim->lock->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
-    rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim);
     if (claim->again) { /* called meanwhile: perhaps it was taken away already */
         rlock__holding_look(claim);
@@ -7346,7 +7435,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
 static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
-    claim->gate->trying = NULL;
+    claim->gate->crowd->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -7363,7 +7452,7 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
  * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
  * the lease is so short that too little of it would be left for the next holder. */
 static bool rlock__turn_over(const rlock__claim *held) {
-    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
+    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->gate->client->now_us - held->granted_us > turn_us;
 }
@@ -7372,23 +7461,23 @@ static bool rlock__turn_over(const rlock__claim *held) {
  * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->gate->client;
-    int64_t wanted_us = rlock__lease_end(client, client->now_us, next->lease_ms);
-    return next->lease_ms <= held->lease_ms &&
-           held->longest_ms <= next->lease_ms + next->lease_ms / 16 &&
-           held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
+    int64_t lease_ms = next->lock->lease_ms;
+    int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
+    return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
+           held->until_us + lease_ms * 1000 / 16 >= wanted_us;
 }
 
 /* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight;
  * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
-    rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->request.out || next->request.out || next->exists) {
+    if (held->out || next->out || next->exists) {
         return NULL;
     }
     if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
@@ -7398,44 +7487,31 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
 }
 
 /* Hands the hold over to the next waiter of this client, if there is one: with its token, its lease
- * and the next fencing token, and without the server. The two handles swap their claims, so each
- * claim delivers the end of its new handle's operation. False: the caller has to release. */
-static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user) {
+ * and the next fencing token, and without the server. The waiter's own claim, which nobody was
+ * asked for, ends. False: the caller has to release. */
+static bool rlock__hand_on(rlock__claim *held) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
-    rlock *from = held->lock, *to;
+    rlock *to;
     RLOCK_ASSERT(held->lock && held->lock->claim == held);
     if (!next) {
         return false;
     }
     to = next->lock;
     RLOCK_ASSERT(next->phase == RLOCK__TRYING && !next->exists);
-    RLOCK_ASSERT(next->lock != from);
-    from->claim = next;
-    to->claim = held;
-    held->lock = to;
-    held->done = next->done;
-    held->user = next->user;
-    held->once = next->once;
-    held->wait_until_us = next->wait_until_us;
-    held->lease_ms = next->lease_ms;
-    held->watchdog = next->watchdog;
-    held->counted = false;
-    held->max_until_us = rlock__hold_limit(to);
+    RLOCK_ASSERT(to != held->lock);
+    rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__claim_gone(next);
+    rlock__claim_give(held, to);
+    to->max_until_us = rlock__hold_limit(to);
     held->until_us =
-        rlock__min(held->until_us, rlock__deadline(held, client->now_us, held->lease_ms));
+        rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
+    held->fence += to->fencing;
     held->handed++;
     held->yields = true;
-    next->lock = from;
-    next->done = done;
-    next->user = user;
-    next->fence = held->fence;
-    held->fence += to->fencing;
-    rlock__set_text(&next->text, NULL);
-    rlock_timer_set(client, &next->timer, -1);
-    rlock__claim_phase(next, RLOCK__GONE);
-    rlock__claim_event(next, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__claim_event(held, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    held->counted = false;
+    rlock__set_text(&to->text, NULL);
+    rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(held);
     client->stats.released++;
     client->stats.handed_on++;
@@ -7447,33 +7523,26 @@ static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user)
  */
 
 static void rlock__op_free(rlock_client *client, rlock__op *op) {
-    RLOCK_ASSERT(client->op_count);
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
-    op->text = NULL;
-    if (client->op_count > client->handles) {
-        rlock__dealloc(op);
-        client->op_count--;
-    } else {
-        rlock__list_append(&client->ops, &op->ready.link);
-    }
+    rlock__pool_put(&client->ops, op, rlock__keeps(client));
 }
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    if (lock->gate->client->closed) {
+    if (lock->gate->client->life == RLOCK__CLOSED) {
         return RLOCK__CLOSED_STATE;
     }
-    if (lock->state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
+    if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
         return RLOCK__LOST_STATE;
     }
-    return (rlock__state)lock->state;
+    return rlock__state_of(lock);
 }
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__look(const rlock *lock) {
     rlock_client *client = lock->gate->client;
-    return client->closed ? client->now_us : rlock__clock(client);
+    return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
 static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
@@ -7497,11 +7566,12 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     event.status = op->status;
     if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
         rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
-        event.status = lock->state == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
+        event.status =
+            rlock__state_of(lock) == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
     }
     if (event.status == RLOCK_OK) {
         event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
-        event.fence = lock->claim ? lock->claim->fence : 0;
+        event.fence = lock->claim ? lock->claim->fence : lock->fence;
     }
     event.text = text;
     op->text = NULL;
@@ -7529,15 +7599,13 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     if (kind == RLOCK_RELEASED) {
         RLOCK_ASSERT(op);
         lock->spare = op->next;
-    } else if (!rlock__list_empty(&client->ops)) {
-        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
-        client->op_count++;
+        memset(op, 0, sizeof *op);
     } else {
+        op = (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
+    }
+    if (!op) {
         return NULL;
     }
-    memset(op, 0, sizeof *op);
     rlock__list_init(&op->ready.link);
     op->ready.deliver = rlock__op_deliver;
     op->kind = (uint8_t)kind;
@@ -7549,66 +7617,54 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     return op;
 }
 
-/* The handle is idle again: its last claim goes on without it. */
+/* The handle is idle again. */
 static void rlock__lock_idle(rlock *lock) {
-    rlock_client *client = lock->gate->client;
-    rlock__claim *claim = lock->claim;
-    RLOCK_ASSERT(claim && claim->lock == lock);
-    RLOCK_ASSERT(!lock->renewal);
+    RLOCK_ASSERT(!lock->claim && !lock->renewal);
     while (lock->spare) {
         rlock__op *op = lock->spare;
         lock->spare = op->next;
-        rlock__op_free(client, op);
+        rlock__op_free(lock->gate->client, op);
     }
-    lock->state = RLOCK__IDLE_STATE;
     lock->hold_count = 0;
-    lock->claim = NULL;
-    claim->event = 0;
-    claim->text = NULL;
-    claim->lock = NULL;
-    rlock__claim_end(claim);
 }
 
-static void rlock__claim_deliver(rlock__ready *ready, char **words) {
-    rlock__claim *claim = RLOCK__OF(ready, rlock__claim, ready);
-    rlock_client *client = claim->gate->client;
-    rlock *lock = claim->lock;
-    rlock_callback *done = claim->event == RLOCK_LOST ? lock->on_lost : claim->done;
-    void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
-    char *text = claim->text;
+static void rlock__lock_deliver(rlock__ready *ready, char **words) {
+    rlock *lock = RLOCK__OF(ready, rlock, ready);
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim = lock->claim;
+    rlock_callback *done = lock->event == RLOCK_LOST ? lock->on_lost : lock->done;
+    void *user = lock->event == RLOCK_LOST ? lock->lost_user : lock->user;
     rlock_event event;
-    RLOCK_ASSERT(lock && lock->claim == claim);
-    RLOCK_ASSERT(claim->event);
+    RLOCK_ASSERT(lock->event);
     RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)claim->event;
-    event.status = claim->status;
-    event.reason = (rlock_reason)claim->reason;
-    event.text = text;
+    event.kind = (rlock_event_kind)lock->event;
+    event.status = lock->status;
+    event.reason = (rlock_reason)lock->reason;
+    event.text = lock->text;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
-        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && lock->state == RLOCK__WAITING_STATE);
+        RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
             rlock__leave(client);
             return;
         }
-        claim->event = 0;
-        claim->text = NULL;
-        lock->state = RLOCK__HELD_STATE;
         lock->hold_count = 1;
         client->stats.acquired++;
         claim->counted = true;
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
-        event.fence = event.kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        event.fence = lock->fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
-            event.remaining_ms = claim->left_ms;
+            event.remaining_ms = lock->left_ms;
         }
         rlock__lock_idle(lock);
     }
-    *words = text;
+    *words = lock->text;
+    lock->text = NULL;
+    lock->event = 0;
     rlock__leave(client);
     if (done) {
         done(lock, &event, user);
@@ -7631,6 +7687,7 @@ typedef struct rlock__question {
     void *user;
     rlock_info info;
     char *words; /* info.token or info.text */
+    bool out;    /* the request is with the store */
 } rlock__question;
 
 static void rlock__question_free(rlock__question *question) {
@@ -7660,7 +7717,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
-    RLOCK_ASSERT(!question->request.out);
+    RLOCK_ASSERT(!question->out);
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -7681,10 +7738,10 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
-    rlock_link *at = gate->holding.next;
+    rlock__claim *held = NULL;
     (void)with;
-    for (; at != &gate->holding; at = at->next) {
-        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
+        rlock__holding_look(held);
     }
     rlock__gate_wake(gate);
 }
@@ -7706,10 +7763,18 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     }
 }
 
+/* Takes the request back from the store; true: it may have been executed. */
+static bool rlock__question_recall(rlock__question *question) {
+    const rlock_client *client = question->gate->client;
+    RLOCK_ASSERT(question->out);
+    question->out = false;
+    return client->store->forget(client->store_state, &question->request);
+}
+
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
     rlock_client *client = question->gate->client;
-    bool sent = rlock__forget(client, &question->request);
+    bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
                         sent ? NULL : client->fault_text);
@@ -7722,7 +7787,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
-            bool sent = rlock__forget(client, &question->request);
+            bool sent = rlock__question_recall(question);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
         }
@@ -7747,17 +7812,17 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
-    rlock__request_init(&question->request, gate, gate->things ? &question->terms : NULL);
-    if (gate->things) {
+    rlock__request_init(&question->request, gate, gate->special ? &question->terms : NULL);
+    if (gate->special) {
         question->terms = *terms;
-        question->terms.lens = gate->things->lens;
+        question->terms.lens = rlock__things_of(gate)->lens;
     }
     question->request.op = (uint8_t)op;
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
     question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
     rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
-    question->request.out = client->unsent = true;
+    question->out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;
 }
@@ -7771,8 +7836,13 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     (void)owner;
     request->out = false;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
-        rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
-    } else if (claim->phase == RLOCK__TRYING) {
+        rlock__question *question = RLOCK__OF(request, rlock__question, request);
+        question->out = false;
+        rlock__question_answered(question, answer);
+        return;
+    }
+    claim->out = false;
+    if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, answer);
@@ -7802,14 +7872,14 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
 
 /* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
-    rlock_link *at = gate->waiting.next->next, *next;
-    bool line = !rlock__list_empty(&gate->waiting);
+    rlock_link *list = &gate->crowd->waiting, *at = list->next->next, *next;
+    bool line = !rlock__list_empty(list);
     RLOCK_ASSERT(!rlock__queued(gate));
     gate->references++;
-    for (; line && at != &gate->waiting; at = next) {
+    for (; line && at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         next = at->next;
-        if (claim->once) {
+        if (claim->lock->once) {
             rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         }
     }
@@ -7817,13 +7887,13 @@ static void rlock__gate_turn_away(rlock__gate *gate) {
 }
 
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
+    rlock__claim *claim = NULL;
     (void)with;
-    rlock_link *at = gate->leaving.next;
-    for (; at != &gate->leaving; at = at->next) {
-        rlock__letting_go_up(RLOCK__OF(at, rlock__claim, link));
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+        rlock__letting_go_up(claim);
     }
-    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
-        rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
+        rlock__holding_up(claim);
     }
     if (rlock__queued(gate)) {
         rlock__line_try_all(gate, false);
@@ -7835,34 +7905,35 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
 
 static void rlock__store_up(void *owner, const rlock_part *part) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(!client->closed);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->up = true;
     rlock__gates_each(client, part, rlock__gate_up, NULL);
 }
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
-    rlock_link *at, *next;
+    rlock_link *list = &gate->crowd->waiting, *at, *next;
+    rlock__claim *other = NULL;
     gate->references++;
-    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
-        rlock__op *renewal = RLOCK__OF(at, rlock__claim, link)->lock->renewal;
-        if (renewal) {
-            rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
+    while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
+        if (other->lock->renewal) {
+            rlock__op_event(other->lock->renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW],
+                            why->text);
         }
     }
-    for (at = gate->waiting.next; at != &gate->waiting; at = next) {
+    for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        int verdict = rlock__on_fault[why->fault][claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
+        int verdict =
+            rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
         next = at->next;
-        rlock__claim_note(claim, why->fault, why->text);
+        rlock__lock_note(claim->lock, why->fault, why->text);
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
         }
     }
-    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__claim_release_pending(claim)) {
-            rlock__claim_note(claim, why->fault, why->text);
+    while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
+        if (other->lock) {
+            rlock__lock_note(other->lock, why->fault, why->text);
         }
     }
     rlock__gate_unref(gate);
@@ -7872,7 +7943,7 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
                               const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
-    RLOCK_ASSERT(!client->closed);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
@@ -7888,11 +7959,10 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
  * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
  * hold that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
-    rlock_link *at = gate->holding.next;
-    for (; at != &gate->holding; at = at->next) {
-        rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+    rlock__claim *holds = NULL;
+    while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
         if (key && rlock__shared(holds)) {
-            break; /* so do all behind it */
+            break; /* so do all after it */
         }
         rlock__holding_look(holds);
     }
@@ -7907,12 +7977,11 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     unsigned what = *(const unsigned *)with;
     unsigned changed = what != gate->pushing ? what ^ gate->pushing : what; /* or anew */
     bool queued = rlock__queued(gate);
-    rlock_link *at = gate->holding.next;
+    rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
         rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
-        for (; at != &gate->holding; at = at->next) {
-            rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+        while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
                 rlock__holding_look(holds);
             }
@@ -7924,8 +7993,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
-    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
-               !rlock__list_empty(&gate->waiting)) {
+    } else if (!queued && rlock__waiter(gate) && !gate->crowd->trying && !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
 }
@@ -7948,8 +8016,8 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
 }
 
 /* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
-static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
-    rlock_link *at = list->next;
+static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
+    const rlock_link *at = list->next;
     while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
         at = at->next;
     }
@@ -7958,11 +8026,11 @@ static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
 
 static void rlock__gate_called(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
-    rlock__claim *waits = rlock__claim_find(&gate->waiting, *token);
-    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
-    if (holds) {
+    rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
+    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
+    if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->request.out) {
+    } else if (waits && rlock__queued(gate) && !waits->out) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;
@@ -8123,8 +8191,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
-    rlock__list_init(&client->claims);
-    rlock__list_init(&client->ops);
+    rlock__list_init(&client->nobody.waiting);
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
@@ -8148,78 +8215,48 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     return status;
 }
 
-/* Takes the handle out of a claim; no event is delivered any more. */
+/* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    claim->lock->claim = NULL;
-    claim->lock = NULL;
-    claim->event = 0;
-    rlock__list_remove(&claim->ready.link);
-    gate->references++;
+    rlock__claim_give(claim, NULL);
     if (claim->phase == RLOCK__TRYING) {
-        rlock__acquire_end(claim, RLOCK_ERR_CLOSED); /* nobody is there to be told */
+        rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_let_go(claim);
-    } else {
-        rlock__claim_end(claim);
     }
-    rlock__gate_unref(gate);
 }
 
 static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
-    rlock_link *at;
+    rlock__claim *claim = NULL;
     (void)with;
     gate->references++;
-    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
     }
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
+    while (rlock__waiter(gate)) {
+        rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
     }
-    while (!rlock__list_empty(&gate->holding)) {
-        rlock__claim_abandon(RLOCK__OF(gate->holding.next, rlock__claim, link));
+    while (rlock__holder(gate)) {
+        rlock__claim_abandon(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
 }
 
-/* Frees what is left of the claims on a list: their requests are the store's no more. */
-static void rlock__claims_free(rlock_client *client, rlock_link *list) {
-    RLOCK_ASSERT(client->closed);
-    while (!rlock__list_empty(list)) {
-        rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__list_remove(&claim->ready.link);
-        rlock__claim_empty(claim);
-        if (claim->lock) {
-            claim->lock->claim = NULL;
-        }
-        rlock__gate_unref(claim->gate);
-        rlock__claim_dealloc(client, claim);
-    }
+/* Frees what is kept for the next operations and more than needed. */
+static void rlock__pools_trim(rlock_client *client) {
+    uint32_t keep = rlock__keeps(client);
+    rlock__pool_trim(&client->claims, keep);
+    rlock__pool_trim(&client->crowds, keep);
+    rlock__pool_trim(&client->ops, keep);
 }
 
-/* Frees what is kept for the next operations, down to `keep` of each kind in all. */
-static void rlock__pools_free(rlock_client *client, uint32_t keep) {
-    while (client->claim_count > keep && !rlock__list_empty(&client->claims)) {
-        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__claim_dealloc(client, claim);
-    }
-    while (client->op_count > keep && !rlock__list_empty(&client->ops)) {
-        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op);
-        client->op_count--;
-    }
-}
-
+/* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    rlock__claims_free(gate->client, &gate->leaving);
+    while (!rlock__list_empty(&gate->claims)) {
+        rlock__claim_gone(RLOCK__OF(gate->claims.next, rlock__claim, link));
+    }
     rlock__gate_unref(gate);
 }
 
@@ -8230,11 +8267,11 @@ static void rlock__questions_free(rlock_client *client) {
 }
 
 void rlock_client_free(rlock_client *client) {
-    if (!client || client->closed || rlock__forked(client)) {
+    if (!client || client->life == RLOCK__CLOSED || rlock__forked(client)) {
         return;
     }
     rlock__enter(client);
-    client->closing = client->shut = true; /* nothing is owed to anybody any more */
+    client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
     if (rlock__forked(client)) { /* by the hook `log`: nothing of the parent's is closed */
         client->depth--;
@@ -8242,10 +8279,10 @@ void rlock_client_free(rlock_client *client) {
     }
     client->store->close(client->store_state);
     client->loop.close(client->loop_state);
-    client->closed = true;
+    client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     rlock__questions_free(client);
-    rlock__pools_free(client, 0);
+    rlock__pools_trim(client);
     rlock__leave(client);
 }
 
@@ -8255,7 +8292,7 @@ static void rlock__hold_shutdown(rlock__claim *held) {
     if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
     }
-    if (lock->state == RLOCK__HELD_STATE) {
+    if (!lock->event) {
         rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
     } else {
         rlock__acquire_end(held, RLOCK_ERR_CLOSED);
@@ -8265,10 +8302,11 @@ static void rlock__hold_shutdown(rlock__claim *held) {
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
+    while (rlock__waiter(gate)) {
+        rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
+        rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
-    while (!rlock__list_empty(&gate->holding)) {
+    while (rlock__holder(gate)) {
         rlock__hold_shutdown(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
@@ -8279,11 +8317,11 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client) || client->closing) {
+    if (rlock__forked(client) || client->life != RLOCK__LIVE) {
         return RLOCK_ERR_STATE;
     }
     rlock__enter(client);
-    client->closing = true;
+    client->life = RLOCK__ENDING;
     client->shutdown_done = done;
     client->shutdown_user = user;
     rlock_timer_set(client, &client->shutdown_timer,
@@ -8307,8 +8345,8 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     out->waiting = client->phases[RLOCK__TRYING];
     out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
-    out->up = client->up && !client->closed;
-    out->pushing = client->pushing != 0 && !client->closed;
+    out->up = client->up && client->life != RLOCK__CLOSED;
+    out->pushing = client->pushing != 0 && client->life != RLOCK__CLOSED;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -8317,11 +8355,13 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
 
 enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
 
+#define RLOCK__NESTED 2 /* RLOCK_ERR_STATE, if the handle is not re-entrant */
+
 static const int rlock__on_call[6][4] = {
     /* [rlock__state][call] */
     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK__NESTED, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
@@ -8341,24 +8381,17 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
-    if (!rlock__list_empty(&client->claims)) {
-        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        memset(claim, 0, sizeof *claim);
-        claim->timer.fire = rlock__claim_fire;
-    } else {
-        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
-        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
-            rlock__dealloc(claim);
-            return NULL;
-        }
-        client->claim_count++;
+    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
+    if (!claim) {
+        return NULL;
+    }
+    if (rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        return NULL;
     }
     rlock__list_init(&claim->link);
     rlock__list_init(&claim->ring);
-    rlock__list_init(&claim->ready.link);
-    claim->ready.deliver = rlock__claim_deliver;
-    claim->lock = lock;
+    rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
     rlock__request_init(&claim->request, claim->gate,
@@ -8468,7 +8501,8 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
     const char *why = NULL;
     size_t len;
     uint32_t i;
-    for (i = 0; i < rlock__want_count(want) && client->store->refuses && !client->closed && !why;
+    for (i = 0; i < rlock__want_count(want) && client->store->refuses &&
+                client->life != RLOCK__CLOSED && !why;
          i++) {
         const char *key = rlock__want_key(want, i, &len);
         why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
@@ -8501,7 +8535,7 @@ static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
             return false;
         }
         lock->wish->terms = want->terms;
-        lock->wish->terms.lens = lock->gate->things->lens;
+        lock->wish->terms.lens = rlock__things_of(lock->gate)->lens;
         lock->wish->references = 1;
     }
     return true;
@@ -8525,7 +8559,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
         !rlock__within(options->max_hold_ms, 1, INT64_MAX) || rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     lock = (rlock *)rlock__alloc(sizeof *lock);
@@ -8540,7 +8574,9 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
         return RLOCK_ERR_NOMEM;
     }
     lock->on_lost = options->on_lost;
-    lock->user = options->user;
+    lock->lost_user = options->user;
+    lock->ready.deliver = rlock__lock_deliver;
+    rlock__list_init(&lock->ready.link);
     lock->max_hold_ms = options->max_hold_ms;
     lock->watchdog = (uint8_t)options->watchdog;
     lock->fencing = options->fencing;
@@ -8556,7 +8592,7 @@ void rlock_free(rlock *lock) {
         return;
     }
     client = lock->gate->client;
-    if (client->closed) {
+    if (client->life == RLOCK__CLOSED) {
         client->depth++; /* its clock is not asked any more */
     } else {
         rlock__enter(client);
@@ -8564,26 +8600,25 @@ void rlock_free(rlock *lock) {
     while (lock->ops || lock->spare) {
         rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
         *from = op->next;
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op->text);
-        rlock__dealloc(op);
-        client->op_count--;
+        rlock__op_free(client, op);
     }
     lock->renewal = NULL;
+    rlock__list_remove(&lock->ready.link);
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
     rlock__gate_unref(lock->gate);
     rlock__wish_unref(lock->wish);
+    rlock__dealloc(lock->text);
     rlock__dealloc(lock);
     client->handles--;
-    rlock__pools_free(client, client->handles);
+    rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
     rlock__leave(client);
 }
 
-static int64_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms;
+static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+    return (int32_t)(lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms);
 }
 
 /* True if a hold that is acquired with this lease is renewed until it is released. */
@@ -8595,10 +8630,10 @@ static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
-    bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
-    bool longer = rlock__lease_of(lock, lease_ms) > claim->lease_ms;
+    bool watchdog = lock->renews || rlock__renews(lock, lease_ms);
+    bool longer = rlock__lease_of(lock, lease_ms) > lock->lease_ms;
     rlock__op *op;
-    RLOCK_ASSERT(lock->state == RLOCK__HELD_STATE && claim);
+    RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
     RLOCK_ASSERT(lock->hold_count);
     if (longer && lock->renewal) {
         return RLOCK_ERR_STATE;
@@ -8608,17 +8643,17 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
         return RLOCK_ERR_NOMEM;
     }
     if (!longer) {
-        if (watchdog && !claim->watchdog) {
-            claim->watchdog = true;
+        if (watchdog && !lock->renews) {
+            lock->renews = true;
             rlock__holding_plan(claim);
         }
         rlock__op_event(op, RLOCK_OK, NULL);
         return RLOCK_OK;
     }
-    op->lease_ms = claim->lease_ms = rlock__lease_of(lock, lease_ms);
+    op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     lock->renewal = op;
-    if (!claim->request.out) {
+    if (!claim->out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -8628,38 +8663,43 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
     rlock_client *client = gate->client;
-    bool first = rlock__list_empty(&gate->waiting);
+    bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
-    RLOCK_ASSERT(lock->state == RLOCK__IDLE_STATE && !lock->claim);
+    rlock__crowd *crowd;
+    RLOCK_ASSERT(!lock->event);
     RLOCK_ASSERT(!lock->hold_count && !lock->ops);
+    if (claim && !rlock__gate_crowd(gate)) {
+        rlock__claim_gone(claim);
+        claim = NULL;
+    }
     if (!claim) {
         return RLOCK_ERR_NOMEM;
     }
-    lock->claim = claim;
-    lock->state = RLOCK__WAITING_STATE;
-    claim->done = done;
-    claim->user = user;
-    claim->once = wait_ms == 0;
-    claim->left_ms = -1;
-    claim->lease_ms = rlock__lease_of(lock, lease_ms);
-    claim->watchdog = rlock__renews(lock, lease_ms);
-    claim->wait_until_us = RLOCK__NEVER;
+    lock->done = done;
+    lock->user = user;
+    lock->once = wait_ms == 0;
+    lock->status = RLOCK_OK;
+    lock->left_ms = -1;
+    lock->lease_ms = rlock__lease_of(lock, lease_ms);
+    lock->renews = rlock__renews(lock, lease_ms);
+    lock->wait_until_us = RLOCK__NEVER;
     if (wait_ms != RLOCK_FOREVER) {
-        claim->wait_until_us =
-            rlock__add_ms(client->now_us, claim->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->timer, claim->wait_until_us);
+        lock->wait_until_us =
+            rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
+        rlock_timer_set(client, &claim->timer, lock->wait_until_us);
     }
-    gate->taken = (gate->taken && !first) || (held && !rlock__shared(held));
-    rlock__list_append(&gate->waiting, &claim->link);
+    crowd = gate->crowd;
+    crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
+    rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_try(claim, false);
         return RLOCK_OK;
     }
-    if (claim->once && (held || (!first && client->up))) { /* no need to ask the server */
+    if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
-            int64_t end_us = rlock__add_ms(held->since_us, held->lease_ms);
-            claim->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
+            int64_t end_us = rlock__add_ms(held->since_us, held->lock->lease_ms);
+            lock->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
         }
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return RLOCK_OK;
@@ -8674,23 +8714,23 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
                   void *user) {
     rlock_client *client;
     int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
-    bool nested = status == RLOCK_ERR_STATE && lock->reentrant &&
-                  !rlock__forked(lock->gate->client) &&
-                  rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE;
     if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
         !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
         return RLOCK_ERR_ARG;
     }
-    if (status != RLOCK_OK && !nested) {
+    if (status == RLOCK__NESTED && !lock->reentrant) {
+        return RLOCK_ERR_STATE;
+    }
+    if (status != RLOCK_OK && status != RLOCK__NESTED) {
         return status;
     }
     client = lock->gate->client;
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;
-    status = nested ? rlock__acquire_nested(lock, lease_ms, done, user)
-                    : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
+    status = status == RLOCK__NESTED ? rlock__acquire_nested(lock, lease_ms, done, user)
+                                     : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
     rlock__leave(client);
     return status;
 }
@@ -8723,13 +8763,13 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     client = lock->gate->client;
     claim = lock->claim;
     client->depth++;
-    op->lease_ms = lease_ms ? lease_ms : claim->lease_ms;
-    claim->lease_ms = op->lease_ms;
+    op->lease_ms = lease_ms ? lease_ms : lock->lease_ms;
+    lock->lease_ms = (int32_t)op->lease_ms;
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
-    if (!claim->request.out) {
+    if (!claim->out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);
@@ -8738,24 +8778,23 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
-    RLOCK_ASSERT(claim && claim->lock == lock);
-    if (lock->state == RLOCK__HELD_STATE && claim->until_us <= lock->gate->client->now_us) {
+    if (claim && claim->until_us <= lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }
-    claim->done = done;
-    claim->user = user;
-    if (lock->state == RLOCK__LOST_STATE) { /* on_lost is not called: this end tells it */
-        lock->state = RLOCK__RELEASING_STATE;
-        claim->event = RLOCK_RELEASED;
+    lock->done = done;
+    lock->user = user;
+    if (lock->event) { /* on_lost is not called: this end tells of it */
+        RLOCK_ASSERT(lock->event == RLOCK_LOST);
+        lock->event = RLOCK_RELEASED;
         return;
     }
+    RLOCK_ASSERT(claim && claim->lock == lock);
     if (lock->renewal) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CANCELED, NULL);
     }
-    lock->state = RLOCK__RELEASING_STATE;
-    if (!rlock__hand_on(claim, done, user)) {
+    if (!rlock__hand_on(claim)) {
         claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
-        claim->status = RLOCK_OK;
+        lock->status = RLOCK_OK;
         rlock__claim_let_go(claim);
     }
 }
@@ -8785,11 +8824,11 @@ int rlock_cancel(rlock *lock) {
     }
     claim = lock->claim;
     lock->gate->client->depth++;
-    if (claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING) {
+    if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
-        claim->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
-        rlock__set_text(&claim->text, NULL);
+        lock->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
+        rlock__set_text(&lock->text, NULL);
     }
     rlock__leave(lock->gate->client);
     return RLOCK_OK;
@@ -8829,7 +8868,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
         rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
@@ -8869,16 +8908,17 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_ARG;
     }
     client = lock->gate->client;
-    if (rlock__forked(client) || (!client->closed && lock->state != RLOCK__WAITING_STATE) ||
+    if (rlock__forked(client) ||
+        (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
         return RLOCK_ERR_STATE;
     }
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
     status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
-                        lock->claim->request.token, done, user);
+                        lock->claim ? lock->claim->request.token : 0, done, user);
     rlock__leave(client);
     return status;
 }

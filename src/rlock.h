@@ -35,6 +35,7 @@
  *     >>list           doubly linked lists inside the things they link
  *     >>map            from keys to the things that hold a node
  *     >>heap           due times in one heap
+ *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
  *     >>memory         the store inside the process
@@ -220,6 +221,8 @@ extern "C" {
 #include "base/map.h"
 
 #include "base/heap.h"
+
+#include "base/pool.h"
 
 #include "core/client.h"
 

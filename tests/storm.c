@@ -548,8 +548,8 @@ static bool somebody_knows(rlock_client *client, int key, uint64_t token) {
     rlock__node *node = rlock__map_find(&client->gates, keys[key], strlen(keys[key]));
     rlock__gate *gate = node != NULL ? RLOCK__OF(node, rlock__gate, node) : NULL;
     int i;
-    for (i = 0; i < 3 && gate != NULL; i++) {
-        rlock_link *lists[3] = {&gate->waiting, &gate->holding, &gate->leaving};
+    for (i = 0; i < 2 && gate != NULL; i++) {
+        rlock_link *lists[2] = {&gate->crowd->waiting, &gate->claims};
         rlock_link *list = lists[i], *at;
         for (at = list->next; at != list; at = at->next) {
             if (RLOCK__OF(at, rlock__claim, link)->request.token == token) {

@@ -125,6 +125,7 @@ static const struct CMUnitTest singles[] = {
     CASE(wait_that_ends_while_its_try_is_out_is_unknown),
     CASE(waiter_and_holder_look_when_push_is_back),
     CASE(grant_that_was_lost_before_it_was_told_keeps_its_place),
+    CASE(grant_that_was_lost_before_it_was_told_ends_if_memory_is_out),
     CASE(unknown_stays_the_last_word_when_the_connection_is_gone),
     CASE(every_waiter_is_told_that_the_server_refuses_this_user),
     CASE(hold_goes_on_to_the_next_in_line_without_the_server),

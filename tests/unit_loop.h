@@ -75,6 +75,31 @@ static void event_of_a_descriptor_that_a_timer_just_forgot_is_dropped(void **sta
     rlock_timer_drop(g.client, &timer);
 }
 
+static void stall_and_take_all_memory(struct owner *owner, const rlock_event *event) {
+    SAME(owner_acquire(handle("other"), RLOCK_FOREVER, 1000), RLOCK_OK);
+    SAME(owner_acquire(handle("another"), RLOCK_FOREVER, 1000), RLOCK_OK);
+    stall_2_s(owner, event);
+    virtual_memory.fail_at = 1;
+}
+
+/* It has to wait again, and others need what was kept for who waits. */
+static void grant_that_was_lost_before_it_was_told_ends_if_memory_is_out(void **state) {
+    struct owner *slow = handle("slow"), *owner = handle("key");
+    uint64_t token;
+    (void)state;
+    slow->react = stall_and_take_all_memory;
+    SAME(owner_acquire(slow, 0, 10000), RLOCK_OK);
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_done());
+    scripted_answer(&g.store, scripted_last(&g.store, RLOCK_OP_ACQUIRE), scripted_done());
+    idle();
+    SAME(virtual_memory.failed, true);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_NOMEM);
+    SAME(need(RLOCK_OP_RELEASE)->token, token);
+}
+
 static unsigned fired;
 
 static void fire_again(rlock_timer *timer) {

@@ -13,6 +13,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "store/default.h"
 #include "core/claim.h"
@@ -163,8 +164,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
-    rlock__list_init(&client->claims);
-    rlock__list_init(&client->ops);
+    rlock__list_init(&client->nobody.waiting);
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
@@ -188,78 +188,48 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     return status;
 }
 
-/* Takes the handle out of a claim; no event is delivered any more. */
+/* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    claim->lock->claim = NULL;
-    claim->lock = NULL;
-    claim->event = 0;
-    rlock__list_remove(&claim->ready.link);
-    gate->references++;
+    rlock__claim_give(claim, NULL);
     if (claim->phase == RLOCK__TRYING) {
-        rlock__acquire_end(claim, RLOCK_ERR_CLOSED); /* nobody is there to be told */
+        rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_let_go(claim);
-    } else {
-        rlock__claim_end(claim);
     }
-    rlock__gate_unref(gate);
 }
 
 static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
-    rlock_link *at;
+    rlock__claim *claim = NULL;
     (void)with;
     gate->references++;
-    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
     }
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__claim_abandon(RLOCK__OF(gate->waiting.prev, rlock__claim, link));
+    while (rlock__waiter(gate)) {
+        rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
     }
-    while (!rlock__list_empty(&gate->holding)) {
-        rlock__claim_abandon(RLOCK__OF(gate->holding.next, rlock__claim, link));
+    while (rlock__holder(gate)) {
+        rlock__claim_abandon(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
 }
 
-/* Frees what is left of the claims on a list: their requests are the store's no more. */
-static void rlock__claims_free(rlock_client *client, rlock_link *list) {
-    RLOCK_ASSERT(client->closed);
-    while (!rlock__list_empty(list)) {
-        rlock__claim *claim = RLOCK__OF(list->next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__list_remove(&claim->ready.link);
-        rlock__claim_empty(claim);
-        if (claim->lock) {
-            claim->lock->claim = NULL;
-        }
-        rlock__gate_unref(claim->gate);
-        rlock__claim_dealloc(client, claim);
-    }
+/* Frees what is kept for the next operations and more than needed. */
+static void rlock__pools_trim(rlock_client *client) {
+    uint32_t keep = rlock__keeps(client);
+    rlock__pool_trim(&client->claims, keep);
+    rlock__pool_trim(&client->crowds, keep);
+    rlock__pool_trim(&client->ops, keep);
 }
 
-/* Frees what is kept for the next operations, down to `keep` of each kind in all. */
-static void rlock__pools_free(rlock_client *client, uint32_t keep) {
-    while (client->claim_count > keep && !rlock__list_empty(&client->claims)) {
-        rlock__claim *claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        rlock__claim_dealloc(client, claim);
-    }
-    while (client->op_count > keep && !rlock__list_empty(&client->ops)) {
-        rlock__op *op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op);
-        client->op_count--;
-    }
-}
-
+/* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    rlock__claims_free(gate->client, &gate->leaving);
+    while (!rlock__list_empty(&gate->claims)) {
+        rlock__claim_gone(RLOCK__OF(gate->claims.next, rlock__claim, link));
+    }
     rlock__gate_unref(gate);
 }
 
@@ -270,11 +240,11 @@ static void rlock__questions_free(rlock_client *client) {
 }
 
 void rlock_client_free(rlock_client *client) {
-    if (!client || client->closed || rlock__forked(client)) {
+    if (!client || client->life == RLOCK__CLOSED || rlock__forked(client)) {
         return;
     }
     rlock__enter(client);
-    client->closing = client->shut = true; /* nothing is owed to anybody any more */
+    client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
     if (rlock__forked(client)) { /* by the hook `log`: nothing of the parent's is closed */
         client->depth--;
@@ -282,10 +252,10 @@ void rlock_client_free(rlock_client *client) {
     }
     client->store->close(client->store_state);
     client->loop.close(client->loop_state);
-    client->closed = true;
+    client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     rlock__questions_free(client);
-    rlock__pools_free(client, 0);
+    rlock__pools_trim(client);
     rlock__leave(client);
 }
 
@@ -295,7 +265,7 @@ static void rlock__hold_shutdown(rlock__claim *held) {
     if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
     }
-    if (lock->state == RLOCK__HELD_STATE) {
+    if (!lock->event) {
         rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
     } else {
         rlock__acquire_end(held, RLOCK_ERR_CLOSED);
@@ -305,10 +275,11 @@ static void rlock__hold_shutdown(rlock__claim *held) {
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     (void)with;
     gate->references++;
-    while (!rlock__list_empty(&gate->waiting)) {
-        rlock__acquire_end(RLOCK__OF(gate->waiting.prev, rlock__claim, link), RLOCK_ERR_CLOSED);
+    while (rlock__waiter(gate)) {
+        rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
+        rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
-    while (!rlock__list_empty(&gate->holding)) {
+    while (rlock__holder(gate)) {
         rlock__hold_shutdown(rlock__holder(gate));
     }
     rlock__gate_unref(gate);
@@ -319,11 +290,11 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client) || client->closing) {
+    if (rlock__forked(client) || client->life != RLOCK__LIVE) {
         return RLOCK_ERR_STATE;
     }
     rlock__enter(client);
-    client->closing = true;
+    client->life = RLOCK__ENDING;
     client->shutdown_done = done;
     client->shutdown_user = user;
     rlock_timer_set(client, &client->shutdown_timer,
@@ -347,8 +318,8 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     out->waiting = client->phases[RLOCK__TRYING];
     out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
-    out->up = client->up && !client->closed;
-    out->pushing = client->pushing != 0 && !client->closed;
+    out->up = client->up && client->life != RLOCK__CLOSED;
+    out->pushing = client->pushing != 0 && client->life != RLOCK__CLOSED;
 }
 
 #endif /* RLOCK_CORE_API_CLIENT_H */

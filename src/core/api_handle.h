@@ -12,6 +12,7 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
@@ -25,11 +26,13 @@
 
 enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
 
+#define RLOCK__NESTED 2 /* RLOCK_ERR_STATE, if the handle is not re-entrant */
+
 static const int rlock__on_call[6][4] = {
     /* [rlock__state][call] */
     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
+    {RLOCK__NESTED, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
@@ -49,24 +52,17 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
-    if (!rlock__list_empty(&client->claims)) {
-        claim = RLOCK__OF(client->claims.next, rlock__claim, link);
-        rlock__list_remove(&claim->link);
-        memset(claim, 0, sizeof *claim);
-        claim->timer.fire = rlock__claim_fire;
-    } else {
-        claim = (rlock__claim *)rlock__alloc(sizeof *claim);
-        if (!claim || rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
-            rlock__dealloc(claim);
-            return NULL;
-        }
-        client->claim_count++;
+    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
+    if (!claim) {
+        return NULL;
+    }
+    if (rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        return NULL;
     }
     rlock__list_init(&claim->link);
     rlock__list_init(&claim->ring);
-    rlock__list_init(&claim->ready.link);
-    claim->ready.deliver = rlock__claim_deliver;
-    claim->lock = lock;
+    rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
     rlock__request_init(&claim->request, claim->gate,
@@ -176,7 +172,8 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
     const char *why = NULL;
     size_t len;
     uint32_t i;
-    for (i = 0; i < rlock__want_count(want) && client->store->refuses && !client->closed && !why;
+    for (i = 0; i < rlock__want_count(want) && client->store->refuses &&
+                client->life != RLOCK__CLOSED && !why;
          i++) {
         const char *key = rlock__want_key(want, i, &len);
         why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
@@ -209,7 +206,7 @@ static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
             return false;
         }
         lock->wish->terms = want->terms;
-        lock->wish->terms.lens = lock->gate->things->lens;
+        lock->wish->terms.lens = rlock__things_of(lock->gate)->lens;
         lock->wish->references = 1;
     }
     return true;
@@ -233,7 +230,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
         !rlock__within(options->max_hold_ms, 1, INT64_MAX) || rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     lock = (rlock *)rlock__alloc(sizeof *lock);
@@ -248,7 +245,9 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
         return RLOCK_ERR_NOMEM;
     }
     lock->on_lost = options->on_lost;
-    lock->user = options->user;
+    lock->lost_user = options->user;
+    lock->ready.deliver = rlock__lock_deliver;
+    rlock__list_init(&lock->ready.link);
     lock->max_hold_ms = options->max_hold_ms;
     lock->watchdog = (uint8_t)options->watchdog;
     lock->fencing = options->fencing;
@@ -264,7 +263,7 @@ void rlock_free(rlock *lock) {
         return;
     }
     client = lock->gate->client;
-    if (client->closed) {
+    if (client->life == RLOCK__CLOSED) {
         client->depth++; /* its clock is not asked any more */
     } else {
         rlock__enter(client);
@@ -272,26 +271,25 @@ void rlock_free(rlock *lock) {
     while (lock->ops || lock->spare) {
         rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
         *from = op->next;
-        rlock__list_remove(&op->ready.link);
-        rlock__dealloc(op->text);
-        rlock__dealloc(op);
-        client->op_count--;
+        rlock__op_free(client, op);
     }
     lock->renewal = NULL;
+    rlock__list_remove(&lock->ready.link);
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
     rlock__gate_unref(lock->gate);
     rlock__wish_unref(lock->wish);
+    rlock__dealloc(lock->text);
     rlock__dealloc(lock);
     client->handles--;
-    rlock__pools_free(client, client->handles);
+    rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
     rlock__leave(client);
 }
 
-static int64_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms;
+static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+    return (int32_t)(lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms);
 }
 
 /* True if a hold that is acquired with this lease is renewed until it is released. */
@@ -303,10 +301,10 @@ static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
-    bool watchdog = claim->watchdog || rlock__renews(lock, lease_ms);
-    bool longer = rlock__lease_of(lock, lease_ms) > claim->lease_ms;
+    bool watchdog = lock->renews || rlock__renews(lock, lease_ms);
+    bool longer = rlock__lease_of(lock, lease_ms) > lock->lease_ms;
     rlock__op *op;
-    RLOCK_ASSERT(lock->state == RLOCK__HELD_STATE && claim);
+    RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
     RLOCK_ASSERT(lock->hold_count);
     if (longer && lock->renewal) {
         return RLOCK_ERR_STATE;
@@ -316,17 +314,17 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
         return RLOCK_ERR_NOMEM;
     }
     if (!longer) {
-        if (watchdog && !claim->watchdog) {
-            claim->watchdog = true;
+        if (watchdog && !lock->renews) {
+            lock->renews = true;
             rlock__holding_plan(claim);
         }
         rlock__op_event(op, RLOCK_OK, NULL);
         return RLOCK_OK;
     }
-    op->lease_ms = claim->lease_ms = rlock__lease_of(lock, lease_ms);
+    op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     lock->renewal = op;
-    if (!claim->request.out) {
+    if (!claim->out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -336,38 +334,43 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
     rlock_client *client = gate->client;
-    bool first = rlock__list_empty(&gate->waiting);
+    bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
-    RLOCK_ASSERT(lock->state == RLOCK__IDLE_STATE && !lock->claim);
+    rlock__crowd *crowd;
+    RLOCK_ASSERT(!lock->event);
     RLOCK_ASSERT(!lock->hold_count && !lock->ops);
+    if (claim && !rlock__gate_crowd(gate)) {
+        rlock__claim_gone(claim);
+        claim = NULL;
+    }
     if (!claim) {
         return RLOCK_ERR_NOMEM;
     }
-    lock->claim = claim;
-    lock->state = RLOCK__WAITING_STATE;
-    claim->done = done;
-    claim->user = user;
-    claim->once = wait_ms == 0;
-    claim->left_ms = -1;
-    claim->lease_ms = rlock__lease_of(lock, lease_ms);
-    claim->watchdog = rlock__renews(lock, lease_ms);
-    claim->wait_until_us = RLOCK__NEVER;
+    lock->done = done;
+    lock->user = user;
+    lock->once = wait_ms == 0;
+    lock->status = RLOCK_OK;
+    lock->left_ms = -1;
+    lock->lease_ms = rlock__lease_of(lock, lease_ms);
+    lock->renews = rlock__renews(lock, lease_ms);
+    lock->wait_until_us = RLOCK__NEVER;
     if (wait_ms != RLOCK_FOREVER) {
-        claim->wait_until_us =
-            rlock__add_ms(client->now_us, claim->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->timer, claim->wait_until_us);
+        lock->wait_until_us =
+            rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
+        rlock_timer_set(client, &claim->timer, lock->wait_until_us);
     }
-    gate->taken = (gate->taken && !first) || (held && !rlock__shared(held));
-    rlock__list_append(&gate->waiting, &claim->link);
+    crowd = gate->crowd;
+    crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
+    rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_try(claim, false);
         return RLOCK_OK;
     }
-    if (claim->once && (held || (!first && client->up))) { /* no need to ask the server */
+    if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
-            int64_t end_us = rlock__add_ms(held->since_us, held->lease_ms);
-            claim->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
+            int64_t end_us = rlock__add_ms(held->since_us, held->lock->lease_ms);
+            lock->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
         }
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return RLOCK_OK;
@@ -382,23 +385,23 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
                   void *user) {
     rlock_client *client;
     int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
-    bool nested = status == RLOCK_ERR_STATE && lock->reentrant &&
-                  !rlock__forked(lock->gate->client) &&
-                  rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE;
     if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
         !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
         return RLOCK_ERR_ARG;
     }
-    if (status != RLOCK_OK && !nested) {
+    if (status == RLOCK__NESTED && !lock->reentrant) {
+        return RLOCK_ERR_STATE;
+    }
+    if (status != RLOCK_OK && status != RLOCK__NESTED) {
         return status;
     }
     client = lock->gate->client;
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;
-    status = nested ? rlock__acquire_nested(lock, lease_ms, done, user)
-                    : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
+    status = status == RLOCK__NESTED ? rlock__acquire_nested(lock, lease_ms, done, user)
+                                     : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
     rlock__leave(client);
     return status;
 }
@@ -431,13 +434,13 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     client = lock->gate->client;
     claim = lock->claim;
     client->depth++;
-    op->lease_ms = lease_ms ? lease_ms : claim->lease_ms;
-    claim->lease_ms = op->lease_ms;
+    op->lease_ms = lease_ms ? lease_ms : lock->lease_ms;
+    lock->lease_ms = (int32_t)op->lease_ms;
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
-    if (!claim->request.out) {
+    if (!claim->out) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);
@@ -446,24 +449,23 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
-    RLOCK_ASSERT(claim && claim->lock == lock);
-    if (lock->state == RLOCK__HELD_STATE && claim->until_us <= lock->gate->client->now_us) {
+    if (claim && claim->until_us <= lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }
-    claim->done = done;
-    claim->user = user;
-    if (lock->state == RLOCK__LOST_STATE) { /* on_lost is not called: this end tells it */
-        lock->state = RLOCK__RELEASING_STATE;
-        claim->event = RLOCK_RELEASED;
+    lock->done = done;
+    lock->user = user;
+    if (lock->event) { /* on_lost is not called: this end tells of it */
+        RLOCK_ASSERT(lock->event == RLOCK_LOST);
+        lock->event = RLOCK_RELEASED;
         return;
     }
+    RLOCK_ASSERT(claim && claim->lock == lock);
     if (lock->renewal) {
         rlock__op_event(lock->renewal, RLOCK_ERR_CANCELED, NULL);
     }
-    lock->state = RLOCK__RELEASING_STATE;
-    if (!rlock__hand_on(claim, done, user)) {
+    if (!rlock__hand_on(claim)) {
         claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
-        claim->status = RLOCK_OK;
+        lock->status = RLOCK_OK;
         rlock__claim_let_go(claim);
     }
 }
@@ -493,11 +495,11 @@ int rlock_cancel(rlock *lock) {
     }
     claim = lock->claim;
     lock->gate->client->depth++;
-    if (claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING) {
+    if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
-        claim->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
-        rlock__set_text(&claim->text, NULL);
+        lock->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
+        rlock__set_text(&lock->text, NULL);
     }
     rlock__leave(lock->gate->client);
     return RLOCK_OK;
@@ -537,7 +539,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
         rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
@@ -577,16 +579,17 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_ARG;
     }
     client = lock->gate->client;
-    if (rlock__forked(client) || (!client->closed && lock->state != RLOCK__WAITING_STATE) ||
+    if (rlock__forked(client) ||
+        (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
         return RLOCK_ERR_STATE;
     }
-    if (client->closing) {
+    if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
     status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
-                        lock->claim->request.token, done, user);
+                        lock->claim ? lock->claim->request.token : 0, done, user);
     rlock__leave(client);
     return status;
 }

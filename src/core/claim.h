@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "core/client.h"
 
 /* The columns of FAULT x OPERATION. */
@@ -39,26 +40,20 @@ typedef enum rlock__state {
     RLOCK__CLOSED_STATE
 } rlock__state;
 
-/* One client's handles of a key, or of a set of keys: the waiters in their order, the holders, and
- * the claims that are let go. Of a mutex only the first waiter makes attempts; of a queued kind the
- * queue is at the server, and each waiter makes one attempt to join it, and one when notified. */
+/* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
+ * any; the holders, and the claims that are let go. Of a mutex only the first waiter makes
+ * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
+ * it, and one when notified. */
 typedef struct rlock__gate {
     rlock__node node;
     rlock_client *client;
-    rlock_link waiting;           /* claims that still want it, first come first */
-    rlock_link holding;           /* claims that have it: of a mutex at most one */
-    rlock_link leaving;           /* claims that are letting it go */
-    struct rlock__things *things; /* NULL: a mutex with one key */
-    struct rlock__claim *trying;  /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;            /* the next attempt, if nothing wakes the gate before */
-    uint32_t references;          /* handles and claims */
-    uint8_t polls;                /* attempts since the last wake-up: exponent of the back-off */
-    bool dirty;                   /* woken during an attempt: its answer may be stale */
-    bool taken;                   /* a holder was known since the first waiter began to wait */
-    bool yields;                  /* the next attempt is put off: other clients come first */
+    rlock__crowd *crowd; /* the client's `nobody` if none waits */
+    rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
+    uint32_t references; /* handles and claims */
+    uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
     bool watched;
-    uint8_t pushing; /* RLOCK_PUSH_...: what is pushed of its keys */
-} rlock__gate;       /* each key's bytes and a NUL follow */
+    bool special; /* no mutex with one key: rlock__things follow */
+} rlock__gate;    /* then each key's bytes and a NUL */
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -66,9 +61,14 @@ typedef struct rlock__things {
     char sort;                    /* of the kind: see rlock__sort */
     uint32_t permits;             /* see rlock_terms */
     uint32_t count;               /* how many keys */
-    const uint32_t *lens;         /* `count` lengths */
+    uint32_t *lens;               /* `count` lengths */
     struct rlock__alias *aliases; /* `count` of them; the first is not used */
 } rlock__things;
+
+/* NULL: a mutex with one key. */
+static rlock__things *rlock__things_of(const rlock__gate *gate) {
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)(gate + 1) : NULL;
+}
 
 /* What a handle wants that is no mutex with one key. Its claims may outlive it. */
 typedef struct rlock__wish {
@@ -86,42 +86,33 @@ static rlock__gate *rlock__gate_at(rlock__node *node) {
                                            : RLOCK__OF(node, rlock__gate, node);
 }
 
-/* One token's life at the server, from acquire until it is surely gone. It outlives the operation
- * that made it, and its handle: what is still to be cleaned up then is an orphan. */
+/* One token's life at the server, from acquire until it is surely gone: what it is there, and
+ * nothing of what its handle was asked for. A local hand-over gives it to another handle. Without a
+ * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_request request;
-    rlock_link link; /* in the gate's waiting, holding or leaving, or in the client's claims */
+    rlock_link link; /* in the gate's crowd, or in its claims */
     rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     rlock_timer timer;
     rlock__gate *gate;
-    rlock *lock;          /* NULL: the handle has let go of it */
-    rlock__ready ready;   /* the event below is to be delivered */
-    rlock_callback *done; /* of the acquire or the release under way */
-    void *user;
-    char *text;            /* the server's words for the event */
-    int64_t until_us;      /* the local deadline */
-    int64_t since_us;      /* when the lease was asked for last */
-    int64_t granted_us;    /* when the acquire was sent that the server granted to this client */
-    int64_t next_us;       /* of a hold the next renewal; of a release the next attempt */
-    int64_t look_us;       /* of a hold the next check, without a renewal */
-    int64_t wait_until_us; /* of an acquire; of a clean-up its end, 0 = not known yet */
-    int64_t max_until_us;  /* no deadline is later than this one */
-    int64_t lease_ms, left_ms;
-    int64_t longest_ms; /* of all leases asked for: the token may be there for that long */
+    rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
+    int64_t until_us;   /* the local deadline */
+    int64_t since_us;   /* when the lease was asked for last */
+    int64_t granted_us; /* when the acquire was sent that the server granted to this client */
+    int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
+    int64_t look_us;    /* of a hold the next check, without a renewal */
+    int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
-    uint16_t handed; /* how many local hand-overs there were since that grant */
-    bool yields;     /* after local hand-overs: when it is let go, other clients come first */
-    bool ours;       /* granted, and the next waiter at the server was of this client */
-    int status;      /* the event's; before that, how the last attempt ended */
-    uint8_t phase;   /* RLOCK__TRYING to RLOCK__GONE */
-    uint8_t event;   /* rlock_event_kind to be delivered, 0 = none */
-    uint8_t reason;
-    bool once; /* wait_ms was 0 */
-    bool watchdog;
-    bool counted;    /* as acquired, and not as lost */
-    bool exists;     /* the token may be at the server */
-    bool registered; /* the store watches the key for this hold */
-    bool again;      /* woken or notified during a request, or an attempt failed: once more */
+    int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
+    uint16_t handed;    /* how many local hand-overs there were since that grant */
+    uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool out;           /* its request is with the store */
+    bool yields;        /* after local hand-overs: when it is let go, other clients come first */
+    bool ours;          /* granted, and the next waiter at the server was of this client */
+    bool counted;       /* as acquired, and not as lost */
+    bool exists;        /* the token may be at the server */
+    bool registered;    /* the store watches the key for this hold */
+    bool again;         /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
@@ -139,20 +130,47 @@ typedef struct rlock__op {
     bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
+/* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
+ * and without one from its claim: see rlock__state_of. */
 struct rlock {
     rlock__gate *gate;
     rlock__wish *wish;   /* NULL: a mutex with one key */
-    rlock__claim *claim; /* NULL when idle */
+    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
     rlock__op *ops;      /* accepted and not ended */
     rlock__op *spare;    /* one for each nested release to come, so that it needs no memory */
     rlock__op *renewal;  /* the one of ops that needs the store */
-    rlock_callback *on_lost;
-    void *user;
+    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
+    void *lost_user, *user;
     int64_t max_hold_ms;
-    int hold_count;
-    uint8_t state, watchdog;
+    int64_t wait_until_us;
+    int64_t max_until_us; /* no deadline is later than this one */
+    int32_t lease_ms;
+    int32_t hold_count;
+    rlock__ready ready; /* the event is to be delivered */
+    char *text;         /* the server's words for it */
+    uint64_t fence;     /* of the hold that ended */
+    int64_t left_ms;    /* of the holder's lease, when last heard */
+    int8_t status;      /* the event's; before that, how the last attempt ended */
+    uint8_t event;      /* rlock_event_kind to be delivered, 0 = none */
+    uint8_t reason;
+    uint8_t watchdog; /* RLOCK_WATCHDOG_... */
+    bool renews;      /* the hold has a watchdog */
+    bool once;        /* wait_ms was 0 */
     bool fencing, reentrant;
 };
+
+/* What a handle is about to tell goes before what its claim is about to do. */
+static rlock__state rlock__state_of(const rlock *lock) {
+    static const uint8_t told[] = {/* [rlock_event_kind] */
+                                   RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
+                                   RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
+    static const uint8_t doing[] = {/* [phase] */
+                                    RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
+                                    RLOCK__RELEASING_STATE};
+    RLOCK_ASSERT(lock->event < sizeof told);
+    return (rlock__state)(lock->event || !lock->claim ? told[lock->event]
+                                                      : doing[lock->claim->phase]);
+}
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     RLOCK_ASSERT(ms >= 0);
@@ -168,8 +186,9 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
+    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
-                      claim->max_until_us);
+                      claim->lock->max_until_us);
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
@@ -181,7 +200,7 @@ static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *an
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
 static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
-    claim->lease_ms = rlock__min(claim->lease_ms, lease_ms);
+    claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -190,7 +209,7 @@ static void rlock__set_text(char **text, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->things && gate->things->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -204,12 +223,28 @@ static bool rlock__shared(const rlock__claim *claim) {
 
 /* The length of one of its keys. */
 static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    return RLOCK__HAS_KINDS && gate->things ? gate->things->lens[i] : gate->node.key_len;
+    const rlock__things *things = rlock__things_of(gate);
+    return things ? things->lens[i] : gate->node.key_len;
+}
+
+/* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
+static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
+                                       int phase) {
+    const rlock_link *at = claim ? claim->link.next : gate->claims.next;
+    while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
+        at = at->next;
+    }
+    return at == &gate->claims ? NULL : RLOCK__OF(at, rlock__claim, link);
 }
 
 /* Returns the first holder of this client, or NULL. */
 static rlock__claim *rlock__holder(const rlock__gate *gate) {
-    return RLOCK__FIRST(&gate->holding, rlock__claim, link);
+    return rlock__claim_next(gate, NULL, RLOCK__HOLDING);
+}
+
+/* Returns the first waiter, or NULL. */
+static rlock__claim *rlock__waiter(const rlock__gate *gate) {
+    return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
 }
 
 static void rlock__wish_unref(rlock__wish *wish) {
@@ -226,111 +261,117 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
     request->terms = terms;
 }
 
-static void rlock__claim_dealloc(rlock_client *client, rlock__claim *claim) {
-    RLOCK_ASSERT(client->claim_count);
-    RLOCK_ASSERT(rlock__list_empty(&claim->link) && rlock__list_empty(&claim->ring));
-    rlock_timer_drop(client, &claim->timer);
-    rlock__dealloc(claim);
-    client->claim_count--;
-}
-
-/* Frees what a claim refers to, except its gate. */
-static void rlock__claim_empty(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.out || claim->gate->client->closed);
-    rlock__dealloc(claim->text);
-    rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
-}
-
 /* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
                 client->phases[RLOCK__LETTING_GO];
-    if (client->closing && !client->shut && (!busy || status != RLOCK_OK)) {
-        client->shut = true;
+    if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
+        client->life = RLOCK__ENDED;
         client->shutdown_status = status;
         rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
     }
 }
 
+/* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
+static void rlock__claim_unlink(rlock__claim *claim) {
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
+    rlock__list_remove(&claim->link);
+    rlock__list_remove(&claim->ring);
+    if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
+        RLOCK_ASSERT(!gate->crowd->trying);
+        rlock_timer_drop(client, &gate->crowd->timer);
+        rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
+        gate->crowd = &client->nobody;
+    }
+}
+
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
-    rlock_client *client = claim->gate->client;
+    rlock__gate *gate = claim->gate;
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
-    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
+    RLOCK_ASSERT(phase != RLOCK__HOLDING || claim->lock);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
-    rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
-    if (phase == RLOCK__HOLDING) { /* writers first: nobody looks for one among many readers */
-        bool writer = rlock__is_kind(claim, RLOCK_KIND_WRITE);
-        rlock_link *holding = &claim->gate->holding;
-        rlock__list_append(writer ? holding->next : holding, &claim->link);
-    } else if (phase == RLOCK__LETTING_GO) {
-        rlock__list_append(&claim->gate->leaving, &claim->link);
+    rlock__claim_unlink(claim);
+    if (phase != RLOCK__TRYING) { /* a writer first: nobody looks for one among many readers */
+        bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
+        rlock__list_append(writer ? gate->claims.next : &gate->claims, &claim->link);
     }
-    rlock__shutdown_end(client, RLOCK_OK);
 }
 
-/* Owes the handle an event, if the claim has one still; an event that was owed is replaced. */
-static void rlock__claim_event(rlock__claim *claim, rlock_event_kind kind, int status,
-                               rlock_reason reason) {
-    RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
-    if (!claim->lock) {
-        return;
+/* Gives a claim to a handle, or with NULL makes an orphan of it. */
+static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
+    if (claim->lock) {
+        claim->lock->claim = NULL;
     }
-    claim->event = (uint8_t)kind;
-    claim->status = status;
-    claim->reason = (uint8_t)reason;
-    rlock__list_remove(&claim->ready.link);
-    rlock__ready_add(claim->gate->client, &claim->ready);
+    claim->lock = lock;
+    if (lock) {
+        lock->claim = claim;
+    }
+}
+
+/* Owes the handle an event; one that was owed is replaced. */
+static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status, rlock_reason reason) {
+    RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
+    lock->event = (uint8_t)kind;
+    lock->status = (int8_t)status;
+    lock->reason = (uint8_t)reason;
+    rlock__list_remove(&lock->ready.link);
+    rlock__ready_add(lock->gate->client, &lock->ready);
+}
+
+/* Ends what the handle wants of this claim, if it has one: it is owed an event. */
+static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int status,
+                              rlock_reason reason) {
+    rlock *lock = claim->lock;
+    if (lock) {
+        lock->fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        rlock__claim_give(claim, NULL);
+        rlock__lock_event(lock, kind, status, reason);
+    }
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                 int64_t due_us) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(!claim->request.out);
-    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
+    RLOCK_ASSERT(!claim->out);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
     claim->request.op = (uint8_t)op;
     claim->request.lease_ms = lease_ms;
     if (lease_ms > claim->longest_ms) {
-        claim->longest_ms = lease_ms;
+        claim->longest_ms = (int32_t)lease_ms;
     }
     claim->request.due_us = due_us;
-    claim->request.out = client->unsent = true;
+    claim->out = client->unsent = true;
     client->store->submit(client->store_state, &claim->request);
 }
 
 /* Notes how an attempt ended, for when the time is over. After an attempt that may have been
  * executed the note stays UNKNOWN, even if a later one was surely not executed. */
-static void rlock__claim_note(rlock__claim *claim, rlock_fault fault, const char *text) {
+static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
-    if (claim->status != RLOCK_ERR_UNKNOWN) {
-        claim->status = rlock__on_fault[fault][RLOCK__IN_TRY];
-        rlock__set_text(&claim->text, text);
+    if (lock->status != RLOCK_ERR_UNKNOWN) {
+        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_TRY];
+        rlock__set_text(&lock->text, text);
     }
-}
-
-/* Takes a request back from the store, if it is there; true: it may have been executed. */
-static bool rlock__forget(rlock_client *client, rlock_request *request) {
-    bool maybe = request->out && client->store->forget(client->store_state, request);
-    request->out = false;
-    return maybe;
 }
 
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(claim->phase != RLOCK__GONE);
-    if (claim->gate->trying == claim) {
-        claim->gate->trying = NULL;
+    if (claim->gate->crowd->trying == claim) {
+        claim->gate->crowd->trying = NULL;
     }
-    if (rlock__forget(client, &claim->request) && claim->request.op == RLOCK_OP_ACQUIRE) {
+    if (claim->out && client->store->forget(client->store_state, &claim->request) &&
+        claim->request.op == RLOCK_OP_ACQUIRE) {
         claim->exists = true;
     }
+    claim->out = false;
 }
 
 /* Ends an operation next to the claim's own. */

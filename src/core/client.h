@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/heap.h"
+#include "base/pool.h"
 
 /* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
  * leaves the client before it calls the user, and touches nothing of it after that. */
@@ -22,8 +23,27 @@ typedef struct rlock__ready {
     void (*deliver)(struct rlock__ready *ready, char **words); /* *words: freed after it */
 } rlock__ready;
 
-/* What a claim (see >>lock) does with the server. */
-enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__GONE, RLOCK__PHASES };
+/* What a claim (see >>claim) does with the server. */
+enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+
+/* Those who wait at one gate. */
+typedef struct rlock__crowd {
+    rlock_link waiting; /* claims, first come first */
+    struct rlock__gate *gate;
+    struct rlock__claim *trying; /* of a mutex: the one whose acquire is with the store */
+    rlock_timer timer;           /* the next attempt, if nothing wakes the gate before */
+    uint8_t polls;               /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                  /* woken during an attempt: its answer may be stale */
+    bool taken;                  /* a holder was known since the first waiter began to wait */
+    bool yields;                 /* the next attempt is put off: other clients come first */
+} rlock__crowd;
+
+typedef enum rlock__life {
+    RLOCK__LIVE,
+    RLOCK__ENDING, /* it is being shut down */
+    RLOCK__ENDED,  /* that has ended, or nobody is told of it any more */
+    RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
+} rlock__life;
 
 struct rlock_client {
     rlock_loop loop;
@@ -38,8 +58,8 @@ struct rlock_client {
     uint32_t turn;      /* how often timers were fired */
     unsigned depth;     /* calls and entries on the stack that are at work; ... */
     unsigned frames;    /* ... and those that a callback of the user stands on */
-    bool unsent;        /* something was submitted and not flushed */
-    bool closed;        /* freed: only its memory waits, for the entry's end and the handles */
+    rlock__life life;
+    bool unsent; /* something was submitted and not flushed */
     bool up;
     uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
     unsigned pushing;  /* RLOCK_PUSH_... */
@@ -58,9 +78,10 @@ struct rlock_client {
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
-    rlock_link claims, ops; /* not in use, kept for the next one */
-    rlock_link questions;   /* asked and not answered */
-    uint32_t handles, claim_count, op_count;
+    rlock__pool claims, crowds, ops;
+    rlock__crowd nobody;  /* of each gate at which nobody waits */
+    rlock_link questions; /* asked and not answered */
+    uint32_t handles;
     uint32_t phases[RLOCK__PHASES];
     uint64_t tokens; /* how many were given out */
     rlock_stats stats;
@@ -70,7 +91,6 @@ struct rlock_client {
     rlock_timer ring_timer;
     uint32_t watched; /* gates whose changes are told */
 
-    bool closing, shut;
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
@@ -111,6 +131,11 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
     }
 }
 
+/* How many things of one kind are kept at most: as many as there are handles. */
+static uint32_t rlock__keeps(const rlock_client *client) {
+    return client->life == RLOCK__CLOSED ? 0 : client->handles;
+}
+
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
@@ -119,7 +144,7 @@ static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
 /* True if work may go on after a call of the user's code: that may have freed the client, or
  * forked, and this is the child. */
 static bool rlock__alive(const rlock_client *client) {
-    return !client->closed && !rlock__forked(client);
+    return client->life != RLOCK__CLOSED && !rlock__forked(client);
 }
 
 static int64_t rlock__due_us(const rlock_client *client) {
@@ -155,7 +180,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claim_count && !client->op_count);
+    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);
@@ -170,11 +195,11 @@ static void rlock__client_destroy(rlock_client *client) {
 
 static void rlock__leave(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
-    if (client->depth == 1 && !client->closed) {
+    if (client->depth == 1 && client->life != RLOCK__CLOSED) {
         rlock__arm(client);
     }
     client->depth--;
-    if (client->closed) {
+    if (client->life == RLOCK__CLOSED) {
         rlock__client_destroy(client); /* if nothing refers to it any more */
     }
 }
@@ -212,7 +237,7 @@ static void rlock__frame_end(rlock__frame *frame) {
         RLOCK_ASSERT(client->frames);
         rlock__dealloc(frame->words);
         client->frames--;
-        if (client->closed) {
+        if (client->life == RLOCK__CLOSED) {
             rlock__client_destroy(client);
         }
     }
@@ -346,7 +371,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
     }
     timer->turn = client->turn;
     rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
-    if (!client->depth && !client->closed) {
+    if (!client->depth && client->life != RLOCK__CLOSED) {
         rlock__arm(client); /* set from another client's entry */
     }
 }

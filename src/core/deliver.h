@@ -10,39 +10,32 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
-#include "core/leaving.h"
 #include "core/holding.h"
 
 static void rlock__op_free(rlock_client *client, rlock__op *op) {
-    RLOCK_ASSERT(client->op_count);
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
-    op->text = NULL;
-    if (client->op_count > client->handles) {
-        rlock__dealloc(op);
-        client->op_count--;
-    } else {
-        rlock__list_append(&client->ops, &op->ready.link);
-    }
+    rlock__pool_put(&client->ops, op, rlock__keeps(client));
 }
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    if (lock->gate->client->closed) {
+    if (lock->gate->client->life == RLOCK__CLOSED) {
         return RLOCK__CLOSED_STATE;
     }
-    if (lock->state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
+    if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
         return RLOCK__LOST_STATE;
     }
-    return (rlock__state)lock->state;
+    return rlock__state_of(lock);
 }
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__look(const rlock *lock) {
     rlock_client *client = lock->gate->client;
-    return client->closed ? client->now_us : rlock__clock(client);
+    return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
 static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
@@ -66,11 +59,12 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     event.status = op->status;
     if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
         rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
-        event.status = lock->state == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
+        event.status =
+            rlock__state_of(lock) == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
     }
     if (event.status == RLOCK_OK) {
         event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
-        event.fence = lock->claim ? lock->claim->fence : 0;
+        event.fence = lock->claim ? lock->claim->fence : lock->fence;
     }
     event.text = text;
     op->text = NULL;
@@ -98,15 +92,13 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     if (kind == RLOCK_RELEASED) {
         RLOCK_ASSERT(op);
         lock->spare = op->next;
-    } else if (!rlock__list_empty(&client->ops)) {
-        op = RLOCK__OF(client->ops.next, rlock__op, ready.link);
-        rlock__list_remove(&op->ready.link);
-    } else if ((op = (rlock__op *)RLOCK_MALLOC(sizeof *op)) != NULL) {
-        client->op_count++;
+        memset(op, 0, sizeof *op);
     } else {
+        op = (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
+    }
+    if (!op) {
         return NULL;
     }
-    memset(op, 0, sizeof *op);
     rlock__list_init(&op->ready.link);
     op->ready.deliver = rlock__op_deliver;
     op->kind = (uint8_t)kind;
@@ -118,66 +110,54 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     return op;
 }
 
-/* The handle is idle again: its last claim goes on without it. */
+/* The handle is idle again. */
 static void rlock__lock_idle(rlock *lock) {
-    rlock_client *client = lock->gate->client;
-    rlock__claim *claim = lock->claim;
-    RLOCK_ASSERT(claim && claim->lock == lock);
-    RLOCK_ASSERT(!lock->renewal);
+    RLOCK_ASSERT(!lock->claim && !lock->renewal);
     while (lock->spare) {
         rlock__op *op = lock->spare;
         lock->spare = op->next;
-        rlock__op_free(client, op);
+        rlock__op_free(lock->gate->client, op);
     }
-    lock->state = RLOCK__IDLE_STATE;
     lock->hold_count = 0;
-    lock->claim = NULL;
-    claim->event = 0;
-    claim->text = NULL;
-    claim->lock = NULL;
-    rlock__claim_end(claim);
 }
 
-static void rlock__claim_deliver(rlock__ready *ready, char **words) {
-    rlock__claim *claim = RLOCK__OF(ready, rlock__claim, ready);
-    rlock_client *client = claim->gate->client;
-    rlock *lock = claim->lock;
-    rlock_callback *done = claim->event == RLOCK_LOST ? lock->on_lost : claim->done;
-    void *user = claim->event == RLOCK_LOST ? lock->user : claim->user;
-    char *text = claim->text;
+static void rlock__lock_deliver(rlock__ready *ready, char **words) {
+    rlock *lock = RLOCK__OF(ready, rlock, ready);
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim = lock->claim;
+    rlock_callback *done = lock->event == RLOCK_LOST ? lock->on_lost : lock->done;
+    void *user = lock->event == RLOCK_LOST ? lock->lost_user : lock->user;
     rlock_event event;
-    RLOCK_ASSERT(lock && lock->claim == claim);
-    RLOCK_ASSERT(claim->event);
+    RLOCK_ASSERT(lock->event);
     RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)claim->event;
-    event.status = claim->status;
-    event.reason = (rlock_reason)claim->reason;
-    event.text = text;
+    event.kind = (rlock_event_kind)lock->event;
+    event.status = lock->status;
+    event.reason = (rlock_reason)lock->reason;
+    event.text = lock->text;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
-        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && lock->state == RLOCK__WAITING_STATE);
+        RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
             rlock__leave(client);
             return;
         }
-        claim->event = 0;
-        claim->text = NULL;
-        lock->state = RLOCK__HELD_STATE;
         lock->hold_count = 1;
         client->stats.acquired++;
         claim->counted = true;
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
-        event.fence = event.kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        event.fence = lock->fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
-            event.remaining_ms = claim->left_ms;
+            event.remaining_ms = lock->left_ms;
         }
         rlock__lock_idle(lock);
     }
-    *words = text;
+    *words = lock->text;
+    lock->text = NULL;
+    lock->event = 0;
     rlock__leave(client);
     if (done) {
         done(lock, &event, user);

@@ -25,8 +25,13 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     (void)owner;
     request->out = false;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
-        rlock__question_answered(RLOCK__OF(request, rlock__question, request), answer);
-    } else if (claim->phase == RLOCK__TRYING) {
+        rlock__question *question = RLOCK__OF(request, rlock__question, request);
+        question->out = false;
+        rlock__question_answered(question, answer);
+        return;
+    }
+    claim->out = false;
+    if (claim->phase == RLOCK__TRYING) {
         rlock__trying_answered(claim, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, answer);
@@ -56,14 +61,14 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
 
 /* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
 static void rlock__gate_turn_away(rlock__gate *gate) {
-    rlock_link *at = gate->waiting.next->next, *next;
-    bool line = !rlock__list_empty(&gate->waiting);
+    rlock_link *list = &gate->crowd->waiting, *at = list->next->next, *next;
+    bool line = !rlock__list_empty(list);
     RLOCK_ASSERT(!rlock__queued(gate));
     gate->references++;
-    for (; line && at != &gate->waiting; at = next) {
+    for (; line && at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         next = at->next;
-        if (claim->once) {
+        if (claim->lock->once) {
             rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         }
     }
@@ -71,13 +76,13 @@ static void rlock__gate_turn_away(rlock__gate *gate) {
 }
 
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
+    rlock__claim *claim = NULL;
     (void)with;
-    rlock_link *at = gate->leaving.next;
-    for (; at != &gate->leaving; at = at->next) {
-        rlock__letting_go_up(RLOCK__OF(at, rlock__claim, link));
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+        rlock__letting_go_up(claim);
     }
-    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
-        rlock__holding_up(RLOCK__OF(at, rlock__claim, link));
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
+        rlock__holding_up(claim);
     }
     if (rlock__queued(gate)) {
         rlock__line_try_all(gate, false);
@@ -89,34 +94,35 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
 
 static void rlock__store_up(void *owner, const rlock_part *part) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(!client->closed);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->up = true;
     rlock__gates_each(client, part, rlock__gate_up, NULL);
 }
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
-    rlock_link *at, *next;
+    rlock_link *list = &gate->crowd->waiting, *at, *next;
+    rlock__claim *other = NULL;
     gate->references++;
-    for (at = gate->holding.next; at != &gate->holding; at = at->next) {
-        rlock__op *renewal = RLOCK__OF(at, rlock__claim, link)->lock->renewal;
-        if (renewal) {
-            rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
+    while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
+        if (other->lock->renewal) {
+            rlock__op_event(other->lock->renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW],
+                            why->text);
         }
     }
-    for (at = gate->waiting.next; at != &gate->waiting; at = next) {
+    for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        int verdict = rlock__on_fault[why->fault][claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
+        int verdict =
+            rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
         next = at->next;
-        rlock__claim_note(claim, why->fault, why->text);
+        rlock__lock_note(claim->lock, why->fault, why->text);
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
         }
     }
-    for (at = gate->leaving.next; at != &gate->leaving; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__claim_release_pending(claim)) {
-            rlock__claim_note(claim, why->fault, why->text);
+    while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
+        if (other->lock) {
+            rlock__lock_note(other->lock, why->fault, why->text);
         }
     }
     rlock__gate_unref(gate);
@@ -126,7 +132,7 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
                               const char *text) {
     rlock_client *client = (rlock_client *)owner;
     rlock_answer why;
-    RLOCK_ASSERT(!client->closed);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
@@ -142,11 +148,10 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
  * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
  * hold that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
-    rlock_link *at = gate->holding.next;
-    for (; at != &gate->holding; at = at->next) {
-        rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+    rlock__claim *holds = NULL;
+    while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
         if (key && rlock__shared(holds)) {
-            break; /* so do all behind it */
+            break; /* so do all after it */
         }
         rlock__holding_look(holds);
     }
@@ -161,12 +166,11 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     unsigned what = *(const unsigned *)with;
     unsigned changed = what != gate->pushing ? what ^ gate->pushing : what; /* or anew */
     bool queued = rlock__queued(gate);
-    rlock_link *at = gate->holding.next;
+    rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
     if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
         rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
-        for (; at != &gate->holding; at = at->next) {
-            rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
+        while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
                 rlock__holding_look(holds);
             }
@@ -178,8 +182,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_watch_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
-    } else if (!queued && !gate->trying && !rlock__holder(gate) &&
-               !rlock__list_empty(&gate->waiting)) {
+    } else if (!queued && rlock__waiter(gate) && !gate->crowd->trying && !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
 }
@@ -202,8 +205,8 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
 }
 
 /* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
-static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
-    rlock_link *at = list->next;
+static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
+    const rlock_link *at = list->next;
     while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
         at = at->next;
     }
@@ -212,11 +215,11 @@ static rlock__claim *rlock__claim_find(rlock_link *list, uint64_t token) {
 
 static void rlock__gate_called(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
-    rlock__claim *waits = rlock__claim_find(&gate->waiting, *token);
-    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->holding, *token);
-    if (holds) {
+    rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
+    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
+    if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->request.out) {
+    } else if (waits && rlock__queued(gate) && !waits->out) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;

@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/token.h"
 #include "core/claim.h"
@@ -52,7 +53,7 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 /* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
     *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
-    return i < (RLOCK__HAS_KINDS && gate->things ? gate->things->count : 1);
+    return i < (RLOCK__HAS_KINDS && gate->special ? rlock__things_of(gate)->count : 1);
 }
 
 /* True if one of the gate's keys belongs to a part. */
@@ -75,17 +76,11 @@ static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer
 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
-    const rlock_link *at = reader->gate->holding.next;
-    for (; at != &reader->gate->holding; at = at->next) {
-        const rlock__claim *holds = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__beside(reader, holds)) {
-            return holds->request.token;
-        }
-        if (!rlock__is_kind(holds, RLOCK_KIND_WRITE)) {
-            break;
-        }
+    const rlock__claim *holds = rlock__holder(reader->gate);
+    while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__beside(reader, holds)) {
+        holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
     }
-    return 0;
+    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->request.token : 0;
 }
 
 static void rlock__claim_try(rlock__claim *claim, bool urgent) {
@@ -94,25 +89,25 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     unsigned flags = 0;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->request.out);
-    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(!claim->out);
+    RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
-    flags |= gate->watched && !claim->once ? RLOCK_REQUEST_WATCH : 0u;
-    flags |= claim->once ? RLOCK_REQUEST_ONCE : 0u;
+    flags |= gate->watched && !claim->lock->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
     claim->request.flags = (uint8_t)flags;
     claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
         claim->request.fences = 1;
-        for (; at != &gate->waiting && claim->request.fences <= more; at = at->next) {
+        for (; at != &gate->crowd->waiting && claim->request.fences <= more; at = at->next) {
             claim->request.fences++;
         }
     }
     if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
         claim->request.beside = rlock__writer(claim);
     }
-    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lease_ms,
+    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
                         client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
@@ -120,14 +115,14 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
  * for those whose attempt failed. The server removes a waiter that weighs more than there are
  * permits now; so each waiter that weighs less than all before it makes an attempt too. */
 static void rlock__line_try(rlock__gate *gate) {
-    bool weighed = gate->things->sort == 's';
+    bool weighed = rlock__things_of(gate)->sort == 's';
     uint32_t least = UINT32_MAX;
-    rlock_link *at = gate->waiting.next;
+    rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->waiting; at = at->next) {
+    for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->request.terms->weight;
-        if (!claim->request.out && (claim->again || weight < least)) {
+        if (!claim->out && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -137,13 +132,13 @@ static void rlock__line_try(rlock__gate *gate) {
 /* A writer holds: readers of its owner are granted next to it, whatever their position: a
  * downgrade. */
 static void rlock__line_step_down(const rlock__claim *writer) {
-    rlock_link *at = writer->gate->waiting.next;
+    rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; writer->request.terms->owner && at != &writer->gate->waiting; at = at->next) {
+    for (; writer->request.terms->owner && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->request.out) {
+            if (!reader->out) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -153,26 +148,27 @@ static void rlock__line_step_down(const rlock__claim *writer) {
 /* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
  * the answer may be stale. */
 static void rlock__line_try_all(rlock__gate *gate, bool old) {
-    rlock_link *at = gate->waiting.next;
+    rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->waiting; at = at->next) {
+    for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->request.out;
+        claim->again = claim->again || old || !claim->out;
     }
     rlock__line_try(gate);
 }
 
 /* A mutex: makes an attempt for the first waiter. */
 static void rlock__gate_try(rlock__gate *gate) {
+    rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(!rlock__queued(gate));
-    if (gate->trying || rlock__holder(gate) || rlock__list_empty(&gate->waiting)) {
+    if (crowd->trying || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
         return;
     }
-    gate->trying = RLOCK__OF(gate->waiting.next, rlock__claim, link);
-    RLOCK_ASSERT(gate->trying->phase == RLOCK__TRYING);
-    gate->dirty = gate->yields = false;
-    rlock_timer_set(gate->client, &gate->timer, -1);
-    rlock__claim_try(gate->trying, false);
+    crowd->trying = rlock__waiter(gate);
+    RLOCK_ASSERT(crowd->trying->phase == RLOCK__TRYING);
+    crowd->dirty = crowd->yields = false;
+    rlock_timer_set(gate->client, &crowd->timer, -1);
+    rlock__claim_try(crowd->trying, false);
 }
 
 static void rlock__gate_ask(rlock__gate *gate) {
@@ -184,27 +180,46 @@ static void rlock__gate_ask(rlock__gate *gate) {
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__gate, timer));
+    rlock__gate_ask(RLOCK__OF(timer, rlock__crowd, timer)->gate);
 }
 
 /* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
  * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__gate_yields(const rlock__gate *gate) {
-    const rlock_link *at = gate->leaving.next;
-    for (; at != &gate->leaving; at = at->next) {
-        const rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        if (claim->yields && claim->request.out) {
+    const rlock__claim *claim = NULL;
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+        if (claim->yields && claim->out) {
             return true;
         }
     }
-    return gate->yields && gate->timer.index;
+    return gate->crowd->yields && gate->crowd->timer.index;
+}
+
+/* False: no memory for a crowd. */
+static bool rlock__gate_crowd(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    rlock__crowd *crowd;
+    if (gate->crowd != &client->nobody) {
+        return true;
+    }
+    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
+    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
+        rlock__pool_put(&client->crowds, crowd, rlock__keeps(client));
+        crowd = NULL;
+    }
+    if (crowd) {
+        rlock__list_init(&crowd->waiting);
+        crowd->gate = gate;
+        gate->crowd = crowd;
+    }
+    return crowd != NULL;
 }
 
 /* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
-    gate->polls = 0;
-    if (gate->trying) {
-        gate->dirty = true;
+    gate->crowd->polls = 0;
+    if (gate->crowd->trying) {
+        gate->crowd->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
         rlock__gate_ask(gate);
     }
@@ -228,11 +243,12 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
 
 /* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
+    rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(pause_us >= 0);
-    gate->polls = 0;
-    if (!gate->trying && !rlock__holder(gate)) {
-        gate->yields = true;
-        rlock_timer_set(gate->client, &gate->timer,
+    crowd->polls = 0;
+    if (!rlock__list_empty(&crowd->waiting) && !crowd->trying && !rlock__holder(gate)) {
+        crowd->yields = true;
+        rlock_timer_set(gate->client, &crowd->timer,
                         gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
@@ -270,28 +286,29 @@ static void rlock__gate_watch(rlock__gate *gate) {
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
+    rlock__crowd *crowd = gate->crowd;
     int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
-    RLOCK_ASSERT(!rlock__list_empty(&gate->waiting));
-    gate->yields = false;
+    RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
+    crowd->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms >>= gate->polls < 4 ? 4 - gate->polls : 0;
+        delay_ms >>= crowd->polls < 4 ? 4 - crowd->polls : 0;
         delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
-        gate->polls = (uint8_t)(gate->polls < 4 ? gate->polls + 1 : 4);
+        crowd->polls = (uint8_t)(crowd->polls < 4 ? crowd->polls + 1 : 4);
     }
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &gate->timer, client->now_us + delay_ms * 1000 + 1000);
+    rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
 }
 
 /* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
         rlock__gate_try(gate);
-    } else if (!rlock__list_empty(&gate->waiting) && !gate->timer.index) {
+    } else if (rlock__waiter(gate) && !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
     }
 }
@@ -299,8 +316,8 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->request.out);
-    if (gate->waiting.next == &claim->link || !gate->timer.index) {
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->out);
+    if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
 }
@@ -326,7 +343,7 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
 }
 
 static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
-    const rlock__things *has = gate->things;
+    const rlock__things *has = rlock__things_of(gate);
     const rlock_terms *wants = &want->terms;
     const char *key = gate->node.key;
     uint32_t i;
@@ -348,75 +365,59 @@ static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     return true;
 }
 
-static rlock__things *rlock__things_new(rlock__gate *gate, const rlock__want *want) {
-    uint32_t count = want->terms.count, *lens, i;
-    rlock__things *things = (rlock__things *)rlock__alloc(
-        sizeof *things + count * (sizeof(rlock__alias) + sizeof *lens));
-    if (things) {
-        things->aliases = (rlock__alias *)(void *)(things + 1);
-        lens = (uint32_t *)(void *)(things->aliases + count);
-        things->sort = rlock__sort_of(want->terms.kind);
-        things->permits = want->terms.permits;
-        things->count = count;
-        things->lens = lens;
-        for (i = 0; i < count; i++) {
-            size_t len;
-            rlock__want_key(want, i, &len);
-            lens[i] = (uint32_t)len;
-            things->aliases[i].gate = gate;
-            things->aliases[i].node.alias = 1;
-        }
-    }
-    return things;
-}
-
-static void rlock__gate_free(rlock__gate *gate) {
-    if (RLOCK__HAS_KINDS) {
-        rlock__dealloc(gate->things);
-    }
-    rlock__dealloc(gate);
-}
-
-static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
-    size_t bytes = 0, len;
-    rlock__gate *gate;
+static void rlock__things_init(rlock__gate *gate, const rlock__want *want) {
+    rlock__things *things = rlock__things_of(gate);
     uint32_t i;
-    for (i = 0; i < rlock__want_count(want); i++) {
+    things->sort = rlock__sort_of(want->terms.kind);
+    things->permits = want->terms.permits;
+    things->count = want->terms.count;
+    things->aliases = (rlock__alias *)(void *)(things + 1);
+    things->lens = (uint32_t *)(void *)(things->aliases + things->count);
+    for (i = 0; i < things->count; i++) {
+        size_t len;
+        rlock__want_key(want, i, &len);
+        things->lens[i] = (uint32_t)len;
+        things->aliases[i].gate = gate;
+        things->aliases[i].node.alias = 1;
+    }
+}
+
+/* Makes a gate, and adds its keys to the map: each leads to it. */
+static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
+    uint32_t i, count = rlock__want_count(want);
+    size_t own = sizeof(rlock__gate), bytes = 0, len;
+    rlock__gate *gate;
+    char *at;
+    for (i = 0; i < count; i++) {
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
-    gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
-    if (!gate ||
-        (RLOCK__HAS_KINDS && !want->plain &&
-         (gate->things = rlock__things_new(gate, want)) == NULL) ||
-        rlock_timer_add(client, &gate->timer, rlock__gate_fire) != RLOCK_OK) {
-        if (gate) {
-            rlock__gate_free(gate);
-        }
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        own += sizeof(rlock__things) + count * (sizeof(rlock__alias) + sizeof(uint32_t));
+    }
+    gate = (rlock__gate *)rlock__alloc(own + bytes);
+    if (!gate) {
         return NULL;
     }
     gate->client = client;
     gate->pushing = (uint8_t)client->pushing;
-    rlock__list_init(&gate->waiting);
-    rlock__list_init(&gate->holding);
-    rlock__list_init(&gate->leaving);
-    return gate;
-}
-
-/* Adds the gate's keys to the map: each leads to it. */
-static void rlock__gate_add(rlock__gate *gate, const rlock__want *want) {
-    rlock_client *client = gate->client;
-    char *at = (char *)(gate + 1);
-    uint32_t i;
-    for (i = 0; i < rlock__want_count(want); i++) {
-        size_t len;
+    gate->crowd = &client->nobody;
+    rlock__list_init(&gate->claims);
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        gate->special = true;
+        rlock__things_init(gate, want);
+    }
+    at = (char *)gate + own;
+    for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node = RLOCK__HAS_KINDS && i ? &gate->things->aliases[i].node : &gate->node;
+        rlock__node *node =
+            RLOCK__HAS_KINDS && i ? &rlock__things_of(gate)->aliases[i].node : &gate->node;
         memcpy(at, key, len);
         client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
         rlock__map_add(&client->gates, node, at, len);
         at += len + 1;
     }
+    return gate;
 }
 
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
@@ -429,8 +430,8 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     }
     if (node) {
         gate = rlock__gate_at(node);
-    } else if ((gate = rlock__gate_new(client, want)) != NULL) {
-        rlock__gate_add(gate, want);
+    } else {
+        gate = rlock__gate_new(client, want);
     }
     if (gate) {
         gate->references++;
@@ -448,22 +449,20 @@ static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
 
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
+    const rlock__things *things = rlock__things_of(gate);
+    bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
-    bool idle = rlock__list_empty(&gate->holding) && rlock__list_empty(&gate->waiting) &&
-                rlock__list_empty(&gate->leaving);
     RLOCK_ASSERT(gate->references);
-    if (idle && gate->watched && !client->closed) {
+    if (idle && gate->watched && client->life != RLOCK__CLOSED) {
         rlock__gate_watch_keys(gate, false);
     }
     if (--gate->references == 0) {
-        RLOCK_ASSERT(rlock__list_empty(&gate->waiting) && rlock__list_empty(&gate->holding));
-        RLOCK_ASSERT(rlock__list_empty(&gate->leaving) && !gate->trying);
-        rlock_timer_drop(client, &gate->timer);
+        RLOCK_ASSERT(idle && gate->crowd == &client->nobody);
         rlock__gate_remove(gate, &gate->node);
-        for (i = 1; RLOCK__HAS_KINDS && gate->things && i < gate->things->count; i++) {
-            rlock__gate_remove(gate, &gate->things->aliases[i].node);
+        for (i = 1; things && i < things->count; i++) {
+            rlock__gate_remove(gate, &things->aliases[i].node);
         }
-        rlock__gate_free(gate);
+        rlock__dealloc(gate);
     }
 }
 

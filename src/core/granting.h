@@ -10,10 +10,10 @@
 #include "public/store.h"
 #include "public/lock.h"
 #include "base/platform.h"
-#include "base/list.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
+#include "core/leaving.h"
 #include "core/trying.h"
 #include "core/holding.h"
 
@@ -27,12 +27,13 @@ static int64_t rlock__hold_limit(const rlock *lock) {
 
 static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
+    rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = rlock__given_ms(claim, answer);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && claim->lock);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->since_us = claim->granted_us = claim->request.sent_us;
     claim->handed = 0;
     claim->yields = false;
-    claim->max_until_us = rlock__hold_limit(claim->lock);
+    claim->lock->max_until_us = rlock__hold_limit(claim->lock);
     claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
@@ -40,19 +41,20 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
     claim->exists = true;
     rlock__claim_lease(claim, lease_ms);
-    RLOCK_ASSERT(claim->until_us <= claim->since_us + claim->lease_ms * 1000);
+    RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
     claim->fence = answer->fence;
     if (answer->fences && answer->fences < claim->request.fences) {
         claim->request.fences = answer->fences;
     }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
-    claim->gate->polls = 0;
-    claim->gate->taken = claim->gate->taken || !rlock__shared(claim);
+    crowd->polls = 0;
+    crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
-    rlock__set_text(&claim->text, NULL);
+    claim->counted = false;
+    rlock__set_text(&claim->lock->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
-    rlock__claim_event(claim, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim);
     if (claim->again) { /* called meanwhile: perhaps it was taken away already */
         rlock__holding_look(claim);
@@ -66,7 +68,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
 static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
-    claim->gate->trying = NULL;
+    claim->gate->crowd->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -83,7 +85,7 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answ
  * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
  * the lease is so short that too little of it would be left for the next holder. */
 static bool rlock__turn_over(const rlock__claim *held) {
-    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lease_ms * 1000 / 16);
+    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->gate->client->now_us - held->granted_us > turn_us;
 }
@@ -92,23 +94,23 @@ static bool rlock__turn_over(const rlock__claim *held) {
  * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->gate->client;
-    int64_t wanted_us = rlock__lease_end(client, client->now_us, next->lease_ms);
-    return next->lease_ms <= held->lease_ms &&
-           held->longest_ms <= next->lease_ms + next->lease_ms / 16 &&
-           held->until_us + next->lease_ms * 1000 / 16 >= wanted_us;
+    int64_t lease_ms = next->lock->lease_ms;
+    int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
+    return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
+           held->until_us + lease_ms * 1000 / 16 >= wanted_us;
 }
 
 /* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight;
  * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->gate;
-    rlock__claim *next = RLOCK__FIRST(&gate->waiting, rlock__claim, link);
+    rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->request.out || next->request.out || next->exists) {
+    if (held->out || next->out || next->exists) {
         return NULL;
     }
     if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
@@ -118,44 +120,31 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
 }
 
 /* Hands the hold over to the next waiter of this client, if there is one: with its token, its lease
- * and the next fencing token, and without the server. The two handles swap their claims, so each
- * claim delivers the end of its new handle's operation. False: the caller has to release. */
-static bool rlock__hand_on(rlock__claim *held, rlock_callback *done, void *user) {
+ * and the next fencing token, and without the server. The waiter's own claim, which nobody was
+ * asked for, ends. False: the caller has to release. */
+static bool rlock__hand_on(rlock__claim *held) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
-    rlock *from = held->lock, *to;
+    rlock *to;
     RLOCK_ASSERT(held->lock && held->lock->claim == held);
     if (!next) {
         return false;
     }
     to = next->lock;
     RLOCK_ASSERT(next->phase == RLOCK__TRYING && !next->exists);
-    RLOCK_ASSERT(next->lock != from);
-    from->claim = next;
-    to->claim = held;
-    held->lock = to;
-    held->done = next->done;
-    held->user = next->user;
-    held->once = next->once;
-    held->wait_until_us = next->wait_until_us;
-    held->lease_ms = next->lease_ms;
-    held->watchdog = next->watchdog;
-    held->counted = false;
-    held->max_until_us = rlock__hold_limit(to);
+    RLOCK_ASSERT(to != held->lock);
+    rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__claim_gone(next);
+    rlock__claim_give(held, to);
+    to->max_until_us = rlock__hold_limit(to);
     held->until_us =
-        rlock__min(held->until_us, rlock__deadline(held, client->now_us, held->lease_ms));
+        rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
+    held->fence += to->fencing;
     held->handed++;
     held->yields = true;
-    next->lock = from;
-    next->done = done;
-    next->user = user;
-    next->fence = held->fence;
-    held->fence += to->fencing;
-    rlock__set_text(&next->text, NULL);
-    rlock_timer_set(client, &next->timer, -1);
-    rlock__claim_phase(next, RLOCK__GONE);
-    rlock__claim_event(next, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__claim_event(held, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    held->counted = false;
+    rlock__set_text(&to->text, NULL);
+    rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(held);
     client->stats.released++;
     client->stats.handed_on++;

@@ -23,7 +23,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lock && lock->claim == claim);
-    if (lock->state == RLOCK__WAITING_STATE) {
+    if (lock->event) {
         rlock__acquire_again(claim, exists); /* nobody was told of it yet */
         return;
     }
@@ -33,9 +33,8 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     gate->client->stats.lost++;
     claim->counted = false;
-    lock->state = RLOCK__LOST_STATE;
-    rlock__set_text(&claim->text, gate->client->up ? NULL : gate->client->fault_text);
-    rlock__claim_event(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
+    rlock__set_text(&lock->text, gate->client->up ? NULL : gate->client->fault_text);
+    rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);
     } else {
@@ -103,14 +102,14 @@ static void rlock__holding_arm(rlock__claim *claim) {
 /* Plans what comes next for a hold whose lease begins anew. */
 static void rlock__holding_plan(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
-    int64_t third_us = claim->lease_ms * 1000 / 3;
+    int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(claim->lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
     claim->next_us = RLOCK__NEVER;
-    if (claim->watchdog) { /* a tenth earlier at random: holds of one age spread out */
+    if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us = claim->since_us - early_us +
-                         rlock__min(third_us, rlock__deadline(claim, 0, claim->lease_ms) / 2);
+                         rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
     }
     rlock__holding_arm(claim);
 }
@@ -131,7 +130,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->request.out) {
+    if (claim->out) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -141,8 +140,8 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.out) {
-        rlock__holding_submit(claim, claim->watchdog ? claim->lease_ms : 0, true);
+    if (!claim->out) {
+        rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
 }
 
@@ -188,11 +187,11 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->request.out && !claim->request.lease_ms) {
+        if (claim->out && !claim->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->request.out) {
-            rlock__holding_submit(claim, claim->lease_ms, false);
+        if (!claim->out) {
+            rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
     rlock__holding_arm(claim);
@@ -238,7 +237,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
     }
     claim->since_us = claim->request.sent_us;
     until_us = rlock__deadline(claim, claim->since_us, lease_ms);
-    if (lease_ms > claim->lease_ms) { /* a shorter one was asked for since */
+    if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
@@ -251,7 +250,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     if (renewal && renewal->sent) {
-        claim->watchdog = claim->watchdog || renewal->watchdog;
+        claim->lock->renews = claim->lock->renews || renewal->watchdog;
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {
@@ -265,11 +264,8 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
-    int64_t lease_ms = claim->watchdog ? claim->lease_ms : 0;
     RLOCK_ASSERT(claim->until_us > client->now_us);
-    if (delay_us > claim->lease_ms * 1000 / 10) {
-        delay_us = claim->lease_ms * 1000 / 10;
-    }
+    delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (renewal && renewal->sent) {
         rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
     }
@@ -277,7 +273,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
         delay_us = RLOCK__HURRY_US;
     }
     delay_us += client->now_us;
-    if (lease_ms) {
+    if (claim->lock->renews) {
         claim->next_us = delay_us;
     } else {
         claim->look_us = delay_us;
@@ -311,7 +307,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     } else {
         rlock__renewed(claim, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->request.out &&
+    if (claim->phase == RLOCK__HOLDING && !claim->out &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }

@@ -10,56 +10,39 @@
 #include "public/store.h"
 #include "public/lock.h"
 #include "base/platform.h"
-#include "base/list.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
 
-/* A claim is over when nothing is left at the server and nobody is owed an event. */
-static void rlock__claim_end(rlock__claim *claim) {
+/* Ends a claim of which nothing is left at the server. */
+static void rlock__claim_gone(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
-    RLOCK_ASSERT(!claim->lock || claim->lock->claim == claim);
-    if (claim->phase != RLOCK__GONE || claim->lock) {
-        return;
-    }
-    rlock__claim_empty(claim);
-    RLOCK_ASSERT(!claim->request.out && rlock__list_empty(&claim->ready.link));
-    client->phases[RLOCK__GONE]--;
-    if (client->closed || client->claim_count > client->handles) {
-        rlock__claim_dealloc(client, claim);
-    } else {
-        rlock__list_append(&client->claims, &claim->link);
-    }
+    RLOCK_ASSERT(!claim->out || client->life == RLOCK__CLOSED);
+    RLOCK_ASSERT(client->phases[claim->phase]);
+    rlock__claim_give(claim, NULL);
+    rlock_timer_drop(client, &claim->timer);
+    client->phases[claim->phase]--;
+    rlock__claim_unlink(claim);
+    rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
+    rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+    rlock__shutdown_end(client, RLOCK_OK);
     rlock__gate_unref(gate);
-}
-
-static void rlock__claim_gone(rlock__claim *claim) {
-    RLOCK_ASSERT(!claim->request.out);
-    rlock_timer_set(claim->gate->client, &claim->timer, -1);
-    claim->exists = false;
-    rlock__claim_phase(claim, RLOCK__GONE);
-    rlock__claim_end(claim);
 }
 
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock__claim *first = RLOCK__FIRST(&held->gate->waiting, rlock__claim, link);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->request.out && first->exists ? first
-                                                                                           : NULL;
+    rlock__claim *first = rlock__waiter(held->gate);
+    return RLOCK__HAS_KINDS && first && held->ours && !first->out && first->exists ? first : NULL;
 }
 
 #define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
 #define RLOCK__RETRY_MAX_US 500000
 
-/* True for a release whose caller still waits for its end. */
-static bool rlock__claim_release_pending(const rlock__claim *claim) {
-    return claim->lock && claim->lock->state == RLOCK__RELEASING_STATE && !claim->event;
-}
-
 static void rlock__letting_go_arm(rlock__claim *claim) {
-    int64_t until_us = rlock__claim_release_pending(claim) ? claim->until_us : RLOCK__NEVER;
+    int64_t until_us = claim->lock ? claim->until_us : RLOCK__NEVER; /* somebody waits for it */
     int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
@@ -77,7 +60,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
         return;
     }
     claim->exists = true;
-    claim->wait_until_us = 0;
+    claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__letting_go_arm(claim);
@@ -93,13 +76,13 @@ static void rlock__claim_let_go(rlock__claim *claim) {
  * this token can arrive any more: that time is counted from now, unless it is counted already. */
 static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock_client *client = claim->gate->client;
-    int64_t lease_ms = rlock__claim_release_pending(claim) ? claim->lease_ms : claim->longest_ms;
+    int64_t lease_ms = claim->lock ? claim->lock->lease_ms : claim->longest_ms;
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
-        claim->wait_until_us = 0;
-    } else if (!claim->wait_until_us) {
-        claim->wait_until_us =
+        claim->over_us = 0;
+    } else if (!claim->over_us) {
+        claim->over_us =
             rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
     }
     claim->next_us =
@@ -108,13 +91,13 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
 }
 
 static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->wait_until_us && claim->wait_until_us <= claim->gate->client->now_us;
+    return claim->over_us && claim->over_us <= claim->gate->client->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (!claim->request.out) {
+    if (!claim->out) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
         rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
@@ -123,14 +106,15 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (rlock__claim_release_pending(claim) && claim->until_us <= client->now_us) {
-        if (client->up && claim->request.out) {
-            claim->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
-        } else if (claim->status == RLOCK_OK) {
-            rlock__claim_note(claim, client->fault, client->fault_text);
+    if (lock && claim->until_us <= client->now_us) {
+        if (client->up && claim->out) {
+            lock->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+        } else if (lock->status == RLOCK_OK) {
+            rlock__lock_note(lock, client->fault, client->fault_text);
         }
-        rlock__claim_event(claim, RLOCK_RELEASED, claim->status, RLOCK_REASON_NONE);
+        rlock__claim_part(claim, RLOCK_RELEASED, lock->status, RLOCK_REASON_NONE);
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
@@ -144,7 +128,7 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate *gate = claim->gate;
     int64_t trip_us = gate->client->now_us - claim->request.sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->request.out);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->out);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -178,16 +162,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
     claim->request.next = 0;
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
-        if (rlock__claim_release_pending(claim)) {
-            rlock__claim_event(claim, RLOCK_RELEASED, verdict, reason);
-        }
+        rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
         rlock__letting_go_done(claim, answer->sure);
         return;
     }
-    if (rlock__claim_release_pending(claim)) {
-        rlock__claim_note(claim, answer->fault, answer->text);
+    if (claim->lock) {
+        rlock__lock_note(claim->lock, answer->fault, answer->text);
     }
-    if (rlock__letting_go_over(claim) && !rlock__claim_release_pending(claim)) {
+    if (rlock__letting_go_over(claim) && !claim->lock) {
         rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
     } else {                                 /* a server that was not asked does not count */
         rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&

@@ -28,6 +28,7 @@ typedef struct rlock__question {
     void *user;
     rlock_info info;
     char *words; /* info.token or info.text */
+    bool out;    /* the request is with the store */
 } rlock__question;
 
 static void rlock__question_free(rlock__question *question) {
@@ -57,7 +58,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
-    RLOCK_ASSERT(!question->request.out);
+    RLOCK_ASSERT(!question->out);
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -78,10 +79,10 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
 static void rlock__gate_forced(rlock__gate *gate, const void *with) {
-    rlock_link *at = gate->holding.next;
+    rlock__claim *held = NULL;
     (void)with;
-    for (; at != &gate->holding; at = at->next) {
-        rlock__holding_look(RLOCK__OF(at, rlock__claim, link));
+    while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
+        rlock__holding_look(held);
     }
     rlock__gate_wake(gate);
 }
@@ -103,10 +104,18 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     }
 }
 
+/* Takes the request back from the store; true: it may have been executed. */
+static bool rlock__question_recall(rlock__question *question) {
+    const rlock_client *client = question->gate->client;
+    RLOCK_ASSERT(question->out);
+    question->out = false;
+    return client->store->forget(client->store_state, &question->request);
+}
+
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
     rlock_client *client = question->gate->client;
-    bool sent = rlock__forget(client, &question->request);
+    bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
                         sent ? NULL : client->fault_text);
@@ -119,7 +128,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
     for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
         rlock__question *question = RLOCK__OF(at, rlock__question, link);
         if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
-            bool sent = rlock__forget(client, &question->request);
+            bool sent = rlock__question_recall(question);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
             rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
         }
@@ -144,17 +153,17 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
-    rlock__request_init(&question->request, gate, gate->things ? &question->terms : NULL);
-    if (gate->things) {
+    rlock__request_init(&question->request, gate, gate->special ? &question->terms : NULL);
+    if (gate->special) {
         question->terms = *terms;
-        question->terms.lens = gate->things->lens;
+        question->terms.lens = rlock__things_of(gate)->lens;
     }
     question->request.op = (uint8_t)op;
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
     question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
     rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
-    question->request.out = client->unsent = true;
+    question->out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;
 }

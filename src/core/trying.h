@@ -19,14 +19,14 @@
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
-    bool head = gate->waiting.next == &claim->link;
+    bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
-    if (status != claim->status) { /* the words were of another end */
-        rlock__set_text(&claim->text, NULL);
+    if (claim->lock && status != claim->lock->status) { /* the words were of another end */
+        rlock__set_text(&claim->lock->text, NULL);
     }
-    rlock__claim_event(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
+    rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
         rlock__gate_next(gate);
@@ -38,37 +38,44 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
+    rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(claim->lock && claim->lock->state == RLOCK__WAITING_STATE);
+    RLOCK_ASSERT(lock && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__TRYING);
-        rlock__list_append(gate->waiting.next, &claim->link); /* first in line, as it was */
+        if (!rlock__gate_crowd(gate)) {
+            claim->exists = exists;
+            rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
+            return;
+        }
+        rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
     }
-    claim->event = 0;
-    rlock__list_remove(&claim->ready.link);
+    lock->event = 0;
+    rlock__list_remove(&lock->ready.link);
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
-    claim->status = RLOCK_ERR_UNKNOWN;
-    if (claim->once || claim->wait_until_us <= client->now_us) {
+    lock->status = RLOCK_ERR_UNKNOWN;
+    if (lock->once || lock->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
     rlock_timer_set(client, &claim->timer,
-                    claim->wait_until_us == RLOCK__NEVER ? -1 : claim->wait_until_us);
+                    lock->wait_until_us == RLOCK__NEVER ? -1 : lock->wait_until_us);
     rlock__gate_ask(gate);
 }
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
+    rlock *lock = claim->lock;
     bool told = gate->watched || answer->told, queued = rlock__queued(gate);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    claim->exists = (queued && !claim->once) || (claim->exists && !answer->sure);
-    claim->left_ms = answer->left_ms;
-    claim->status = RLOCK_ERR_TIMEOUT;
-    gate->taken = true;
-    rlock__set_text(&claim->text, NULL);
-    if (claim->once) {
+    claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
+    lock->left_ms = answer->left_ms;
+    lock->status = RLOCK_ERR_TIMEOUT;
+    gate->crowd->taken = true;
+    rlock__set_text(&lock->text, NULL);
+    if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return;
     }
@@ -77,7 +84,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     }
     if (queued && claim->again) {
         rlock__claim_try(claim, true); /* called meanwhile */
-    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->dirty)) {
+    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
         rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -85,13 +92,13 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 }
 
 static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
-    int column = claim->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
+    int column = claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
-    claim->left_ms = -1;
-    rlock__claim_note(claim, answer->fault, answer->text);
+    claim->lock->left_ms = -1;
+    rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
@@ -103,19 +110,20 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
 /* The wait is over. */
 static void rlock__trying_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
-    int status = claim->status;
+    int status = lock->status;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(claim->wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && claim->gate->taken) { /* others were before it */
-        status = claim->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
+    } else if (status == RLOCK_OK && up && claim->gate->crowd->taken) { /* others were before it */
+        status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
-        rlock__claim_note(claim, up ? RLOCK_FAULT_DOWN : client->fault,
-                          up ? NULL : client->fault_text);
-        status = claim->status;
+        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
+                         up ? NULL : client->fault_text);
+        status = lock->status;
     }
     rlock__acquire_end(claim, status);
 }

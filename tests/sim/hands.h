@@ -57,6 +57,9 @@ static inline rlock__state hand_state(const struct hand *hand) {
 /* What a call returns is what the table says, or want of memory. */
 static inline void hand_expect(const struct hand *hand, rlock__state state, int call, int status) {
     int expected = rlock__on_call[state][call];
+    if (expected == RLOCK__NESTED) {
+        expected = RLOCK_ERR_STATE;
+    }
     if (call == RLOCK__CALL_ACQUIRE && hand->actor->closing && expected == RLOCK_OK) {
         expected = RLOCK_ERR_CLOSED;
     }
@@ -518,7 +521,8 @@ static inline void oracle_expiry_first(const struct hand *hand) {
     for (i = 0; i < oracle.hand_count && !hand->reentrant; i++) {
         const struct hand *other = &oracle.hands[i];
         if (other->actor == hand->actor && other->holds && !rlock_is_held(other->lock) &&
-            other->lock->claim->until_us < sim.entered_us) {
+            (other->lock->claim ? other->lock->claim->until_us < sim.entered_us
+                                : other->lock->reason == RLOCK_REASON_EXPIRED)) {
             sim_failed("hand %d hears of a success before hand %d of its loss", hand->number,
                        other->number);
         }

@@ -1,0 +1,45 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>pool - things of one size, kept for the next one: so that what is in use again needs no memory
+ */
+
+#ifndef RLOCK_BASE_POOL_H
+#define RLOCK_BASE_POOL_H
+
+#include "public/head.h"
+#include "base/platform.h"
+
+typedef struct rlock__pool {
+    void *kept;     /* the first word of each leads to the next one */
+    uint32_t count; /* with those in use */
+} rlock__pool;
+
+/* Returns memory that is all zero, or NULL. */
+static void *rlock__pool_take(rlock__pool *pool, size_t size) {
+    void *thing = pool->kept;
+    if (thing) {
+        memcpy(&pool->kept, thing, sizeof pool->kept);
+        return memset(thing, 0, size);
+    }
+    thing = rlock__alloc(size);
+    pool->count += thing != NULL;
+    return thing;
+}
+
+/* Frees what is kept until there are no more than so many in all. */
+static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
+    while (pool->kept && pool->count > most) {
+        void *thing = pool->kept;
+        memcpy(&pool->kept, thing, sizeof pool->kept);
+        rlock__dealloc(thing);
+        pool->count--;
+    }
+}
+
+static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+    RLOCK_ASSERT(pool->count);
+    memcpy(thing, &pool->kept, sizeof pool->kept);
+    pool->kept = thing;
+    rlock__pool_trim(pool, most);
+}
+
+#endif /* RLOCK_BASE_POOL_H */
