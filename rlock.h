@@ -1024,7 +1024,7 @@ static char *rlock__copy(const char *text, size_t len) {
     return copy;
 }
 
-static size_t rlock__length(const char *text) {
+RLOCK__NOINLINE static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
@@ -2967,7 +2967,7 @@ static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
     rlock__put(redis, line, n);
 }
 
-static void rlock__put_command(rlock__redis *redis, size_t arguments) {
+RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {
     redis->length = 0;
     redis->overflow = false;
     rlock__put_count(redis, '*', arguments);
@@ -3072,7 +3072,7 @@ static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint3
     }
 }
 
-static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
+RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
     bool terms = RLOCK__HAS_KINDS && request->terms;
     bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;

@@ -134,7 +134,7 @@ static char *rlock__copy(const char *text, size_t len) {
     return copy;
 }
 
-static size_t rlock__length(const char *text) {
+RLOCK__NOINLINE static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 

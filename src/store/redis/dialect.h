@@ -119,7 +119,7 @@ static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
     rlock__put(redis, line, n);
 }
 
-static void rlock__put_command(rlock__redis *redis, size_t arguments) {
+RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {
     redis->length = 0;
     redis->overflow = false;
     rlock__put_count(redis, '*', arguments);
@@ -224,7 +224,7 @@ static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint3
     }
 }
 
-static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
+RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
     bool terms = RLOCK__HAS_KINDS && request->terms;
     bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;
