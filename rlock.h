@@ -1486,7 +1486,7 @@ static int64_t rlock__clock(rlock_client *client) {
     return client->clock_us;
 }
 
-static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter only */
+uint64_t rlock_client_random(rlock_client *client) { /* xorshift64: for jitter only */
     client->random ^= client->random << 13;
     client->random ^= client->random >> 7;
     client->random ^= client->random << 17;
@@ -1710,10 +1710,6 @@ const char *rlock_client_id(const rlock_client *client) {
 
 int64_t rlock_client_clock_us(rlock_client *client) {
     return rlock__clock(client);
-}
-
-uint64_t rlock_client_random(rlock_client *client) {
-    return rlock__random(client);
 }
 
 void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
@@ -2561,7 +2557,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
+enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
 
 enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,
@@ -4357,7 +4353,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
     bool maybe = request->store.where == RLOCK__FLYING;
-    RLOCK_ASSERT(request->store.where != RLOCK__IDLE);
+    RLOCK_ASSERT(maybe || request->store.where == RLOCK__QUEUED);
     (void)state;
     if (maybe) {
         rlock__command *command = (rlock__command *)request->store.data;
@@ -4369,7 +4365,6 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
     } else {
         rlock__list_remove(&request->store.link);
     }
-    request->store.where = RLOCK__IDLE;
     return maybe;
 }
 
@@ -4410,7 +4405,6 @@ static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_ans
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
         request->store.note = 0;
     }
-    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, answer);
 }
 
@@ -4421,7 +4415,6 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
     answer.text = text;
-    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, &answer);
 }
 
@@ -4752,7 +4745,6 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     for (; queue; queue = rlock__redis_next(redis)) {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
         rlock__list_remove(&request->store.link);
-        request->store.where = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
             request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
@@ -6627,7 +6619,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
         delay_ms >>= crowd->polls < 4 ? 4 - crowd->polls : 0;
-        delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
+        delay_ms -= (int64_t)(rlock_client_random(client) % (uint64_t)(delay_ms / 2 + 1));
         crowd->polls = (uint8_t)(crowd->polls < 4 ? crowd->polls + 1 : 4);
     }
     if (left_ms >= 0) {
@@ -7174,7 +7166,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
-        int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
+        int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us = claim->since_us - early_us +
                          rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
     }

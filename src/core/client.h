@@ -113,7 +113,7 @@ static int64_t rlock__clock(rlock_client *client) {
     return client->clock_us;
 }
 
-static uint64_t rlock__random(rlock_client *client) { /* xorshift64: for jitter only */
+uint64_t rlock_client_random(rlock_client *client) { /* xorshift64: for jitter only */
     client->random ^= client->random << 13;
     client->random ^= client->random >> 7;
     client->random ^= client->random << 17;
@@ -337,10 +337,6 @@ const char *rlock_client_id(const rlock_client *client) {
 
 int64_t rlock_client_clock_us(rlock_client *client) {
     return rlock__clock(client);
-}
-
-uint64_t rlock_client_random(rlock_client *client) {
-    return rlock__random(client);
 }
 
 void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {

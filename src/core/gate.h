@@ -295,7 +295,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
         delay_ms >>= crowd->polls < 4 ? 4 - crowd->polls : 0;
-        delay_ms -= (int64_t)(rlock__random(client) % (uint64_t)(delay_ms / 2 + 1));
+        delay_ms -= (int64_t)(rlock_client_random(client) % (uint64_t)(delay_ms / 2 + 1));
         crowd->polls = (uint8_t)(crowd->polls < 4 ? crowd->polls + 1 : 4);
     }
     if (left_ms >= 0) {

@@ -107,7 +107,7 @@ static void rlock__holding_plan(rlock__claim *claim) {
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
-        int64_t early_us = (int64_t)(rlock__random(client) % (uint64_t)(third_us / 10 + 1));
+        int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us = claim->since_us - early_us +
                          rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
     }

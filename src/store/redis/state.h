@@ -38,7 +38,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__IDLE = 0, RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
+enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
 
 enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,

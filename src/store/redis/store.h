@@ -36,7 +36,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
     bool maybe = request->store.where == RLOCK__FLYING;
-    RLOCK_ASSERT(request->store.where != RLOCK__IDLE);
+    RLOCK_ASSERT(maybe || request->store.where == RLOCK__QUEUED);
     (void)state;
     if (maybe) {
         rlock__command *command = (rlock__command *)request->store.data;
@@ -48,7 +48,6 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
     } else {
         rlock__list_remove(&request->store.link);
     }
-    request->store.where = RLOCK__IDLE;
     return maybe;
 }
 
@@ -89,7 +88,6 @@ static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_ans
     if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
         request->store.note = 0;
     }
-    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, answer);
 }
 
@@ -100,7 +98,6 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
     answer.text = text;
-    request->store.where = RLOCK__IDLE;
     redis->events->answered(redis->owner, request, &answer);
 }
 
@@ -431,7 +428,6 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     for (; queue; queue = rlock__redis_next(redis)) {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
         rlock__list_remove(&request->store.link);
-        request->store.where = RLOCK__IDLE;
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
             request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
