@@ -1378,6 +1378,20 @@ static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
     }
 }
 
+/* Sees that there are so many, with those in use, and one that is not. False: no memory. */
+static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) {
+    while (pool->count < count || !pool->kept) {
+        void *thing = rlock__alloc(size);
+        if (!thing) {
+            return false;
+        }
+        memcpy(thing, &pool->kept, sizeof pool->kept);
+        pool->kept = thing;
+        pool->count++;
+    }
+    return true;
+}
+
 static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
     RLOCK_ASSERT(pool->count);
     memcpy(thing, &pool->kept, sizeof pool->kept);
@@ -1451,7 +1465,7 @@ struct rlock_client {
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
-    rlock__pool claims, crowds, ops;
+    rlock__pool claims, crowds, works, ops;
     rlock__crowd nobody;  /* of each gate at which nobody waits */
     rlock_link questions; /* asked and not answered */
     uint32_t handles;
@@ -1553,7 +1567,8 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count);
+    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count &&
+                 !client->works.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);
@@ -6038,16 +6053,30 @@ static rlock__gate *rlock__gate_at(rlock__node *node) {
                                            : RLOCK__OF(node, rlock__gate, node);
 }
 
+/* What a claim has only while a request of it is with the store. */
+typedef struct rlock__work {
+    rlock_request request;
+    struct rlock__claim *claim;
+} rlock__work;
+
+/* So many works are kept for the claims, one each and one more, which an answer needs until it was
+ * dealt with. Above that, memory is asked for when they are needed. */
+#ifndef RLOCK__WORKS
+#define RLOCK__WORKS 1024
+#endif
+
 /* One token's life at the server, from acquire until it is surely gone: what it is there, and
  * nothing of what its handle was asked for. A local hand-over gives it to another handle. Without a
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
-    rlock_request request;
     rlock_link link; /* in the gate's crowd, or in its claims */
     rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     rlock_timer timer;
     rlock__gate *gate;
     rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
+    rlock__work *work;  /* with the store, or NULL */
+    rlock__wish *wish;  /* NULL: a mutex with one key */
+    uint64_t token;     /* see rlock_request */
     int64_t until_us;   /* the local deadline */
     int64_t since_us;   /* when the lease was asked for last */
     int64_t granted_us; /* when the acquire was sent that the server granted to this client */
@@ -6056,9 +6085,10 @@ typedef struct rlock__claim {
     int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
     int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
+    uint32_t note;      /* the store's, of the last request */
+    uint16_t fences;    /* how many fencing tokens in a row were reserved */
     uint16_t handed;    /* how many local hand-overs there were since that grant */
     uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
-    bool out;           /* its request is with the store */
     bool yields;        /* after local hand-overs: when it is let go, other clients come first */
     bool ours;          /* granted, and the next waiter at the server was of this client */
     bool counted;       /* as acquired, and not as lost */
@@ -6144,9 +6174,9 @@ static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
-static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *answer) {
-    int64_t asked_ms = claim->request.lease_ms;
-    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked_ms) : asked_ms;
+static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer *answer) {
+    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, request->lease_ms)
+                                : request->lease_ms;
 }
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
@@ -6165,7 +6195,7 @@ static bool rlock__queued(const rlock__gate *gate) {
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
-    return RLOCK__HAS_KINDS && claim->request.terms && claim->request.terms->kind == kind;
+    return RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.kind == kind;
 }
 
 /* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
@@ -6286,21 +6316,44 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
     }
 }
 
-static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
-                                int64_t due_us) {
+static uint32_t rlock__works_for(uint32_t claims) {
+    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
+}
+
+static void rlock__work_put(rlock_client *client, rlock__work *work) {
+    rlock__pool_put(&client->works, work, rlock__works_for(rlock__keeps(client)));
+}
+
+/* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
+static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
+                                           int64_t due_us) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(!claim->out);
+    rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
+    RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
-    claim->request.op = (uint8_t)op;
-    claim->request.lease_ms = lease_ms;
-    if (lease_ms > claim->longest_ms) {
-        claim->longest_ms = (int32_t)lease_ms;
+    if (!work) {
+        return NULL;
     }
-    claim->request.due_us = due_us;
-    claim->out = client->unsent = true;
-    client->store->submit(client->store_state, &claim->request);
+    rlock__request_init(&work->request, claim->gate, claim->wish ? &claim->wish->terms : NULL);
+    work->claim = claim;
+    work->request.op = (uint8_t)op;
+    work->request.token = claim->token;
+    work->request.store.note = claim->note;
+    work->request.lease_ms = lease_ms;
+    work->request.due_us = due_us;
+    return &work->request;
+}
+
+static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
+    rlock_client *client = claim->gate->client;
+    if (request->lease_ms > claim->longest_ms) {
+        claim->longest_ms = (int32_t)request->lease_ms;
+    }
+    claim->work = RLOCK__OF(request, rlock__work, request);
+    client->unsent = true;
+    client->store->submit(client->store_state, request);
 }
 
 /* Notes how an attempt ended, for when the time is over. After an attempt that may have been
@@ -6316,14 +6369,17 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    rlock__work *work = claim->work;
     if (claim->gate->crowd->trying == claim) {
         claim->gate->crowd->trying = NULL;
     }
-    if (claim->out && client->store->forget(client->store_state, &claim->request) &&
-        claim->request.op == RLOCK_OP_ACQUIRE) {
-        claim->exists = true;
+    if (work) {
+        bool maybe = client->store->forget(client->store_state, &work->request);
+        claim->exists = claim->exists || (maybe && work->request.op == RLOCK_OP_ACQUIRE);
+        claim->note = work->request.store.note;
+        claim->work = NULL;
+        rlock__work_put(client, work);
     }
-    claim->out = false;
 }
 
 /* Ends an operation next to the claim's own. */
@@ -6357,6 +6413,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
     return doze_ms < RLOCK__DOZE_MIN_MS ? RLOCK__DOZE_MIN_MS : doze_ms;
 }
 
+#define RLOCK__SOON_US 10000         /* until what failed for lack of memory is tried again */
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
@@ -6394,8 +6451,7 @@ static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
-           reader->request.terms->owner &&
-           reader->request.terms->owner == writer->request.terms->owner;
+           reader->wish->terms.owner && reader->wish->terms.owner == writer->wish->terms.owner;
 }
 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
@@ -6404,35 +6460,43 @@ static uint64_t rlock__writer(const rlock__claim *reader) {
     while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__beside(reader, holds)) {
         holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
     }
-    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->request.token : 0;
+    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
 }
 
 static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     unsigned flags = 0;
+    rlock_request *request;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->out);
+    RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->lock->once ? RLOCK_REQUEST_WATCH : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
-    claim->request.flags = (uint8_t)flags;
     claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
-        claim->request.fences = 1;
-        for (; at != &gate->crowd->waiting && claim->request.fences <= more; at = at->next) {
-            claim->request.fences++;
+        claim->fences = 1;
+        for (; at != &gate->crowd->waiting && claim->fences <= more; at = at->next) {
+            claim->fences++;
         }
     }
-    if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
-        claim->request.beside = rlock__writer(claim);
+    request =
+        rlock__claim_request(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
+                             client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
+    if (request) {
+        request->flags = (uint8_t)flags;
+        request->fences = claim->fences;
+        request->beside = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
+        rlock__claim_submit(claim, request);
+    } else { /* soon */
+        claim->again = true;
+        gate->crowd->trying = NULL;
+        rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
     }
-    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
-                        client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
 /* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
@@ -6445,8 +6509,8 @@ static void rlock__line_try(rlock__gate *gate) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        uint32_t weight = claim->request.terms->weight;
-        if (!claim->out && (claim->again || weight < least)) {
+        uint32_t weight = claim->wish->terms.weight;
+        if (!claim->work && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -6458,11 +6522,11 @@ static void rlock__line_try(rlock__gate *gate) {
 static void rlock__line_step_down(const rlock__claim *writer) {
     rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; writer->request.terms->owner && at != list; at = at->next) {
+    for (; writer->wish->terms.owner && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->out) {
+            if (!reader->work) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -6476,7 +6540,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->out;
+        claim->again = claim->again || old || !claim->work;
     }
     rlock__line_try(gate);
 }
@@ -6512,7 +6576,7 @@ static void rlock__gate_fire(rlock_timer *timer) {
 static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
-        if (claim->yields && claim->out) {
+        if (claim->yields && claim->work) {
             return true;
         }
     }
@@ -6640,7 +6704,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->out);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->work);
     if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -6798,13 +6862,16 @@ static void rlock__gate_unref(rlock__gate *gate) {
 static void rlock__claim_gone(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
-    RLOCK_ASSERT(!claim->out || client->life == RLOCK__CLOSED);
+    RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     rlock__claim_give(claim, NULL);
+    if (claim->work) { /* the store is closed */
+        rlock__work_put(client, claim->work);
+    }
     rlock_timer_drop(client, &claim->timer);
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
-    rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
+    rlock__wish_unref(claim->wish);
     rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__gate_unref(gate);
@@ -6814,7 +6881,7 @@ static void rlock__claim_gone(rlock__claim *claim) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->gate);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->out && first->exists ? first : NULL;
+    return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
 #define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
@@ -6825,30 +6892,6 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
-}
-
-/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
-static void rlock__claim_let_go(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    rlock__claim *follower;
-    bool held = claim->phase == RLOCK__HOLDING;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
-    rlock__claim_recall(claim);
-    if (!held && !claim->exists) {
-        rlock__claim_gone(claim);
-        return;
-    }
-    claim->exists = true;
-    claim->over_us = 0;
-    claim->next_us = RLOCK__NEVER;
-    rlock__claim_phase(claim, RLOCK__LETTING_GO);
-    rlock__letting_go_arm(claim);
-    follower = held ? rlock__follower(claim) : NULL;
-    claim->request.next = follower ? follower->request.token : 0;
-    rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
-    if (follower) {
-        rlock__claim_try(follower, true);
-    }
 }
 
 /* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
@@ -6869,6 +6912,40 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock__letting_go_arm(claim);
 }
 
+/* Submits a release; `next` is the waiter whose acquire follows it. */
+static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
+    rlock_request *request =
+        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+    if (request) {
+        request->next = next;
+        rlock__claim_submit(claim, request);
+    } else {
+        rlock__letting_go_again(claim, false);
+    }
+}
+
+/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
+static void rlock__claim_let_go(rlock__claim *claim) {
+    rlock__claim *follower;
+    bool held = claim->phase == RLOCK__HOLDING;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    rlock__claim_recall(claim);
+    if (!held && !claim->exists) {
+        rlock__claim_gone(claim);
+        return;
+    }
+    claim->exists = true;
+    claim->over_us = 0;
+    claim->next_us = RLOCK__NEVER;
+    rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__letting_go_arm(claim);
+    follower = held ? rlock__follower(claim) : NULL;
+    rlock__letting_go_ask(claim, follower ? follower->token : 0);
+    if (follower) {
+        rlock__claim_try(follower, true);
+    }
+}
+
 static bool rlock__letting_go_over(const rlock__claim *claim) {
     return claim->over_us && claim->over_us <= claim->gate->client->now_us;
 }
@@ -6876,10 +6953,10 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (!claim->out) {
+    if (!claim->work) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+        rlock__letting_go_ask(claim, 0);
     }
 }
 
@@ -6888,7 +6965,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (lock && claim->until_us <= client->now_us) {
-        if (client->up && claim->out) {
+        if (client->up && claim->work) {
             lock->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
         } else if (lock->status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text);
@@ -6897,17 +6974,17 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+        rlock__letting_go_ask(claim, 0);
     }
     rlock__letting_go_arm(claim);
 }
 
 /* The token is not there now; gone for good only if no old acquire can still be executed. */
-static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
+static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool sure) {
     rlock__gate *gate = claim->gate;
-    int64_t trip_us = gate->client->now_us - claim->request.sent_us;
+    int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->out);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -6925,12 +7002,13 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate_unref(gate);
 }
 
-static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
+                                       const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
-    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RELEASE);
+    RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
@@ -6938,19 +7016,19 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
         verdict = RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
-    claim->request.next = 0;
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
-        rlock__letting_go_done(claim, answer->sure);
+        rlock__letting_go_done(claim, request->sent_us, answer->sure);
         return;
     }
     if (claim->lock) {
         rlock__lock_note(claim->lock, answer->fault, answer->text);
     }
     if (rlock__letting_go_over(claim) && !claim->lock) {
-        rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
-    } else {                                 /* a server that was not asked does not count */
+        rlock__letting_go_done(claim, request->sent_us,
+                               true); /* its lease is over, whatever the server says */
+    } else {                          /* a server that was not asked does not count */
         rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
                                            answer->fault != RLOCK_FAULT_DOWN);
     }
@@ -7173,23 +7251,41 @@ static void rlock__holding_plan(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
+/* Plans the next renewal, or if there is no watchdog the next check. */
+static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
+    if (claim->lock->renews) {
+        claim->next_us = due_us;
+    } else {
+        claim->look_us = due_us;
+        claim->again = true;
+    }
+    rlock__holding_arm(claim);
+}
+
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = claim->lock->renewal;
+    int64_t now_us = claim->gate->client->now_us;
+    rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
-    claim->again = false;
-    if (renewal) {
-        renewal->sent = true;
-        lease_ms = renewal->lease_ms;
+    lease_ms = renewal ? renewal->lease_ms : lease_ms;
+    request =
+        rlock__claim_request(claim, RLOCK_OP_RENEW, lease_ms, urgent ? now_us : claim->until_us);
+    if (request) {
+        claim->again = false;
+        if (renewal) {
+            renewal->sent = true;
+        }
+        rlock__claim_submit(claim, request);
+    } else {
+        rlock__holding_retry(claim, now_us + RLOCK__HURRY_US);
     }
-    rlock__claim_submit(claim, RLOCK_OP_RENEW, lease_ms,
-                        urgent ? claim->gate->client->now_us : claim->until_us);
 }
 
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->out) {
+    if (claim->work) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -7199,7 +7295,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->out) {
+    if (!claim->work) {
         rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
 }
@@ -7246,10 +7342,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->out && !claim->request.lease_ms) {
+        if (claim->work && !claim->work->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->out) {
+        if (!claim->work) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
@@ -7286,21 +7382,22 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
 }
 
-static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
+                           const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
-    int64_t lease_ms = rlock__given_ms(claim, answer), until_us;
+    int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.lease_ms) {
+    if (!request->lease_ms) {
         return;
     }
-    claim->since_us = claim->request.sent_us;
+    claim->since_us = request->sent_us;
     until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
-    if (lease_ms < claim->request.lease_ms) {
+    if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
     }
     client->stats.renewed++;
@@ -7331,21 +7428,15 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
         delay_us = RLOCK__HURRY_US;
     }
-    delay_us += client->now_us;
-    if (claim->lock->renews) {
-        claim->next_us = delay_us;
-    } else {
-        claim->look_us = delay_us;
-        claim->again = true;
-    }
-    rlock__holding_arm(claim);
+    rlock__holding_retry(claim, client->now_us + delay_us);
 }
 
-static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__holding_answered(rlock__claim *claim, const rlock_request *request,
+                                    const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
-    bool others = RLOCK__HAS_KINDS && claim->request.terms &&
-                  claim->request.terms->count > 1; /* keys still ours */
-    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RENEW);
+    bool others =
+        RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.count > 1; /* keys still ours */
+    RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     if (claim->until_us <= claim->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
@@ -7364,9 +7455,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     if (fault) {
         rlock__renewal_failed(claim, answer);
     } else {
-        rlock__renewed(claim, answer);
+        rlock__renewed(claim, request, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->out &&
+    if (claim->phase == RLOCK__HOLDING && !claim->work &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
@@ -7384,12 +7475,13 @@ static int64_t rlock__hold_limit(const rlock *lock) {
     return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
 }
 
-static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__granted(rlock__claim *claim, const rlock_request *request,
+                           const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__crowd *crowd = claim->gate->crowd;
-    int64_t lease_ms = rlock__given_ms(claim, answer);
+    int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    claim->since_us = claim->granted_us = claim->request.sent_us;
+    claim->since_us = claim->granted_us = request->sent_us;
     claim->handed = 0;
     claim->yields = false;
     claim->lock->max_until_us = rlock__hold_limit(claim->lock);
@@ -7402,8 +7494,8 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    if (answer->fences && answer->fences < claim->request.fences) {
-        claim->request.fences = answer->fences;
+    if (answer->fences && answer->fences < claim->fences) {
+        claim->fences = answer->fences;
     }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
@@ -7424,12 +7516,13 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
 }
 
-static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__trying_answered(rlock__claim *claim, const rlock_request *request,
+                                   const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
-    RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
+    RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
     claim->gate->crowd->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
-        rlock__granted(claim, answer);
+        rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
         rlock__refused(claim, answer);
     } else {
@@ -7469,10 +7562,10 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->out || next->out || next->exists) {
+    if (held->work || next->work || next->exists) {
         return NULL;
     }
-    if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
+    if (next->lock->fencing ? held->handed + 1 >= held->fences : held->fence != 0) {
         return NULL;
     }
     return rlock__lease_fits(held, next) ? next : NULL;
@@ -7824,23 +7917,26 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
  */
 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
-    rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
-    (void)owner;
-    request->out = false;
+    rlock__work *work = RLOCK__OF(request, rlock__work, request);
+    rlock__claim *claim;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question *question = RLOCK__OF(request, rlock__question, request);
         question->out = false;
         rlock__question_answered(question, answer);
         return;
     }
-    claim->out = false;
+    claim = work->claim;
+    RLOCK_ASSERT(claim->work == work);
+    claim->work = NULL;
+    claim->note = request->store.note;
     if (claim->phase == RLOCK__TRYING) {
-        rlock__trying_answered(claim, answer);
+        rlock__trying_answered(claim, request, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
-        rlock__holding_answered(claim, answer);
+        rlock__holding_answered(claim, request, answer);
     } else {
-        rlock__letting_go_answered(claim, answer);
+        rlock__letting_go_answered(claim, request, answer);
     }
+    rlock__work_put((rlock_client *)owner, work);
 }
 
 /* Calls visit for every gate of a part; it may free that one. */
@@ -8010,7 +8106,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
 /* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
 static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
     const rlock_link *at = list->next;
-    while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
+    while (at != list && RLOCK__OF(at, rlock__claim, link)->token != token) {
         at = at->next;
     }
     return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);
@@ -8022,7 +8118,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->out) {
+    } else if (waits && rlock__queued(gate) && !waits->work) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;
@@ -8223,7 +8319,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     gate->references++;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
+        rlock__letting_go_ask(claim, 0);
     }
     while (rlock__waiter(gate)) {
         rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
@@ -8240,6 +8336,7 @@ static void rlock__pools_trim(rlock_client *client) {
     rlock__pool_trim(&client->claims, keep);
     rlock__pool_trim(&client->crowds, keep);
     rlock__pool_trim(&client->ops, keep);
+    rlock__pool_trim(&client->works, rlock__works_for(keep));
 }
 
 /* The requests of what is still to be cleaned up are the store's no more. */
@@ -8377,7 +8474,9 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     if (!claim) {
         return NULL;
     }
-    if (rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
+                             rlock__works_for(client->claims.count)) ||
+        rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
@@ -8386,12 +8485,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
-    rlock__request_init(&claim->request, claim->gate,
-                        RLOCK__HAS_KINDS && lock->wish ? &lock->wish->terms : NULL);
     if (RLOCK__HAS_KINDS && lock->wish) {
-        lock->wish->references++;
+        claim->wish = lock->wish;
+        claim->wish->references++;
     }
-    claim->request.token = ++client->tokens;
+    claim->token = ++client->tokens;
     claim->phase = RLOCK__TRYING;
     client->phases[RLOCK__TRYING]++;
     return claim;
@@ -8645,7 +8743,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     lock->renewal = op;
-    if (!claim->out) {
+    if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -8761,7 +8859,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
-    if (!claim->out) {
+    if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);
@@ -8910,7 +9008,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     }
     rlock__enter(client);
     status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
-                        lock->claim ? lock->claim->request.token : 0, done, user);
+                        lock->claim ? lock->claim->token : 0, done, user);
     rlock__leave(client);
     return status;
 }

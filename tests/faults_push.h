@@ -278,8 +278,7 @@ static void message_that_is_no_call_calls_nobody(void **state) {
         stage_runs(2000);
         assert_true(stage_is_called());
         if (rows[i].number) {
-            snprintf(number, sizeof number, "%llu",
-                     (unsigned long long)o->lock->claim->request.token);
+            snprintf(number, sizeof number, "%llu", (unsigned long long)o->lock->claim->token);
         }
         snprintf(call, sizeof call, "%s%s%s", rows[i].before, number, rows[i].behind);
         snprintf(payload, sizeof payload, "$%u\r\n%s\r\n", (unsigned)strlen(call), call);

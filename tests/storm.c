@@ -552,7 +552,7 @@ static bool somebody_knows(rlock_client *client, int key, uint64_t token) {
         rlock_link *lists[2] = {&gate->crowd->waiting, &gate->claims};
         rlock_link *list = lists[i], *at;
         for (at = list->next; at != list; at = at->next) {
-            if (RLOCK__OF(at, rlock__claim, link)->request.token == token) {
+            if (RLOCK__OF(at, rlock__claim, link)->token == token) {
                 return true;
             }
         }

@@ -8,6 +8,7 @@
 #define RLOCK_IMPLEMENTATION
 #define RLOCK_NO_REDIS
 #define RLOCK__RING_MIN 8 /* a ring from so few holds on */
+#define RLOCK__WORKS 16   /* so few are kept for requests */
 #include "scripted.h"
 
 #include <sys/wait.h>
@@ -305,6 +306,8 @@ static const struct CMUnitTest singles[] = {
     CASE(questions_that_cannot_be_asked_are_refused),
     CASE(nothing_is_allocated_between_acquire_and_release_once_warm),
     CASE(release_needs_no_memory),
+    CASE(releases_of_many_need_no_memory),
+    CASE(request_without_memory_is_made_soon),
     CASE(freed_handles_give_back_what_was_kept_for_them),
     STOPPED(every_failing_allocation_is_survived_and_leaks_nothing),
     STOPPED(tables_that_cannot_grow_cost_a_status_and_nothing_else),

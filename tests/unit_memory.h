@@ -42,6 +42,79 @@ static void release_needs_no_memory(void **state) {
     virtual_memory.fail_at = 0;
 }
 
+/* More than there is room for at once: the others follow, and holds are renewed meanwhile. */
+static void releases_of_many_need_no_memory(void **state) {
+    enum { ALL = 3 * RLOCK__WORKS };
+    struct owner *owners[ALL], *kept = holder("kept", 0);
+    char key[16];
+    int i;
+    (void)state;
+    scripted_settle(&g.store);
+    for (i = 0; i < ALL; i++) {
+        snprintf(key, sizeof key, "key %d", i);
+        owners[i] = handle(key);
+        SAME(owner_acquire(owners[i], 0, 10000), RLOCK_OK);
+        idle();
+    }
+    virtual_memory.none = true;
+    for (i = 0; i < ALL; i++) {
+        SAME(owner_release(owners[i]), RLOCK_OK);
+    }
+    run_ms(200);
+    for (i = 0; i < ALL; i++) {
+        SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+    run_ms(60000);
+    SAME(rlock_is_held(kept->lock), true);
+    virtual_memory.none = false;
+    SAME(stats().cleaning, 0);
+}
+
+/* Nothing can be asked while all that is kept for requests is out. */
+static void request_without_memory_is_made_soon(void **state) {
+    enum { ALL = RLOCK__WORKS + 2 };
+    struct owner *owners[ALL], *held = holder("held", 10000);
+    struct owner *first = handle("key"), *next = handle("key");
+    int i, attempts, looks;
+    char key[16];
+    (void)state;
+    scripted_settle(&g.store);
+    for (i = 0; i < ALL; i++) {
+        snprintf(key, sizeof key, "key %d", i);
+        owners[i] = handle(key);
+        SAME(owner_acquire(owners[i], 0, 10000), RLOCK_OK);
+        idle();
+    }
+    run_ms(1000); /* each was looked at once */
+    memset(g.store.automatic, 0, sizeof g.store.automatic);
+    g.store.looks_by_hand = true;
+    SAME(owner_acquire(first, RLOCK_FOREVER, 10000), RLOCK_OK);
+    SAME(owner_acquire(next, RLOCK_FOREVER, 10000), RLOCK_OK);
+    virtual_memory.none = true;
+    for (i = 0; i < ALL; i++) {
+        SAME(owner_release(owners[i]), RLOCK_OK);
+    }
+    SAME(asked(RLOCK_OP_RELEASE) < ALL, true);
+    attempts = asked(RLOCK_OP_ACQUIRE);
+    looks = asked(RLOCK_OP_RENEW);
+    scripted_woken(&g.store, "held");
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_fault(RLOCK_FAULT_AUTH, "no"));
+    idle();
+    SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_AUTH);
+    SAME(asked(RLOCK_OP_ACQUIRE), attempts);
+    SAME(asked(RLOCK_OP_RENEW), looks);
+    scripted_settle(&g.store);
+    run_ms(1000);
+    virtual_memory.none = false;
+    for (i = 0; i < ALL; i++) {
+        SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    }
+    SAME(asked(RLOCK_OP_ACQUIRE), attempts + 1);
+    SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(asked(RLOCK_OP_RENEW) > looks, true);
+    SAME(rlock_is_held(held->lock), true);
+}
+
 static void freed_handles_give_back_what_was_kept_for_them(void **state) {
     enum { HANDLES = 100 };
     struct owner *owners[HANDLES];

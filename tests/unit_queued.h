@@ -33,13 +33,14 @@ static void anew(void) {
 }
 
 static uint64_t token_of(const struct owner *owner) {
-    return owner->lock->claim->request.token;
+    return owner->lock->claim->token;
 }
 
 /* Returns the request of a handle that the store has not answered, or NULL. */
 static struct scripted_request *out_of(const struct owner *owner) {
     rlock__claim *claim = owner->lock->claim;
-    return claim != NULL && claim->out ? scripted_find(&g.store, &claim->request) : NULL;
+    return claim != NULL && claim->work != NULL ? scripted_find(&g.store, &claim->work->request)
+                                                : NULL;
 }
 
 /* Answers what a handle asked, and lets what follows happen. */

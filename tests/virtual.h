@@ -60,12 +60,13 @@ static struct {
     uint64_t total;   /* blocks ever asked for                              */
     uint64_t fail_at; /* the how manyth one from now fails; 0 = none        */
     bool failed;      /* it did                                             */
+    bool none;        /* every one fails                                    */
 } virtual_memory;
 
 static inline void *virtual_malloc(size_t size) {
     unsigned char *block;
     virtual_memory.total++;
-    if (virtual_memory.fail_at != 0 && --virtual_memory.fail_at == 0) {
+    if (virtual_memory.none || (virtual_memory.fail_at != 0 && --virtual_memory.fail_at == 0)) {
         virtual_memory.failed = true;
         return NULL;
     }

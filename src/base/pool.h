@@ -35,6 +35,20 @@ static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
     }
 }
 
+/* Sees that there are so many, with those in use, and one that is not. False: no memory. */
+static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) {
+    while (pool->count < count || !pool->kept) {
+        void *thing = rlock__alloc(size);
+        if (!thing) {
+            return false;
+        }
+        memcpy(thing, &pool->kept, sizeof pool->kept);
+        pool->kept = thing;
+        pool->count++;
+    }
+    return true;
+}
+
 static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
     RLOCK_ASSERT(pool->count);
     memcpy(thing, &pool->kept, sizeof pool->kept);

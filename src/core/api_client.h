@@ -204,7 +204,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     gate->references++;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, gate->client->now_us);
+        rlock__letting_go_ask(claim, 0);
     }
     while (rlock__waiter(gate)) {
         rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
@@ -221,6 +221,7 @@ static void rlock__pools_trim(rlock_client *client) {
     rlock__pool_trim(&client->claims, keep);
     rlock__pool_trim(&client->crowds, keep);
     rlock__pool_trim(&client->ops, keep);
+    rlock__pool_trim(&client->works, rlock__works_for(keep));
 }
 
 /* The requests of what is still to be cleaned up are the store's no more. */

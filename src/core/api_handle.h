@@ -56,7 +56,9 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     if (!claim) {
         return NULL;
     }
-    if (rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
+                             rlock__works_for(client->claims.count)) ||
+        rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
@@ -65,12 +67,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
-    rlock__request_init(&claim->request, claim->gate,
-                        RLOCK__HAS_KINDS && lock->wish ? &lock->wish->terms : NULL);
     if (RLOCK__HAS_KINDS && lock->wish) {
-        lock->wish->references++;
+        claim->wish = lock->wish;
+        claim->wish->references++;
     }
-    claim->request.token = ++client->tokens;
+    claim->token = ++client->tokens;
     claim->phase = RLOCK__TRYING;
     client->phases[RLOCK__TRYING]++;
     return claim;
@@ -324,7 +325,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     lock->renewal = op;
-    if (!claim->out) {
+    if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -440,7 +441,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     lock->renewal = op;
     rlock__holding_arm(claim);
-    if (!claim->out) {
+    if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);
@@ -589,7 +590,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     }
     rlock__enter(client);
     status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
-                        lock->claim ? lock->claim->request.token : 0, done, user);
+                        lock->claim ? lock->claim->token : 0, done, user);
     rlock__leave(client);
     return status;
 }

@@ -86,16 +86,30 @@ static rlock__gate *rlock__gate_at(rlock__node *node) {
                                            : RLOCK__OF(node, rlock__gate, node);
 }
 
+/* What a claim has only while a request of it is with the store. */
+typedef struct rlock__work {
+    rlock_request request;
+    struct rlock__claim *claim;
+} rlock__work;
+
+/* So many works are kept for the claims, one each and one more, which an answer needs until it was
+ * dealt with. Above that, memory is asked for when they are needed. */
+#ifndef RLOCK__WORKS
+#define RLOCK__WORKS 1024
+#endif
+
 /* One token's life at the server, from acquire until it is surely gone: what it is there, and
  * nothing of what its handle was asked for. A local hand-over gives it to another handle. Without a
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
-    rlock_request request;
     rlock_link link; /* in the gate's crowd, or in its claims */
     rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     rlock_timer timer;
     rlock__gate *gate;
     rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
+    rlock__work *work;  /* with the store, or NULL */
+    rlock__wish *wish;  /* NULL: a mutex with one key */
+    uint64_t token;     /* see rlock_request */
     int64_t until_us;   /* the local deadline */
     int64_t since_us;   /* when the lease was asked for last */
     int64_t granted_us; /* when the acquire was sent that the server granted to this client */
@@ -104,9 +118,10 @@ typedef struct rlock__claim {
     int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
     int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
+    uint32_t note;      /* the store's, of the last request */
+    uint16_t fences;    /* how many fencing tokens in a row were reserved */
     uint16_t handed;    /* how many local hand-overs there were since that grant */
     uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
-    bool out;           /* its request is with the store */
     bool yields;        /* after local hand-overs: when it is let go, other clients come first */
     bool ours;          /* granted, and the next waiter at the server was of this client */
     bool counted;       /* as acquired, and not as lost */
@@ -192,9 +207,9 @@ static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
-static int64_t rlock__given_ms(const rlock__claim *claim, const rlock_answer *answer) {
-    int64_t asked_ms = claim->request.lease_ms;
-    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked_ms) : asked_ms;
+static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer *answer) {
+    return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, request->lease_ms)
+                                : request->lease_ms;
 }
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
@@ -213,7 +228,7 @@ static bool rlock__queued(const rlock__gate *gate) {
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
-    return RLOCK__HAS_KINDS && claim->request.terms && claim->request.terms->kind == kind;
+    return RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.kind == kind;
 }
 
 /* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
@@ -334,21 +349,44 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
     }
 }
 
-static void rlock__claim_submit(rlock__claim *claim, rlock_op op, int64_t lease_ms,
-                                int64_t due_us) {
+static uint32_t rlock__works_for(uint32_t claims) {
+    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
+}
+
+static void rlock__work_put(rlock_client *client, rlock__work *work) {
+    rlock__pool_put(&client->works, work, rlock__works_for(rlock__keeps(client)));
+}
+
+/* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
+static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
+                                           int64_t due_us) {
     rlock_client *client = claim->gate->client;
-    RLOCK_ASSERT(!claim->out);
+    rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
+    RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
-    claim->request.op = (uint8_t)op;
-    claim->request.lease_ms = lease_ms;
-    if (lease_ms > claim->longest_ms) {
-        claim->longest_ms = (int32_t)lease_ms;
+    if (!work) {
+        return NULL;
     }
-    claim->request.due_us = due_us;
-    claim->out = client->unsent = true;
-    client->store->submit(client->store_state, &claim->request);
+    rlock__request_init(&work->request, claim->gate, claim->wish ? &claim->wish->terms : NULL);
+    work->claim = claim;
+    work->request.op = (uint8_t)op;
+    work->request.token = claim->token;
+    work->request.store.note = claim->note;
+    work->request.lease_ms = lease_ms;
+    work->request.due_us = due_us;
+    return &work->request;
+}
+
+static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
+    rlock_client *client = claim->gate->client;
+    if (request->lease_ms > claim->longest_ms) {
+        claim->longest_ms = (int32_t)request->lease_ms;
+    }
+    claim->work = RLOCK__OF(request, rlock__work, request);
+    client->unsent = true;
+    client->store->submit(client->store_state, request);
 }
 
 /* Notes how an attempt ended, for when the time is over. After an attempt that may have been
@@ -364,14 +402,17 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
+    rlock__work *work = claim->work;
     if (claim->gate->crowd->trying == claim) {
         claim->gate->crowd->trying = NULL;
     }
-    if (claim->out && client->store->forget(client->store_state, &claim->request) &&
-        claim->request.op == RLOCK_OP_ACQUIRE) {
-        claim->exists = true;
+    if (work) {
+        bool maybe = client->store->forget(client->store_state, &work->request);
+        claim->exists = claim->exists || (maybe && work->request.op == RLOCK_OP_ACQUIRE);
+        claim->note = work->request.store.note;
+        claim->work = NULL;
+        rlock__work_put(client, work);
     }
-    claim->out = false;
 }
 
 /* Ends an operation next to the claim's own. */

@@ -78,7 +78,7 @@ struct rlock_client {
     int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
-    rlock__pool claims, crowds, ops;
+    rlock__pool claims, crowds, works, ops;
     rlock__crowd nobody;  /* of each gate at which nobody waits */
     rlock_link questions; /* asked and not answered */
     uint32_t handles;
@@ -180,7 +180,8 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count);
+    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count &&
+                 !client->works.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);

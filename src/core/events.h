@@ -21,23 +21,26 @@
 #include "core/question.h"
 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
-    rlock__claim *claim = RLOCK__OF(request, rlock__claim, request);
-    (void)owner;
-    request->out = false;
+    rlock__work *work = RLOCK__OF(request, rlock__work, request);
+    rlock__claim *claim;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question *question = RLOCK__OF(request, rlock__question, request);
         question->out = false;
         rlock__question_answered(question, answer);
         return;
     }
-    claim->out = false;
+    claim = work->claim;
+    RLOCK_ASSERT(claim->work == work);
+    claim->work = NULL;
+    claim->note = request->store.note;
     if (claim->phase == RLOCK__TRYING) {
-        rlock__trying_answered(claim, answer);
+        rlock__trying_answered(claim, request, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
-        rlock__holding_answered(claim, answer);
+        rlock__holding_answered(claim, request, answer);
     } else {
-        rlock__letting_go_answered(claim, answer);
+        rlock__letting_go_answered(claim, request, answer);
     }
+    rlock__work_put((rlock_client *)owner, work);
 }
 
 /* Calls visit for every gate of a part; it may free that one. */
@@ -207,7 +210,7 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
 /* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
 static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
     const rlock_link *at = list->next;
-    while (at != list && RLOCK__OF(at, rlock__claim, link)->request.token != token) {
+    while (at != list && RLOCK__OF(at, rlock__claim, link)->token != token) {
         at = at->next;
     }
     return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);
@@ -219,7 +222,7 @@ static void rlock__gate_called(rlock__gate *gate, const void *with) {
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_look(holds);
-    } else if (waits && rlock__queued(gate) && !waits->out) {
+    } else if (waits && rlock__queued(gate) && !waits->work) {
         rlock__claim_try(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;

@@ -33,6 +33,7 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
     return doze_ms < RLOCK__DOZE_MIN_MS ? RLOCK__DOZE_MIN_MS : doze_ms;
 }
 
+#define RLOCK__SOON_US 10000         /* until what failed for lack of memory is tried again */
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
@@ -70,8 +71,7 @@ static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
-           reader->request.terms->owner &&
-           reader->request.terms->owner == writer->request.terms->owner;
+           reader->wish->terms.owner && reader->wish->terms.owner == writer->wish->terms.owner;
 }
 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
@@ -80,35 +80,43 @@ static uint64_t rlock__writer(const rlock__claim *reader) {
     while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__beside(reader, holds)) {
         holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
     }
-    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->request.token : 0;
+    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
 }
 
 static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     unsigned flags = 0;
+    rlock_request *request;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(!claim->out);
+    RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->watched && !claim->lock->once ? RLOCK_REQUEST_WATCH : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
-    claim->request.flags = (uint8_t)flags;
     claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
-        claim->request.fences = 1;
-        for (; at != &gate->crowd->waiting && claim->request.fences <= more; at = at->next) {
-            claim->request.fences++;
+        claim->fences = 1;
+        for (; at != &gate->crowd->waiting && claim->fences <= more; at = at->next) {
+            claim->fences++;
         }
     }
-    if (rlock__is_kind(claim, RLOCK_KIND_READ)) {
-        claim->request.beside = rlock__writer(claim);
+    request =
+        rlock__claim_request(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
+                             client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
+    if (request) {
+        request->flags = (uint8_t)flags;
+        request->fences = claim->fences;
+        request->beside = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
+        rlock__claim_submit(claim, request);
+    } else { /* soon */
+        claim->again = true;
+        gate->crowd->trying = NULL;
+        rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
     }
-    rlock__claim_submit(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
-                        client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
 }
 
 /* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
@@ -121,8 +129,8 @@ static void rlock__line_try(rlock__gate *gate) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        uint32_t weight = claim->request.terms->weight;
-        if (!claim->out && (claim->again || weight < least)) {
+        uint32_t weight = claim->wish->terms.weight;
+        if (!claim->work && (claim->again || weight < least)) {
             rlock__claim_try(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
@@ -134,11 +142,11 @@ static void rlock__line_try(rlock__gate *gate) {
 static void rlock__line_step_down(const rlock__claim *writer) {
     rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; writer->request.terms->owner && at != list; at = at->next) {
+    for (; writer->wish->terms.owner && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__beside(reader, writer)) {
             reader->again = true;
-            if (!reader->out) {
+            if (!reader->work) {
                 rlock__claim_try(reader, true);
             }
         }
@@ -152,7 +160,7 @@ static void rlock__line_try_all(rlock__gate *gate, bool old) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->out;
+        claim->again = claim->again || old || !claim->work;
     }
     rlock__line_try(gate);
 }
@@ -188,7 +196,7 @@ static void rlock__gate_fire(rlock_timer *timer) {
 static bool rlock__gate_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
-        if (claim->yields && claim->out) {
+        if (claim->yields && claim->work) {
             return true;
         }
     }
@@ -316,7 +324,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->out);
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->work);
     if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }

@@ -25,12 +25,13 @@ static int64_t rlock__hold_limit(const rlock *lock) {
     return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
 }
 
-static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__granted(rlock__claim *claim, const rlock_request *request,
+                           const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__crowd *crowd = claim->gate->crowd;
-    int64_t lease_ms = rlock__given_ms(claim, answer);
+    int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    claim->since_us = claim->granted_us = claim->request.sent_us;
+    claim->since_us = claim->granted_us = request->sent_us;
     claim->handed = 0;
     claim->yields = false;
     claim->lock->max_until_us = rlock__hold_limit(claim->lock);
@@ -43,8 +44,8 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    if (answer->fences && answer->fences < claim->request.fences) {
-        claim->request.fences = answer->fences;
+    if (answer->fences && answer->fences < claim->fences) {
+        claim->fences = answer->fences;
     }
     claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
@@ -65,12 +66,13 @@ static void rlock__granted(rlock__claim *claim, const rlock_answer *answer) {
     }
 }
 
-static void rlock__trying_answered(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__trying_answered(rlock__claim *claim, const rlock_request *request,
+                                   const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
-    RLOCK_ASSERT(claim->request.op == RLOCK_OP_ACQUIRE);
+    RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
     claim->gate->crowd->trying = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
-        rlock__granted(claim, answer);
+        rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
         rlock__refused(claim, answer);
     } else {
@@ -110,10 +112,10 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
         rlock__turn_over(held)) {
         return NULL;
     }
-    if (held->out || next->out || next->exists) {
+    if (held->work || next->work || next->exists) {
         return NULL;
     }
-    if (next->lock->fencing ? held->handed + 1 >= held->request.fences : held->fence != 0) {
+    if (next->lock->fencing ? held->handed + 1 >= held->fences : held->fence != 0) {
         return NULL;
     }
     return rlock__lease_fits(held, next) ? next : NULL;

@@ -114,23 +114,41 @@ static void rlock__holding_plan(rlock__claim *claim) {
     rlock__holding_arm(claim);
 }
 
+/* Plans the next renewal, or if there is no watchdog the next check. */
+static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
+    if (claim->lock->renews) {
+        claim->next_us = due_us;
+    } else {
+        claim->look_us = due_us;
+        claim->again = true;
+    }
+    rlock__holding_arm(claim);
+}
+
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = claim->lock->renewal;
+    int64_t now_us = claim->gate->client->now_us;
+    rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
-    claim->again = false;
-    if (renewal) {
-        renewal->sent = true;
-        lease_ms = renewal->lease_ms;
+    lease_ms = renewal ? renewal->lease_ms : lease_ms;
+    request =
+        rlock__claim_request(claim, RLOCK_OP_RENEW, lease_ms, urgent ? now_us : claim->until_us);
+    if (request) {
+        claim->again = false;
+        if (renewal) {
+            renewal->sent = true;
+        }
+        rlock__claim_submit(claim, request);
+    } else {
+        rlock__holding_retry(claim, now_us + RLOCK__HURRY_US);
     }
-    rlock__claim_submit(claim, RLOCK_OP_RENEW, lease_ms,
-                        urgent ? claim->gate->client->now_us : claim->until_us);
 }
 
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_look(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->out) {
+    if (claim->work) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -140,7 +158,7 @@ static void rlock__holding_look(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->out) {
+    if (!claim->work) {
         rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
 }
@@ -187,10 +205,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->out && !claim->request.lease_ms) {
+        if (claim->work && !claim->work->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal looks as well */
         }
-        if (!claim->out) {
+        if (!claim->work) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
@@ -227,21 +245,22 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
 }
 
-static void rlock__renewed(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
+                           const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     rlock__op *renewal = claim->lock->renewal;
-    int64_t lease_ms = rlock__given_ms(claim, answer), until_us;
+    int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->request.lease_ms) {
+    if (!request->lease_ms) {
         return;
     }
-    claim->since_us = claim->request.sent_us;
+    claim->since_us = request->sent_us;
     until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
     claim->until_us = until_us;
-    if (lease_ms < claim->request.lease_ms) {
+    if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
     }
     client->stats.renewed++;
@@ -272,21 +291,15 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
         delay_us = RLOCK__HURRY_US;
     }
-    delay_us += client->now_us;
-    if (claim->lock->renews) {
-        claim->next_us = delay_us;
-    } else {
-        claim->look_us = delay_us;
-        claim->again = true;
-    }
-    rlock__holding_arm(claim);
+    rlock__holding_retry(claim, client->now_us + delay_us);
 }
 
-static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__holding_answered(rlock__claim *claim, const rlock_request *request,
+                                    const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
-    bool others = RLOCK__HAS_KINDS && claim->request.terms &&
-                  claim->request.terms->count > 1; /* keys still ours */
-    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RENEW);
+    bool others =
+        RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.count > 1; /* keys still ours */
+    RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
     if (claim->until_us <= claim->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
@@ -305,9 +318,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_answer *ans
     if (fault) {
         rlock__renewal_failed(claim, answer);
     } else {
-        rlock__renewed(claim, answer);
+        rlock__renewed(claim, request, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->out &&
+    if (claim->phase == RLOCK__HOLDING && !claim->work &&
         (claim->lock->renewal || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }

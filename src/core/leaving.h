@@ -19,13 +19,16 @@
 static void rlock__claim_gone(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
-    RLOCK_ASSERT(!claim->out || client->life == RLOCK__CLOSED);
+    RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     rlock__claim_give(claim, NULL);
+    if (claim->work) { /* the store is closed */
+        rlock__work_put(client, claim->work);
+    }
     rlock_timer_drop(client, &claim->timer);
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
-    rlock__wish_unref((rlock__wish *)(void *)claim->request.terms);
+    rlock__wish_unref(claim->wish);
     rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__gate_unref(gate);
@@ -35,7 +38,7 @@ static void rlock__claim_gone(rlock__claim *claim) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->gate);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->out && first->exists ? first : NULL;
+    return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
 #define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
@@ -46,30 +49,6 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
-}
-
-/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
-static void rlock__claim_let_go(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    rlock__claim *follower;
-    bool held = claim->phase == RLOCK__HOLDING;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
-    rlock__claim_recall(claim);
-    if (!held && !claim->exists) {
-        rlock__claim_gone(claim);
-        return;
-    }
-    claim->exists = true;
-    claim->over_us = 0;
-    claim->next_us = RLOCK__NEVER;
-    rlock__claim_phase(claim, RLOCK__LETTING_GO);
-    rlock__letting_go_arm(claim);
-    follower = held ? rlock__follower(claim) : NULL;
-    claim->request.next = follower ? follower->request.token : 0;
-    rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
-    if (follower) {
-        rlock__claim_try(follower, true);
-    }
 }
 
 /* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
@@ -90,6 +69,40 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     rlock__letting_go_arm(claim);
 }
 
+/* Submits a release; `next` is the waiter whose acquire follows it. */
+static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
+    rlock_request *request =
+        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+    if (request) {
+        request->next = next;
+        rlock__claim_submit(claim, request);
+    } else {
+        rlock__letting_go_again(claim, false);
+    }
+}
+
+/* Lets the token go at the server, until it is surely gone. The claim may be freed by this. */
+static void rlock__claim_let_go(rlock__claim *claim) {
+    rlock__claim *follower;
+    bool held = claim->phase == RLOCK__HOLDING;
+    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    rlock__claim_recall(claim);
+    if (!held && !claim->exists) {
+        rlock__claim_gone(claim);
+        return;
+    }
+    claim->exists = true;
+    claim->over_us = 0;
+    claim->next_us = RLOCK__NEVER;
+    rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__letting_go_arm(claim);
+    follower = held ? rlock__follower(claim) : NULL;
+    rlock__letting_go_ask(claim, follower ? follower->token : 0);
+    if (follower) {
+        rlock__claim_try(follower, true);
+    }
+}
+
 static bool rlock__letting_go_over(const rlock__claim *claim) {
     return claim->over_us && claim->over_us <= claim->gate->client->now_us;
 }
@@ -97,10 +110,10 @@ static bool rlock__letting_go_over(const rlock__claim *claim) {
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__letting_go_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    if (!claim->out) {
+    if (!claim->work) {
         claim->next_us = RLOCK__NEVER;
         rlock__letting_go_arm(claim);
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+        rlock__letting_go_ask(claim, 0);
     }
 }
 
@@ -109,7 +122,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (lock && claim->until_us <= client->now_us) {
-        if (client->up && claim->out) {
+        if (client->up && claim->work) {
             lock->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
         } else if (lock->status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text);
@@ -118,17 +131,17 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        rlock__claim_submit(claim, RLOCK_OP_RELEASE, 0, client->now_us);
+        rlock__letting_go_ask(claim, 0);
     }
     rlock__letting_go_arm(claim);
 }
 
 /* The token is not there now; gone for good only if no old acquire can still be executed. */
-static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
+static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool sure) {
     rlock__gate *gate = claim->gate;
-    int64_t trip_us = gate->client->now_us - claim->request.sent_us;
+    int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->out);
+    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
     if (sure || rlock__letting_go_over(claim)) {
         rlock__claim_gone(claim);
@@ -146,12 +159,13 @@ static void rlock__letting_go_done(rlock__claim *claim, bool sure) {
     rlock__gate_unref(gate);
 }
 
-static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
+                                       const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
-    RLOCK_ASSERT(claim->request.op == RLOCK_OP_RELEASE);
+    RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
@@ -159,19 +173,19 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_answer *
         verdict = RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
-    claim->request.next = 0;
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
-        rlock__letting_go_done(claim, answer->sure);
+        rlock__letting_go_done(claim, request->sent_us, answer->sure);
         return;
     }
     if (claim->lock) {
         rlock__lock_note(claim->lock, answer->fault, answer->text);
     }
     if (rlock__letting_go_over(claim) && !claim->lock) {
-        rlock__letting_go_done(claim, true); /* its lease is over, whatever the server says */
-    } else {                                 /* a server that was not asked does not count */
+        rlock__letting_go_done(claim, request->sent_us,
+                               true); /* its lease is over, whatever the server says */
+    } else {                          /* a server that was not asked does not count */
         rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
                                            answer->fault != RLOCK_FAULT_DOWN);
     }

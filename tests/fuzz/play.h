@@ -69,7 +69,7 @@ static inline const char *take_lines(unsigned count, size_t *size) {
  */
 
 static inline struct play_asked *play_asked_of(const struct hand *hand) {
-    uint64_t token = hand->lock->claim->request.token;
+    uint64_t token = hand->lock->claim->token;
     if (token >= PLAY_TOKENS) {
         sim_failed("a client has %llu tokens", (unsigned long long)token);
     }
@@ -117,7 +117,7 @@ static inline void play_written(const char *client_id, const char *bytes, size_t
             continue;
         }
         asked = play_asked_of(hand);
-        token = hand->lock->claim->request.token;
+        token = hand->lock->claim->token;
         length =
             snprintf(text, sizeof text, "%.36s:%llu\r\n", client_id, (unsigned long long)token);
         if (memmem(bytes, size, text, (size_t)length) != NULL ||

@@ -479,7 +479,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     char text[64];
     int i;
     snprintf(text, sizeof text, "%.36s:%s%llu", hand->actor->id, oracle.council ? "all " : "",
-             (unsigned long long)hand->lock->claim->request.token);
+             (unsigned long long)hand->lock->claim->token);
     if (oracle.blind) {
         oracle_token(text)->order = ++oracle.orders;
     }
@@ -980,10 +980,10 @@ static inline void question_judge(const struct question *question, const rlock_i
     if (question->hand == NULL || question->hand->gone || info->position < 0) {
         return;
     }
-    token = question->hand->lock->claim != NULL &&
-                    question->hand->lock->claim->request.token == question->token
-                ? line_token_of(question->slot, question->actor->id, question->token)
-                : NULL;
+    token =
+        question->hand->lock->claim != NULL && question->hand->lock->claim->token == question->token
+            ? line_token_of(question->slot, question->actor->id, question->token)
+            : NULL;
     for (i = 0; i < question->slot->member_count && token != NULL; i++) {
         const struct token *other = question->slot->members[i];
         before += other->place > 0 && other->place < token->place;
@@ -1105,7 +1105,7 @@ static inline int hand_asks(struct hand *hand, void (*react)(struct question *qu
     }
     question->hand = hand;
     question->react = react;
-    question->token = hand->lock->claim != NULL ? hand->lock->claim->request.token : 0;
+    question->token = hand->lock->claim != NULL ? hand->lock->claim->token : 0;
     sim_trace("hand %d: question %d, for its place", hand->number, question->number);
     status = CALL(rlock_queue_position(hand->lock, on_info, question));
     if ((status == RLOCK_OK || status == RLOCK_ERR_NOMEM) &&

@@ -601,7 +601,7 @@ static inline struct hand *line_hand(const struct token *token) {
         struct hand *hand = &oracle.hands[i];
         if (!hand->gone && !hand->actor->gone && hand->lock->claim != NULL &&
             strncmp(hand->actor->id, token->text, 36) == 0 &&
-            hand->lock->claim->request.token == strtoull(token->text + 37, NULL, 10)) {
+            hand->lock->claim->token == strtoull(token->text + 37, NULL, 10)) {
             return hand;
         }
     }

@@ -37,7 +37,7 @@ static inline struct slot *quorum_slot(const struct slot *slot, int server) {
 
 static inline const rlock__ballot *quorum_ballot(const struct hand *hand) {
     const rlock__council *council = (const rlock__council *)hand->actor->client->store_state;
-    const rlock__ballot *ballot = rlock__ballot_of(council, hand->lock->claim->request.token);
+    const rlock__ballot *ballot = rlock__ballot_of(council, hand->lock->claim->token);
     if (ballot == NULL) {
         sim_failed("hand %d holds, and there is no ballot", hand->number);
     }
@@ -137,7 +137,7 @@ static inline bool quorum_hears(const struct actor *actor) {
 static inline bool quorum_pauses(const struct hand *hand) {
     const rlock__council *council = (const rlock__council *)hand->actor->client->store_state;
     const rlock__claim *claim = hand->lock->claim;
-    const rlock__ballot *ballot = claim ? rlock__ballot_of(council, claim->request.token) : NULL;
+    const rlock__ballot *ballot = claim ? rlock__ballot_of(council, claim->token) : NULL;
     return ballot && ballot->paused;
 }
 
