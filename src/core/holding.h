@@ -28,8 +28,8 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         return;
     }
     gate->references++;
-    if (lock->renewal) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
+    if (rlock__renewal(lock)) {
+        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, NULL);
     }
     gate->client->stats.lost++;
     claim->counted = false;
@@ -127,7 +127,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
 
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t now_us = claim->gate->client->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
@@ -247,7 +247,7 @@ static void rlock__ring_fire(rlock_timer *timer) {
 
 static void rlock__renewed(rlock__claim *claim, const rlock_request *request) {
     rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!request->lease_ms) {
@@ -278,7 +278,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request) {
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
@@ -318,7 +318,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         rlock__renewed(claim, request);
     }
     if (claim->phase == RLOCK__HOLDING && !claim->work &&
-        (claim->lock->renewal || (claim->again && !fault))) {
+        (rlock__renewal(claim->lock) || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
 }
