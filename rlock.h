@@ -5919,8 +5919,10 @@ typedef struct rlock__work {
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_link link; /* in the gate's crowd, or in its claims */
-    rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
-    rlock_timer timer;
+    union {
+        rlock_timer timer;
+        rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
+    } at;
     rlock__gate *gate;
     rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
     rlock__work *work;  /* with the store, or NULL */
@@ -5930,14 +5932,17 @@ typedef struct rlock__claim {
     int64_t since_us;   /* when the lease was asked for last */
     int64_t granted_us; /* when the acquire was sent that the server granted to this client */
     int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
-    int64_t look_us;    /* of a hold the next check, without a renewal */
-    int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
+    union {
+        int64_t look_us; /* of a hold the next check, without a renewal */
+        int64_t over_us; /* of a clean-up its end, 0 = not known yet */
+    } of;
     uint64_t fence;
     int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint32_t note;      /* the store's: `epoch` of the last request */
     uint16_t fences;    /* how many fencing tokens in a row were reserved */
     uint16_t handed;    /* how many local hand-overs there were since that grant */
     uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool ringed;        /* it waits in the ring */
     bool yields;        /* after local hand-overs: when it is let go, other clients come first */
     bool ours;          /* granted, and the next waiter at the server was of this client */
     bool counted;       /* as acquired, and not as lost */
@@ -6116,12 +6121,20 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
+static void rlock__ring_leave(rlock__claim *claim) {
+    if (claim->ringed) {
+        rlock__list_remove(&claim->at.ring);
+        claim->at.timer.index = 0;
+        claim->ringed = false;
+    }
+}
+
 /* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
 static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
+    rlock__ring_leave(claim);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
         RLOCK_ASSERT(!gate->crowd->trying);
         rlock_timer_drop(client, &gate->crowd->timer);
@@ -6719,9 +6732,9 @@ static void rlock__claim_gone(rlock__claim *claim) {
     if (claim->work) { /* the store is closed */
         rlock__work_put(client, claim->work);
     }
-    rlock_timer_drop(client, &claim->timer);
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
+    rlock_timer_drop(client, &claim->at.timer);
     rlock__wish_unref(claim->wish);
     rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
@@ -6742,7 +6755,7 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     int64_t until_us = claim->lock ? claim->until_us : RLOCK__NEVER; /* somebody waits for it */
     int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
+    rlock_timer_set(claim->gate->client, &claim->at.timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
 /* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
@@ -6753,9 +6766,9 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
-        claim->over_us = 0;
-    } else if (!claim->over_us) {
-        claim->over_us =
+        claim->of.over_us = 0;
+    } else if (!claim->of.over_us) {
+        claim->of.over_us =
             rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
     }
     claim->next_us =
@@ -6786,7 +6799,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
         return;
     }
     claim->exists = true;
-    claim->over_us = 0;
+    claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__letting_go_arm(claim);
@@ -6798,7 +6811,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 }
 
 static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->over_us && claim->over_us <= claim->gate->client->now_us;
+    return claim->of.over_us && claim->of.over_us <= claim->gate->client->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
@@ -6933,7 +6946,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    rlock_timer_set(client, &claim->timer,
+    rlock_timer_set(client, &claim->at.timer,
                     lock->of.wait_until_us == RLOCK__NEVER ? -1 : lock->of.wait_until_us);
     rlock__gate_ask(gate);
 }
@@ -7051,7 +7064,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
     int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
     int i;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(rlock__list_empty(&claim->ring));
+    RLOCK_ASSERT(!claim->ringed);
     if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
         return false;
     }
@@ -7068,7 +7081,9 @@ static bool rlock__ring_add(rlock__claim *claim) {
         client->ring_tick = now; /* it stood still, and empty */
     }
     tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->ring);
+    rlock_timer_set(client, &claim->at.timer, -1);
+    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->at.ring);
+    claim->ringed = true;
     if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
         rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
     }
@@ -7076,15 +7091,13 @@ static bool rlock__ring_add(rlock__claim *claim) {
 }
 
 static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    int64_t due_us = rlock__min(claim->until_us, claim->of.look_us);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    rlock__list_remove(&claim->ring);
-    if (claim->next_us < due_us && rlock__ring_add(claim)) {
-        due_us = -1;
-    } else {
+    rlock__ring_leave(claim);
+    if (claim->next_us >= due_us || !rlock__ring_add(claim)) {
         due_us = rlock__min(due_us, claim->next_us);
+        rlock_timer_set(claim->gate->client, &claim->at.timer, due_us);
     }
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us);
 }
 
 /* Plans what comes next for a hold whose lease begins anew. */
@@ -7107,7 +7120,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
-        claim->look_us = due_us;
+        claim->of.look_us = due_us;
         claim->again = true;
     }
     rlock__holding_arm(claim);
@@ -7160,7 +7173,7 @@ static bool rlock__heard(const rlock__claim *claim) {
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_doze(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    claim->look_us =
+    claim->of.look_us =
         rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
 }
 
@@ -7188,7 +7201,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
-    if (claim->look_us <= client->now_us) {
+    if (claim->of.look_us <= client->now_us) {
         rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
@@ -7216,8 +7229,8 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
     client->ring_tick = now;
     while (!rlock__list_empty(&due)) {
-        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
-        rlock__list_remove(&claim->ring);
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, at.ring);
+        rlock__ring_leave(claim);
         RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
         if (claim->next_us / RLOCK__TICK_US <= now) {
             claim->next_us = client->now_us;
@@ -7344,7 +7357,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     claim->exists = true;
     RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->of.look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
@@ -8304,7 +8317,7 @@ static const int rlock__on_call[6][4] = {
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
 static void rlock__claim_fire(rlock_timer *timer) {
-    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
+    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
     if (claim->phase == RLOCK__TRYING) {
         rlock__trying_fire(claim);
     } else if (claim->phase == RLOCK__HOLDING) {
@@ -8324,12 +8337,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     }
     if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
                              rlock__works_for(client->claims.count)) ||
-        rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock_timer_add(client, &claim->at.timer, rlock__claim_fire) != RLOCK_OK) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
     rlock__list_init(&claim->link);
-    rlock__list_init(&claim->ring);
     rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
@@ -8635,7 +8647,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     if (wait_ms != RLOCK_FOREVER) {
         lock->of.wait_until_us =
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->timer, lock->of.wait_until_us);
+        rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
     crowd = gate->crowd;
     crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));

@@ -38,7 +38,7 @@ static const int rlock__on_call[6][4] = {
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
 static void rlock__claim_fire(rlock_timer *timer) {
-    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
+    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
     if (claim->phase == RLOCK__TRYING) {
         rlock__trying_fire(claim);
     } else if (claim->phase == RLOCK__HOLDING) {
@@ -58,12 +58,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     }
     if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
                              rlock__works_for(client->claims.count)) ||
-        rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock_timer_add(client, &claim->at.timer, rlock__claim_fire) != RLOCK_OK) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
     rlock__list_init(&claim->link);
-    rlock__list_init(&claim->ring);
     rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
@@ -369,7 +368,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     if (wait_ms != RLOCK_FOREVER) {
         lock->of.wait_until_us =
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->timer, lock->of.wait_until_us);
+        rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
     crowd = gate->crowd;
     crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));

@@ -102,8 +102,10 @@ typedef struct rlock__work {
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_link link; /* in the gate's crowd, or in its claims */
-    rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
-    rlock_timer timer;
+    union {
+        rlock_timer timer;
+        rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
+    } at;
     rlock__gate *gate;
     rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
     rlock__work *work;  /* with the store, or NULL */
@@ -113,14 +115,17 @@ typedef struct rlock__claim {
     int64_t since_us;   /* when the lease was asked for last */
     int64_t granted_us; /* when the acquire was sent that the server granted to this client */
     int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
-    int64_t look_us;    /* of a hold the next check, without a renewal */
-    int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
+    union {
+        int64_t look_us; /* of a hold the next check, without a renewal */
+        int64_t over_us; /* of a clean-up its end, 0 = not known yet */
+    } of;
     uint64_t fence;
     int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint32_t note;      /* the store's: `epoch` of the last request */
     uint16_t fences;    /* how many fencing tokens in a row were reserved */
     uint16_t handed;    /* how many local hand-overs there were since that grant */
     uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool ringed;        /* it waits in the ring */
     bool yields;        /* after local hand-overs: when it is let go, other clients come first */
     bool ours;          /* granted, and the next waiter at the server was of this client */
     bool counted;       /* as acquired, and not as lost */
@@ -299,12 +304,20 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
+static void rlock__ring_leave(rlock__claim *claim) {
+    if (claim->ringed) {
+        rlock__list_remove(&claim->at.ring);
+        claim->at.timer.index = 0;
+        claim->ringed = false;
+    }
+}
+
 /* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
 static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
+    rlock__ring_leave(claim);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
         RLOCK_ASSERT(!gate->crowd->trying);
         rlock_timer_drop(client, &gate->crowd->timer);

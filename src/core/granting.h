@@ -46,7 +46,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     claim->exists = true;
     RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->of.look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);

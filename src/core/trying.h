@@ -60,7 +60,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    rlock_timer_set(client, &claim->timer,
+    rlock_timer_set(client, &claim->at.timer,
                     lock->of.wait_until_us == RLOCK__NEVER ? -1 : lock->of.wait_until_us);
     rlock__gate_ask(gate);
 }
