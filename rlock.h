@@ -6070,8 +6070,10 @@ typedef struct rlock__work {
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_link link; /* in the gate's crowd, or in its claims */
-    rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
-    rlock_timer timer;
+    union {
+        rlock_timer timer;
+        rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
+    } at;
     rlock__gate *gate;
     rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
     rlock__work *work;  /* with the store, or NULL */
@@ -6081,14 +6083,17 @@ typedef struct rlock__claim {
     int64_t since_us;   /* when the lease was asked for last */
     int64_t granted_us; /* when the acquire was sent that the server granted to this client */
     int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
-    int64_t look_us;    /* of a hold the next check, without a renewal */
-    int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
+    union {
+        int64_t look_us; /* of a hold the next check, without a renewal */
+        int64_t over_us; /* of a clean-up its end, 0 = not known yet */
+    } of;
     uint64_t fence;
     int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint32_t note;      /* the store's, of the last request */
     uint16_t fences;    /* how many fencing tokens in a row were reserved */
     uint16_t handed;    /* how many local hand-overs there were since that grant */
     uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool ringed;        /* it waits in the ring */
     bool yields;        /* after local hand-overs: when it is let go, other clients come first */
     bool ours;          /* granted, and the next waiter at the server was of this client */
     bool counted;       /* as acquired, and not as lost */
@@ -6107,10 +6112,17 @@ typedef struct rlock__op {
     char *text;
     int64_t lease_ms;
     int status;
-    uint8_t kind; /* rlock_event_kind */
+    uint8_t kind; /* rlock_event_kind; 0: a spare, see rlock.ops */
+    bool waits;   /* it needs the store, and has not ended */
     bool sent;
     bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
+
+/* max_hold_ms of the options, and what it means for the present hold. */
+typedef struct rlock__limit {
+    int64_t hold_ms;
+    int64_t until_us; /* no deadline is later than this one */
+} rlock__limit;
 
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
  * and without one from its claim: see rlock__state_of. */
@@ -6118,22 +6130,20 @@ struct rlock {
     rlock__gate *gate;
     rlock__wish *wish;   /* NULL: a mutex with one key */
     rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
-    rlock__op *ops;      /* accepted and not ended */
-    rlock__op *spare;    /* one for each nested release to come, so that it needs no memory */
-    rlock__op *renewal;  /* the one of ops that needs the store */
+    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    int64_t max_hold_ms;
-    int64_t wait_until_us;
-    int64_t max_until_us; /* no deadline is later than this one */
+    rlock__limit *limit; /* NULL: no max_hold_ms */
+    rlock__ready ready;  /* the event is to be delivered */
+    char *text;          /* the server's words for it */
+    int64_t left_ms;     /* of the holder's lease, when last heard */
+    union {
+        int64_t wait_until_us; /* of the acquire */
+        uint64_t fence;        /* of the hold that ended: of the event */
+    } of;
     int32_t lease_ms;
-    int32_t hold_count;
-    rlock__ready ready; /* the event is to be delivered */
-    char *text;         /* the server's words for it */
-    uint64_t fence;     /* of the hold that ended */
-    int64_t left_ms;    /* of the holder's lease, when last heard */
-    int8_t status;      /* the event's; before that, how the last attempt ended */
-    uint8_t event;      /* rlock_event_kind to be delivered, 0 = none */
+    int8_t status; /* the event's; before that, how the last attempt ended */
+    uint8_t event; /* rlock_event_kind to be delivered, 0 = none */
     uint8_t reason;
     uint8_t watchdog; /* RLOCK_WATCHDOG_... */
     bool renews;      /* the hold has a watchdog */
@@ -6159,6 +6169,24 @@ RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
+/* Returns the operation of the handle that needs the store, or NULL: there is one at most. */
+static rlock__op *rlock__renewal(const rlock *lock) {
+    rlock__op *op = lock->ops;
+    while (op && !op->waits) {
+        op = op->next;
+    }
+    return op;
+}
+
+/* Returns an operation of that kind, or with 0 a spare; NULL: there is none. */
+static rlock__op *rlock__op_of(const rlock *lock, int kind) {
+    rlock__op *op = lock->ops;
+    while (op && op->kind != kind) {
+        op = op->next;
+    }
+    return op;
+}
+
 /* Returns the local deadline of a lease that was asked for at sent_us. */
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
@@ -6168,9 +6196,10 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
+    int64_t end_us = rlock__lease_end(claim->gate->client, sent_us, lease_ms);
+    const rlock__limit *limit = claim->lock->limit;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
-                      claim->lock->max_until_us);
+    return limit ? rlock__min(end_us, limit->until_us) : end_us;
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
@@ -6254,12 +6283,20 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
+static void rlock__ring_leave(rlock__claim *claim) {
+    if (claim->ringed) {
+        rlock__list_remove(&claim->at.ring);
+        claim->at.timer.index = 0;
+        claim->ringed = false;
+    }
+}
+
 /* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
 static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
+    rlock__ring_leave(claim);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
         RLOCK_ASSERT(!gate->crowd->trying);
         rlock_timer_drop(client, &gate->crowd->timer);
@@ -6310,7 +6347,7 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
                               rlock_reason reason) {
     rlock *lock = claim->lock;
     if (lock) {
-        lock->fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        lock->of.fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
         rlock__claim_give(claim, NULL);
         rlock__lock_event(lock, kind, status, reason);
     }
@@ -6385,9 +6422,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
 /* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
-    if (op->lock->renewal == op) {
-        op->lock->renewal = NULL;
-    }
+    op->waits = false;
     op->status = status;
     rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
     rlock__ready_add(op->lock->gate->client, &op->ready);
@@ -6868,9 +6903,9 @@ static void rlock__claim_gone(rlock__claim *claim) {
     if (claim->work) { /* the store is closed */
         rlock__work_put(client, claim->work);
     }
-    rlock_timer_drop(client, &claim->timer);
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
+    rlock_timer_drop(client, &claim->at.timer);
     rlock__wish_unref(claim->wish);
     rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
@@ -6891,7 +6926,7 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     int64_t until_us = claim->lock ? claim->until_us : RLOCK__NEVER; /* somebody waits for it */
     int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
+    rlock_timer_set(claim->gate->client, &claim->at.timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
 /* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
@@ -6902,9 +6937,9 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
-        claim->over_us = 0;
-    } else if (!claim->over_us) {
-        claim->over_us =
+        claim->of.over_us = 0;
+    } else if (!claim->of.over_us) {
+        claim->of.over_us =
             rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
     }
     claim->next_us =
@@ -6935,7 +6970,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
         return;
     }
     claim->exists = true;
-    claim->over_us = 0;
+    claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__letting_go_arm(claim);
@@ -6947,7 +6982,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 }
 
 static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->over_us && claim->over_us <= claim->gate->client->now_us;
+    return claim->of.over_us && claim->of.over_us <= claim->gate->client->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
@@ -7078,12 +7113,12 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
     lock->status = RLOCK_ERR_UNKNOWN;
-    if (lock->once || lock->wait_until_us <= client->now_us) {
+    if (lock->once || lock->of.wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    rlock_timer_set(client, &claim->timer,
-                    lock->wait_until_us == RLOCK__NEVER ? -1 : lock->wait_until_us);
+    rlock_timer_set(client, &claim->at.timer,
+                    lock->of.wait_until_us == RLOCK__NEVER ? -1 : lock->of.wait_until_us);
     rlock__gate_ask(gate);
 }
 
@@ -7136,7 +7171,7 @@ static void rlock__trying_fire(rlock__claim *claim) {
     bool up = client->up, existed = claim->exists;
     int status = lock->status;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
@@ -7165,8 +7200,8 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         return;
     }
     gate->references++;
-    if (lock->renewal) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
+    if (rlock__renewal(lock)) {
+        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, NULL);
     }
     gate->client->stats.lost++;
     claim->counted = false;
@@ -7200,7 +7235,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
     int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
     int i;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(rlock__list_empty(&claim->ring));
+    RLOCK_ASSERT(!claim->ringed);
     if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
         return false;
     }
@@ -7217,7 +7252,9 @@ static bool rlock__ring_add(rlock__claim *claim) {
         client->ring_tick = now; /* it stood still, and empty */
     }
     tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->ring);
+    rlock_timer_set(client, &claim->at.timer, -1);
+    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->at.ring);
+    claim->ringed = true;
     if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
         rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
     }
@@ -7225,15 +7262,13 @@ static bool rlock__ring_add(rlock__claim *claim) {
 }
 
 static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    int64_t due_us = rlock__min(claim->until_us, claim->of.look_us);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    rlock__list_remove(&claim->ring);
-    if (claim->next_us < due_us && rlock__ring_add(claim)) {
-        due_us = -1;
-    } else {
+    rlock__ring_leave(claim);
+    if (claim->next_us >= due_us || !rlock__ring_add(claim)) {
         due_us = rlock__min(due_us, claim->next_us);
+        rlock_timer_set(claim->gate->client, &claim->at.timer, due_us);
     }
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us);
 }
 
 /* Plans what comes next for a hold whose lease begins anew. */
@@ -7256,7 +7291,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
-        claim->look_us = due_us;
+        claim->of.look_us = due_us;
         claim->again = true;
     }
     rlock__holding_arm(claim);
@@ -7264,7 +7299,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
 
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t now_us = claim->gate->client->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
@@ -7309,7 +7344,7 @@ static bool rlock__heard(const rlock__claim *claim) {
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_doze(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    claim->look_us =
+    claim->of.look_us =
         rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
 }
 
@@ -7337,7 +7372,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
-    if (claim->look_us <= client->now_us) {
+    if (claim->of.look_us <= client->now_us) {
         rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
@@ -7365,8 +7400,8 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
     client->ring_tick = now;
     while (!rlock__list_empty(&due)) {
-        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
-        rlock__list_remove(&claim->ring);
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, at.ring);
+        rlock__ring_leave(claim);
         RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
         if (claim->next_us / RLOCK__TICK_US <= now) {
             claim->next_us = client->now_us;
@@ -7385,7 +7420,7 @@ static void rlock__ring_fire(rlock_timer *timer) {
 static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!request->lease_ms) {
@@ -7418,7 +7453,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
@@ -7458,7 +7493,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         rlock__renewed(claim, request, answer);
     }
     if (claim->phase == RLOCK__HOLDING && !claim->work &&
-        (claim->lock->renewal || (claim->again && !fault))) {
+        (rlock__renewal(claim->lock) || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
 }
@@ -7470,9 +7505,11 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
 #define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
 #define RLOCK__TURN_MAX_US 20000 /* how long after its grant a hold may be handed on */
 
-static int64_t rlock__hold_limit(const rlock *lock) {
-    int64_t now_us = lock->gate->client->now_us;
-    return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
+/* A hold of the handle begins: max_hold_ms counts from now. */
+static void rlock__limit_begin(rlock *lock) {
+    if (lock->limit) {
+        lock->limit->until_us = rlock__add_ms(lock->gate->client->now_us, lock->limit->hold_ms);
+    }
 }
 
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
@@ -7484,7 +7521,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     claim->since_us = claim->granted_us = request->sent_us;
     claim->handed = 0;
     claim->yields = false;
-    claim->lock->max_until_us = rlock__hold_limit(claim->lock);
+    rlock__limit_begin(claim->lock);
     claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
@@ -7497,7 +7534,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     if (answer->fences && answer->fences < claim->fences) {
         claim->fences = answer->fences;
     }
-    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->of.look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
@@ -7588,7 +7625,7 @@ static bool rlock__hand_on(rlock__claim *held) {
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);
     rlock__claim_give(held, to);
-    to->max_until_us = rlock__hold_limit(to);
+    rlock__limit_begin(to);
     held->until_us =
         rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
     held->fence += to->fencing;
@@ -7607,7 +7644,14 @@ static bool rlock__hand_on(rlock__claim *held) {
  * >>deliver - events become callbacks
  */
 
-static void rlock__op_free(rlock_client *client, rlock__op *op) {
+/* Takes an operation away from the handle. */
+static void rlock__op_free(rlock *lock, rlock__op *op) {
+    rlock_client *client = lock->gate->client;
+    rlock__op **at = &lock->ops;
+    while (*at != op) {
+        at = &(*at)->next;
+    }
+    *at = op->next;
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
     rlock__pool_put(&client->ops, op, rlock__keeps(client));
@@ -7637,7 +7681,7 @@ static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
 }
 
 static void rlock__op_deliver(rlock__ready *ready, char **words) {
-    rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
+    rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
     rlock_client *client = lock->gate->client;
     int64_t now_us = rlock__look(lock);
@@ -7656,19 +7700,14 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     }
     if (event.status == RLOCK_OK) {
         event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
-        event.fence = lock->claim ? lock->claim->fence : lock->fence;
+        event.fence = lock->claim ? lock->claim->fence : lock->of.fence;
     }
     event.text = text;
     op->text = NULL;
-    for (at = &lock->ops; *at != op; at = &(*at)->next) {
-    }
-    *at = op->next;
     if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        lock->hold_count++;
-        op->next = lock->spare;
-        lock->spare = op;
+        op->kind = 0; /* it is the spare of its release */
     } else {
-        rlock__op_free(client, op);
+        rlock__op_free(lock, op);
     }
     *words = text;
     rlock__leave(client);
@@ -7680,37 +7719,32 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
 static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
                                 void *user) {
     rlock_client *client = lock->gate->client;
-    rlock__op *op = lock->spare;
-    if (kind == RLOCK_RELEASED) {
-        RLOCK_ASSERT(op);
-        lock->spare = op->next;
-        memset(op, 0, sizeof *op);
-    } else {
-        op = (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
-    }
+    rlock__op *op = kind == RLOCK_RELEASED
+                        ? rlock__op_of(lock, 0)
+                        : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
     if (!op) {
         return NULL;
     }
-    rlock__list_init(&op->ready.link);
-    op->ready.deliver = rlock__op_deliver;
+    if (kind != RLOCK_RELEASED) {
+        rlock__list_init(&op->ready.link);
+        op->ready.deliver = rlock__op_deliver;
+        op->lock = lock;
+        op->next = lock->ops;
+        lock->ops = op;
+    }
     op->kind = (uint8_t)kind;
-    op->lock = lock;
     op->done = done;
     op->user = user;
-    op->next = lock->ops;
-    lock->ops = op;
     return op;
 }
 
 /* The handle is idle again. */
 static void rlock__lock_idle(rlock *lock) {
-    RLOCK_ASSERT(!lock->claim && !lock->renewal);
-    while (lock->spare) {
-        rlock__op *op = lock->spare;
-        lock->spare = op->next;
-        rlock__op_free(lock->gate->client, op);
+    rlock__op *op;
+    RLOCK_ASSERT(!lock->claim && !rlock__renewal(lock));
+    while ((op = rlock__op_of(lock, 0)) != NULL) {
+        rlock__op_free(lock, op);
     }
-    lock->hold_count = 0;
 }
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
@@ -7735,13 +7769,12 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
             rlock__leave(client);
             return;
         }
-        lock->hold_count = 1;
         client->stats.acquired++;
         claim->counted = true;
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
-        event.fence = lock->fence;
+        event.fence = lock->of.fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
             event.remaining_ms = lock->left_ms;
         }
@@ -8004,9 +8037,9 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     rlock__claim *other = NULL;
     gate->references++;
     while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
-        if (other->lock->renewal) {
-            rlock__op_event(other->lock->renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW],
-                            why->text);
+        rlock__op *renewal = rlock__renewal(other->lock);
+        if (renewal) {
+            rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
     }
     for (at = list->next; at != list; at = next) {
@@ -8377,9 +8410,10 @@ void rlock_client_free(rlock_client *client) {
 
 static void rlock__hold_shutdown(rlock__claim *held) {
     rlock *lock = held->lock;
+    rlock__op *renewal = rlock__renewal(lock);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING && lock);
-    if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
+    if (renewal && renewal->kind == RLOCK_ACQUIRED) {
+        rlock__op_event(renewal, RLOCK_ERR_CLOSED, NULL);
     }
     if (!lock->event) {
         rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
@@ -8456,7 +8490,7 @@ static const int rlock__on_call[6][4] = {
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
 static void rlock__claim_fire(rlock_timer *timer) {
-    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
+    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
     if (claim->phase == RLOCK__TRYING) {
         rlock__trying_fire(claim);
     } else if (claim->phase == RLOCK__HOLDING) {
@@ -8476,12 +8510,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     }
     if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
                              rlock__works_for(client->claims.count)) ||
-        rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock_timer_add(client, &claim->at.timer, rlock__claim_fire) != RLOCK_OK) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
     rlock__list_init(&claim->link);
-    rlock__list_init(&claim->ring);
     rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
@@ -8631,6 +8664,18 @@ static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
     return true;
 }
 
+/* False: no memory. */
+static bool rlock__lock_limit(rlock *lock, int64_t hold_ms) {
+    if (hold_ms) {
+        lock->limit = (rlock__limit *)rlock__alloc(sizeof *lock->limit);
+        if (!lock->limit) {
+            return false;
+        }
+        lock->limit->hold_ms = hold_ms;
+    }
+    return true;
+}
+
 int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     rlock *lock;
     rlock__want want;
@@ -8656,8 +8701,10 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (lock) {
         lock->gate = rlock__gate_of(client, &want);
     }
-    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want)) {
+    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want) ||
+        !rlock__lock_limit(lock, options->max_hold_ms)) {
         if (lock && lock->gate) {
+            rlock__wish_unref(lock->wish);
             rlock__gate_unref(lock->gate);
         }
         rlock__dealloc(lock);
@@ -8667,7 +8714,6 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     lock->lost_user = options->user;
     lock->ready.deliver = rlock__lock_deliver;
     rlock__list_init(&lock->ready.link);
-    lock->max_hold_ms = options->max_hold_ms;
     lock->watchdog = (uint8_t)options->watchdog;
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
@@ -8687,18 +8733,16 @@ void rlock_free(rlock *lock) {
     } else {
         rlock__enter(client);
     }
-    while (lock->ops || lock->spare) {
-        rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
-        *from = op->next;
-        rlock__op_free(client, op);
+    while (lock->ops) {
+        rlock__op_free(lock, lock->ops);
     }
-    lock->renewal = NULL;
     rlock__list_remove(&lock->ready.link);
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
     rlock__gate_unref(lock->gate);
     rlock__wish_unref(lock->wish);
+    rlock__dealloc(lock->limit);
     rlock__dealloc(lock->text);
     rlock__dealloc(lock);
     client->handles--;
@@ -8724,8 +8768,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     bool longer = rlock__lease_of(lock, lease_ms) > lock->lease_ms;
     rlock__op *op;
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
-    RLOCK_ASSERT(lock->hold_count);
-    if (longer && lock->renewal) {
+    if (longer && rlock__renewal(lock)) {
         return RLOCK_ERR_STATE;
     }
     op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
@@ -8742,7 +8785,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     }
     op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
-    lock->renewal = op;
+    op->waits = true;
     if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
@@ -8758,7 +8801,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     rlock__claim *claim = rlock__claim_new(lock);
     rlock__crowd *crowd;
     RLOCK_ASSERT(!lock->event);
-    RLOCK_ASSERT(!lock->hold_count && !lock->ops);
+    RLOCK_ASSERT(!lock->ops);
     if (claim && !rlock__gate_crowd(gate)) {
         rlock__claim_gone(claim);
         claim = NULL;
@@ -8773,11 +8816,11 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     lock->left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
-    lock->wait_until_us = RLOCK__NEVER;
+    lock->of.wait_until_us = RLOCK__NEVER;
     if (wait_ms != RLOCK_FOREVER) {
-        lock->wait_until_us =
+        lock->of.wait_until_us =
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->timer, lock->wait_until_us);
+        rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
     crowd = gate->crowd;
     crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
@@ -8827,11 +8870,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
 
 /* True if a renewal by hand is under way, or has ended and was not delivered yet. */
 static bool rlock__renewing(const rlock *lock) {
-    const rlock__op *op = lock->ops;
-    while (op && op->kind != RLOCK_RENEWED) {
-        op = op->next;
-    }
-    return op || lock->renewal;
+    return rlock__op_of(lock, RLOCK_RENEWED) || rlock__renewal(lock);
 }
 
 int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
@@ -8857,7 +8896,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     lock->lease_ms = (int32_t)op->lease_ms;
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
-    lock->renewal = op;
+    op->waits = true;
     rlock__holding_arm(claim);
     if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
@@ -8879,8 +8918,8 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
         return;
     }
     RLOCK_ASSERT(claim && claim->lock == lock);
-    if (lock->renewal) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_CANCELED, NULL);
+    if (rlock__renewal(lock)) {
+        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
     if (!rlock__hand_on(claim)) {
         claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
@@ -8895,9 +8934,8 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
         return status;
     }
     lock->gate->client->depth++;
-    if (lock->hold_count > 1 &&
+    if (rlock__op_of(lock, 0) &&
         rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
-        lock->hold_count--;
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
         rlock__release_last(lock, done, user);
@@ -8938,7 +8976,12 @@ uint64_t rlock_fence(const rlock *lock) {
 }
 
 int rlock_hold_count(const rlock *lock) {
-    return rlock_is_held(lock) ? lock->hold_count : 0;
+    int count = rlock_is_held(lock);
+    const rlock__op *op = count ? lock->ops : NULL;
+    for (; op; op = op->next) {
+        count += !op->kind;
+    }
+    return count;
 }
 
 /* --- questions --- */

@@ -262,9 +262,10 @@ void rlock_client_free(rlock_client *client) {
 
 static void rlock__hold_shutdown(rlock__claim *held) {
     rlock *lock = held->lock;
+    rlock__op *renewal = rlock__renewal(lock);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING && lock);
-    if (lock->renewal && lock->renewal->kind == RLOCK_ACQUIRED) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_CLOSED, NULL);
+    if (renewal && renewal->kind == RLOCK_ACQUIRED) {
+        rlock__op_event(renewal, RLOCK_ERR_CLOSED, NULL);
     }
     if (!lock->event) {
         rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);

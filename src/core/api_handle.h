@@ -38,7 +38,7 @@ static const int rlock__on_call[6][4] = {
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
 static void rlock__claim_fire(rlock_timer *timer) {
-    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, timer);
+    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
     if (claim->phase == RLOCK__TRYING) {
         rlock__trying_fire(claim);
     } else if (claim->phase == RLOCK__HOLDING) {
@@ -58,12 +58,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     }
     if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
                              rlock__works_for(client->claims.count)) ||
-        rlock_timer_add(client, &claim->timer, rlock__claim_fire) != RLOCK_OK) {
+        rlock_timer_add(client, &claim->at.timer, rlock__claim_fire) != RLOCK_OK) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
     rlock__list_init(&claim->link);
-    rlock__list_init(&claim->ring);
     rlock__claim_give(claim, lock);
     claim->gate = lock->gate;
     claim->gate->references++;
@@ -213,6 +212,18 @@ static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
     return true;
 }
 
+/* False: no memory. */
+static bool rlock__lock_limit(rlock *lock, int64_t hold_ms) {
+    if (hold_ms) {
+        lock->limit = (rlock__limit *)rlock__alloc(sizeof *lock->limit);
+        if (!lock->limit) {
+            return false;
+        }
+        lock->limit->hold_ms = hold_ms;
+    }
+    return true;
+}
+
 int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     rlock *lock;
     rlock__want want;
@@ -238,8 +249,10 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (lock) {
         lock->gate = rlock__gate_of(client, &want);
     }
-    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want)) {
+    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want) ||
+        !rlock__lock_limit(lock, options->max_hold_ms)) {
         if (lock && lock->gate) {
+            rlock__wish_unref(lock->wish);
             rlock__gate_unref(lock->gate);
         }
         rlock__dealloc(lock);
@@ -249,7 +262,6 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     lock->lost_user = options->user;
     lock->ready.deliver = rlock__lock_deliver;
     rlock__list_init(&lock->ready.link);
-    lock->max_hold_ms = options->max_hold_ms;
     lock->watchdog = (uint8_t)options->watchdog;
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
@@ -269,18 +281,16 @@ void rlock_free(rlock *lock) {
     } else {
         rlock__enter(client);
     }
-    while (lock->ops || lock->spare) {
-        rlock__op **from = lock->ops ? &lock->ops : &lock->spare, *op = *from;
-        *from = op->next;
-        rlock__op_free(client, op);
+    while (lock->ops) {
+        rlock__op_free(lock, lock->ops);
     }
-    lock->renewal = NULL;
     rlock__list_remove(&lock->ready.link);
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
     rlock__gate_unref(lock->gate);
     rlock__wish_unref(lock->wish);
+    rlock__dealloc(lock->limit);
     rlock__dealloc(lock->text);
     rlock__dealloc(lock);
     client->handles--;
@@ -306,8 +316,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     bool longer = rlock__lease_of(lock, lease_ms) > lock->lease_ms;
     rlock__op *op;
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
-    RLOCK_ASSERT(lock->hold_count);
-    if (longer && lock->renewal) {
+    if (longer && rlock__renewal(lock)) {
         return RLOCK_ERR_STATE;
     }
     op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
@@ -324,7 +333,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     }
     op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
-    lock->renewal = op;
+    op->waits = true;
     if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
@@ -340,7 +349,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     rlock__claim *claim = rlock__claim_new(lock);
     rlock__crowd *crowd;
     RLOCK_ASSERT(!lock->event);
-    RLOCK_ASSERT(!lock->hold_count && !lock->ops);
+    RLOCK_ASSERT(!lock->ops);
     if (claim && !rlock__gate_crowd(gate)) {
         rlock__claim_gone(claim);
         claim = NULL;
@@ -355,11 +364,11 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     lock->left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
-    lock->wait_until_us = RLOCK__NEVER;
+    lock->of.wait_until_us = RLOCK__NEVER;
     if (wait_ms != RLOCK_FOREVER) {
-        lock->wait_until_us =
+        lock->of.wait_until_us =
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->timer, lock->wait_until_us);
+        rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
     crowd = gate->crowd;
     crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
@@ -409,11 +418,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
 
 /* True if a renewal by hand is under way, or has ended and was not delivered yet. */
 static bool rlock__renewing(const rlock *lock) {
-    const rlock__op *op = lock->ops;
-    while (op && op->kind != RLOCK_RENEWED) {
-        op = op->next;
-    }
-    return op || lock->renewal;
+    return rlock__op_of(lock, RLOCK_RENEWED) || rlock__renewal(lock);
 }
 
 int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
@@ -439,7 +444,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     lock->lease_ms = (int32_t)op->lease_ms;
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
-    lock->renewal = op;
+    op->waits = true;
     rlock__holding_arm(claim);
     if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
@@ -461,8 +466,8 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
         return;
     }
     RLOCK_ASSERT(claim && claim->lock == lock);
-    if (lock->renewal) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_CANCELED, NULL);
+    if (rlock__renewal(lock)) {
+        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
     if (!rlock__hand_on(claim)) {
         claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
@@ -477,9 +482,8 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
         return status;
     }
     lock->gate->client->depth++;
-    if (lock->hold_count > 1 &&
+    if (rlock__op_of(lock, 0) &&
         rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
-        lock->hold_count--;
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
         rlock__release_last(lock, done, user);
@@ -520,7 +524,12 @@ uint64_t rlock_fence(const rlock *lock) {
 }
 
 int rlock_hold_count(const rlock *lock) {
-    return rlock_is_held(lock) ? lock->hold_count : 0;
+    int count = rlock_is_held(lock);
+    const rlock__op *op = count ? lock->ops : NULL;
+    for (; op; op = op->next) {
+        count += !op->kind;
+    }
+    return count;
 }
 
 /* --- questions --- */

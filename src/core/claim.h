@@ -103,8 +103,10 @@ typedef struct rlock__work {
  * handle it is an orphan, which is still to be cleaned up. */
 typedef struct rlock__claim {
     rlock_link link; /* in the gate's crowd, or in its claims */
-    rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
-    rlock_timer timer;
+    union {
+        rlock_timer timer;
+        rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
+    } at;
     rlock__gate *gate;
     rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
     rlock__work *work;  /* with the store, or NULL */
@@ -114,14 +116,17 @@ typedef struct rlock__claim {
     int64_t since_us;   /* when the lease was asked for last */
     int64_t granted_us; /* when the acquire was sent that the server granted to this client */
     int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
-    int64_t look_us;    /* of a hold the next check, without a renewal */
-    int64_t over_us;    /* of a clean-up its end, 0 = not known yet */
+    union {
+        int64_t look_us; /* of a hold the next check, without a renewal */
+        int64_t over_us; /* of a clean-up its end, 0 = not known yet */
+    } of;
     uint64_t fence;
     int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
     uint32_t note;      /* the store's, of the last request */
     uint16_t fences;    /* how many fencing tokens in a row were reserved */
     uint16_t handed;    /* how many local hand-overs there were since that grant */
     uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool ringed;        /* it waits in the ring */
     bool yields;        /* after local hand-overs: when it is let go, other clients come first */
     bool ours;          /* granted, and the next waiter at the server was of this client */
     bool counted;       /* as acquired, and not as lost */
@@ -140,10 +145,17 @@ typedef struct rlock__op {
     char *text;
     int64_t lease_ms;
     int status;
-    uint8_t kind; /* rlock_event_kind */
+    uint8_t kind; /* rlock_event_kind; 0: a spare, see rlock.ops */
+    bool waits;   /* it needs the store, and has not ended */
     bool sent;
     bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
+
+/* max_hold_ms of the options, and what it means for the present hold. */
+typedef struct rlock__limit {
+    int64_t hold_ms;
+    int64_t until_us; /* no deadline is later than this one */
+} rlock__limit;
 
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
  * and without one from its claim: see rlock__state_of. */
@@ -151,22 +163,20 @@ struct rlock {
     rlock__gate *gate;
     rlock__wish *wish;   /* NULL: a mutex with one key */
     rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
-    rlock__op *ops;      /* accepted and not ended */
-    rlock__op *spare;    /* one for each nested release to come, so that it needs no memory */
-    rlock__op *renewal;  /* the one of ops that needs the store */
+    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    int64_t max_hold_ms;
-    int64_t wait_until_us;
-    int64_t max_until_us; /* no deadline is later than this one */
+    rlock__limit *limit; /* NULL: no max_hold_ms */
+    rlock__ready ready;  /* the event is to be delivered */
+    char *text;          /* the server's words for it */
+    int64_t left_ms;     /* of the holder's lease, when last heard */
+    union {
+        int64_t wait_until_us; /* of the acquire */
+        uint64_t fence;        /* of the hold that ended: of the event */
+    } of;
     int32_t lease_ms;
-    int32_t hold_count;
-    rlock__ready ready; /* the event is to be delivered */
-    char *text;         /* the server's words for it */
-    uint64_t fence;     /* of the hold that ended */
-    int64_t left_ms;    /* of the holder's lease, when last heard */
-    int8_t status;      /* the event's; before that, how the last attempt ended */
-    uint8_t event;      /* rlock_event_kind to be delivered, 0 = none */
+    int8_t status; /* the event's; before that, how the last attempt ended */
+    uint8_t event; /* rlock_event_kind to be delivered, 0 = none */
     uint8_t reason;
     uint8_t watchdog; /* RLOCK_WATCHDOG_... */
     bool renews;      /* the hold has a watchdog */
@@ -192,6 +202,24 @@ RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
     return ms > (RLOCK__NEVER - us) / 1000 ? RLOCK__NEVER : us + ms * 1000;
 }
 
+/* Returns the operation of the handle that needs the store, or NULL: there is one at most. */
+static rlock__op *rlock__renewal(const rlock *lock) {
+    rlock__op *op = lock->ops;
+    while (op && !op->waits) {
+        op = op->next;
+    }
+    return op;
+}
+
+/* Returns an operation of that kind, or with 0 a spare; NULL: there is none. */
+static rlock__op *rlock__op_of(const rlock *lock, int kind) {
+    rlock__op *op = lock->ops;
+    while (op && op->kind != kind) {
+        op = op->next;
+    }
+    return op;
+}
+
 /* Returns the local deadline of a lease that was asked for at sent_us. */
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
@@ -201,9 +229,10 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
+    int64_t end_us = rlock__lease_end(claim->gate->client, sent_us, lease_ms);
+    const rlock__limit *limit = claim->lock->limit;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    return rlock__min(rlock__lease_end(claim->gate->client, sent_us, lease_ms),
-                      claim->lock->max_until_us);
+    return limit ? rlock__min(end_us, limit->until_us) : end_us;
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
@@ -287,12 +316,20 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
+static void rlock__ring_leave(rlock__claim *claim) {
+    if (claim->ringed) {
+        rlock__list_remove(&claim->at.ring);
+        claim->at.timer.index = 0;
+        claim->ringed = false;
+    }
+}
+
 /* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
 static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     rlock__list_remove(&claim->link);
-    rlock__list_remove(&claim->ring);
+    rlock__ring_leave(claim);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
         RLOCK_ASSERT(!gate->crowd->trying);
         rlock_timer_drop(client, &gate->crowd->timer);
@@ -343,7 +380,7 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
                               rlock_reason reason) {
     rlock *lock = claim->lock;
     if (lock) {
-        lock->fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        lock->of.fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
         rlock__claim_give(claim, NULL);
         rlock__lock_event(lock, kind, status, reason);
     }
@@ -418,9 +455,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
 /* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
-    if (op->lock->renewal == op) {
-        op->lock->renewal = NULL;
-    }
+    op->waits = false;
     op->status = status;
     rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
     rlock__ready_add(op->lock->gate->client, &op->ready);

@@ -15,7 +15,14 @@
 #include "core/claim.h"
 #include "core/holding.h"
 
-static void rlock__op_free(rlock_client *client, rlock__op *op) {
+/* Takes an operation away from the handle. */
+static void rlock__op_free(rlock *lock, rlock__op *op) {
+    rlock_client *client = lock->gate->client;
+    rlock__op **at = &lock->ops;
+    while (*at != op) {
+        at = &(*at)->next;
+    }
+    *at = op->next;
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
     rlock__pool_put(&client->ops, op, rlock__keeps(client));
@@ -45,7 +52,7 @@ static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
 }
 
 static void rlock__op_deliver(rlock__ready *ready, char **words) {
-    rlock__op *op = RLOCK__OF(ready, rlock__op, ready), **at;
+    rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
     rlock_client *client = lock->gate->client;
     int64_t now_us = rlock__look(lock);
@@ -64,19 +71,14 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     }
     if (event.status == RLOCK_OK) {
         event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
-        event.fence = lock->claim ? lock->claim->fence : lock->fence;
+        event.fence = lock->claim ? lock->claim->fence : lock->of.fence;
     }
     event.text = text;
     op->text = NULL;
-    for (at = &lock->ops; *at != op; at = &(*at)->next) {
-    }
-    *at = op->next;
     if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        lock->hold_count++;
-        op->next = lock->spare;
-        lock->spare = op;
+        op->kind = 0; /* it is the spare of its release */
     } else {
-        rlock__op_free(client, op);
+        rlock__op_free(lock, op);
     }
     *words = text;
     rlock__leave(client);
@@ -88,37 +90,32 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
 static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
                                 void *user) {
     rlock_client *client = lock->gate->client;
-    rlock__op *op = lock->spare;
-    if (kind == RLOCK_RELEASED) {
-        RLOCK_ASSERT(op);
-        lock->spare = op->next;
-        memset(op, 0, sizeof *op);
-    } else {
-        op = (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
-    }
+    rlock__op *op = kind == RLOCK_RELEASED
+                        ? rlock__op_of(lock, 0)
+                        : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
     if (!op) {
         return NULL;
     }
-    rlock__list_init(&op->ready.link);
-    op->ready.deliver = rlock__op_deliver;
+    if (kind != RLOCK_RELEASED) {
+        rlock__list_init(&op->ready.link);
+        op->ready.deliver = rlock__op_deliver;
+        op->lock = lock;
+        op->next = lock->ops;
+        lock->ops = op;
+    }
     op->kind = (uint8_t)kind;
-    op->lock = lock;
     op->done = done;
     op->user = user;
-    op->next = lock->ops;
-    lock->ops = op;
     return op;
 }
 
 /* The handle is idle again. */
 static void rlock__lock_idle(rlock *lock) {
-    RLOCK_ASSERT(!lock->claim && !lock->renewal);
-    while (lock->spare) {
-        rlock__op *op = lock->spare;
-        lock->spare = op->next;
-        rlock__op_free(lock->gate->client, op);
+    rlock__op *op;
+    RLOCK_ASSERT(!lock->claim && !rlock__renewal(lock));
+    while ((op = rlock__op_of(lock, 0)) != NULL) {
+        rlock__op_free(lock, op);
     }
-    lock->hold_count = 0;
 }
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
@@ -143,13 +140,12 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
             rlock__leave(client);
             return;
         }
-        lock->hold_count = 1;
         client->stats.acquired++;
         claim->counted = true;
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
-        event.fence = lock->fence;
+        event.fence = lock->of.fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
             event.remaining_ms = lock->left_ms;
         }

@@ -108,9 +108,9 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     rlock__claim *other = NULL;
     gate->references++;
     while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
-        if (other->lock->renewal) {
-            rlock__op_event(other->lock->renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW],
-                            why->text);
+        rlock__op *renewal = rlock__renewal(other->lock);
+        if (renewal) {
+            rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
     }
     for (at = list->next; at != list; at = next) {

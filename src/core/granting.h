@@ -20,9 +20,11 @@
 #define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
 #define RLOCK__TURN_MAX_US 20000 /* how long after its grant a hold may be handed on */
 
-static int64_t rlock__hold_limit(const rlock *lock) {
-    int64_t now_us = lock->gate->client->now_us;
-    return lock->max_hold_ms ? rlock__add_ms(now_us, lock->max_hold_ms) : RLOCK__NEVER;
+/* A hold of the handle begins: max_hold_ms counts from now. */
+static void rlock__limit_begin(rlock *lock) {
+    if (lock->limit) {
+        lock->limit->until_us = rlock__add_ms(lock->gate->client->now_us, lock->limit->hold_ms);
+    }
 }
 
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
@@ -34,7 +36,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     claim->since_us = claim->granted_us = request->sent_us;
     claim->handed = 0;
     claim->yields = false;
-    claim->lock->max_until_us = rlock__hold_limit(claim->lock);
+    rlock__limit_begin(claim->lock);
     claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
@@ -47,7 +49,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     if (answer->fences && answer->fences < claim->fences) {
         claim->fences = answer->fences;
     }
-    claim->look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->of.look_us = claim->since_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
@@ -138,7 +140,7 @@ static bool rlock__hand_on(rlock__claim *held) {
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);
     rlock__claim_give(held, to);
-    to->max_until_us = rlock__hold_limit(to);
+    rlock__limit_begin(to);
     held->until_us =
         rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
     held->fence += to->fencing;

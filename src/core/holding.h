@@ -28,8 +28,8 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         return;
     }
     gate->references++;
-    if (lock->renewal) {
-        rlock__op_event(lock->renewal, RLOCK_ERR_LOST, NULL);
+    if (rlock__renewal(lock)) {
+        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, NULL);
     }
     gate->client->stats.lost++;
     claim->counted = false;
@@ -63,7 +63,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
     int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
     int i;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(rlock__list_empty(&claim->ring));
+    RLOCK_ASSERT(!claim->ringed);
     if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
         return false;
     }
@@ -80,7 +80,9 @@ static bool rlock__ring_add(rlock__claim *claim) {
         client->ring_tick = now; /* it stood still, and empty */
     }
     tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->ring);
+    rlock_timer_set(client, &claim->at.timer, -1);
+    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->at.ring);
+    claim->ringed = true;
     if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
         rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
     }
@@ -88,15 +90,13 @@ static bool rlock__ring_add(rlock__claim *claim) {
 }
 
 static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->look_us);
+    int64_t due_us = rlock__min(claim->until_us, claim->of.look_us);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    rlock__list_remove(&claim->ring);
-    if (claim->next_us < due_us && rlock__ring_add(claim)) {
-        due_us = -1;
-    } else {
+    rlock__ring_leave(claim);
+    if (claim->next_us >= due_us || !rlock__ring_add(claim)) {
         due_us = rlock__min(due_us, claim->next_us);
+        rlock_timer_set(claim->gate->client, &claim->at.timer, due_us);
     }
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us);
 }
 
 /* Plans what comes next for a hold whose lease begins anew. */
@@ -119,7 +119,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
-        claim->look_us = due_us;
+        claim->of.look_us = due_us;
         claim->again = true;
     }
     rlock__holding_arm(claim);
@@ -127,7 +127,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
 
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t now_us = claim->gate->client->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
@@ -172,7 +172,7 @@ static bool rlock__heard(const rlock__claim *claim) {
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_doze(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    claim->look_us =
+    claim->of.look_us =
         rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
 }
 
@@ -200,7 +200,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
-    if (claim->look_us <= client->now_us) {
+    if (claim->of.look_us <= client->now_us) {
         rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
@@ -228,8 +228,8 @@ static void rlock__ring_fire(rlock_timer *timer) {
     }
     client->ring_tick = now;
     while (!rlock__list_empty(&due)) {
-        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, ring);
-        rlock__list_remove(&claim->ring);
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, at.ring);
+        rlock__ring_leave(claim);
         RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
         if (claim->next_us / RLOCK__TICK_US <= now) {
             claim->next_us = client->now_us;
@@ -248,7 +248,7 @@ static void rlock__ring_fire(rlock_timer *timer) {
 static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!request->lease_ms) {
@@ -281,7 +281,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
     rlock_client *client = claim->gate->client;
-    rlock__op *renewal = claim->lock->renewal;
+    rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
@@ -321,7 +321,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         rlock__renewed(claim, request, answer);
     }
     if (claim->phase == RLOCK__HOLDING && !claim->work &&
-        (claim->lock->renewal || (claim->again && !fault))) {
+        (rlock__renewal(claim->lock) || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
 }

@@ -25,9 +25,9 @@ static void rlock__claim_gone(rlock__claim *claim) {
     if (claim->work) { /* the store is closed */
         rlock__work_put(client, claim->work);
     }
-    rlock_timer_drop(client, &claim->timer);
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
+    rlock_timer_drop(client, &claim->at.timer);
     rlock__wish_unref(claim->wish);
     rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
@@ -48,7 +48,7 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     int64_t until_us = claim->lock ? claim->until_us : RLOCK__NEVER; /* somebody waits for it */
     int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    rlock_timer_set(claim->gate->client, &claim->timer, due_us == RLOCK__NEVER ? -1 : due_us);
+    rlock_timer_set(claim->gate->client, &claim->at.timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
 /* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
@@ -59,9 +59,9 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
-        claim->over_us = 0;
-    } else if (!claim->over_us) {
-        claim->over_us =
+        claim->of.over_us = 0;
+    } else if (!claim->of.over_us) {
+        claim->of.over_us =
             rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
     }
     claim->next_us =
@@ -92,7 +92,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
         return;
     }
     claim->exists = true;
-    claim->over_us = 0;
+    claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__letting_go_arm(claim);
@@ -104,7 +104,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 }
 
 static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->over_us && claim->over_us <= claim->gate->client->now_us;
+    return claim->of.over_us && claim->of.over_us <= claim->gate->client->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */

@@ -56,12 +56,12 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
     lock->status = RLOCK_ERR_UNKNOWN;
-    if (lock->once || lock->wait_until_us <= client->now_us) {
+    if (lock->once || lock->of.wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    rlock_timer_set(client, &claim->timer,
-                    lock->wait_until_us == RLOCK__NEVER ? -1 : lock->wait_until_us);
+    rlock_timer_set(client, &claim->at.timer,
+                    lock->of.wait_until_us == RLOCK__NEVER ? -1 : lock->of.wait_until_us);
     rlock__gate_ask(gate);
 }
 
@@ -114,7 +114,7 @@ static void rlock__trying_fire(rlock__claim *claim) {
     bool up = client->up, existed = claim->exists;
     int status = lock->status;
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
