@@ -75,7 +75,7 @@ struct scripted {
     const rlock_part *part; /* what is told from now on is about these keys; NULL = all */
     int open_status;        /* what open returns */
     rlock_config config;    /* as open was given it */
-    const char *says;       /* submit logs this, then answers as ever; NULL: it logs nothing */
+    const char *says;       /* submit, and an open that fails, log this; NULL: nothing */
     bool looks_by_hand;     /* a renewal with lease 0 is logged and answered like any other */
     bool unsent;            /* requests never leave: forget says so */
     unsigned opens, closes, flushes, watched; /* watched: how often a key was wanted */
@@ -255,6 +255,9 @@ static inline int scripted_open(const rlock_store *store, rlock_client *client,
     struct scripted *self = (struct scripted *)store->ctx;
     int status = self->open_status;
     self->config = *config;
+    if (status != RLOCK_OK && self->says != NULL) {
+        rlock_client_log(client, 1, self->says, NULL);
+    }
     if (status == RLOCK_OK) {
         status = rlock_timer_add(client, &self->timer, scripted_fire);
     }

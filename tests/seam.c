@@ -175,6 +175,10 @@ static void lease_of_no_length_is_no_hold(void **state) {
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
     reply(RLOCK_OP_ACQUIRE, given(-7));
     SAME(rlock_remaining_ms(owner->lock), validity_ms(LEASE_MS));
+    SAME(owner_renew(owner, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, given(1));
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
 }
 
 static int handed_on_with(uint16_t fences) {
@@ -447,11 +451,14 @@ static void store_is_not_closed_in_a_child(void **state) {
     (void)state;
     (void)owner_acquire(handle("key"), 0, LEASE_MS);
     assert_false(rlock_client_forked(g.client));
+    g.client->loop.resolve = loop_resolves;
     g.child = fork();
     if (g.child == 0) {
+        rlock_name name;
         bool forked = rlock_client_forked(g.client);
+        bool asked = rlock_name_resolve(g.client, &name, "db.example") == 0;
         rlock_client_free(g.client);
-        _exit(forked ? (int)g.store.closes : 9);
+        _exit(forked && !asked ? (int)g.store.closes : 9);
     }
     SAME(wait_for(g.child), 0);
 }
@@ -471,6 +478,28 @@ static void store_is_not_closed_in_a_child_that_the_log_made(void **state) {
     }
     g.client = NULL;
     SAME(wait_for(g.child), 0);
+    SAME(g.store.closes, 1);
+}
+
+/* The second of three stores cannot be opened: the first is closed again, but for in a child. */
+static void store_of_a_quorum_is_not_closed_in_a_child_that_the_log_made(void **state) {
+    rlock_config nodes[3];
+    (void)state;
+    memset(nodes, 0, sizeof nodes);
+    scripted_begin(&g.others[0], &g.loop);
+    g.others[0].open_status = RLOCK_ERR_AUTH;
+    g.others[0].says = "no such database";
+    nodes[0].store = nodes[2].store = &g.store.store;
+    nodes[1].store = &g.others[0].store;
+    SAME(rlock_quorum_new(&g.quorum, nodes, 3), RLOCK_OK);
+    g.config.store = g.quorum;
+    g.log_forks = true;
+    SAME(rlock_client_new(&g.client, &g.config), RLOCK_ERR_AUTH);
+    if (g.child == 0) {
+        _exit((int)g.store.closes);
+    }
+    SAME(wait_for(g.child), 0);
+    SAME(g.store.opens, 1);
     SAME(g.store.closes, 1);
 }
 
@@ -594,6 +623,7 @@ int main(int argc, char **argv) {
         STOPPED(store_resolves_names_with_the_loop),
         CASE(store_is_not_closed_in_a_child),
         CASE(store_is_not_closed_in_a_child_that_the_log_made),
+        STOPPED(store_of_a_quorum_is_not_closed_in_a_child_that_the_log_made),
         STOPPED(quorum_needs_a_store_where_there_is_no_redis),
         STOPPED(lease_of_a_quorum_is_the_shortest_that_its_majority_gave),
         STOPPED(quorum_loses_the_node_of_a_key_in_one_of_its_stores),
