@@ -1704,6 +1704,21 @@ static struct owner *follower(const char *key, int64_t lease_ms) {
     return follower_with(&options, lease_ms);
 }
 
+/* Of the time of its grant a hold keeps the lower 32 bits, in microseconds. */
+static void test_old_hold_is_not_handed_on_when_the_clock_comes_round(void **state) {
+    struct owner *first = holder("key", 0);
+    (void)state;
+    scripted_settle(&g.store);
+    run_ms(4294967 + 5);
+    SAME(owner_renew(first, 0), RLOCK_OK); /* the lease is fresh */
+    idle();
+    follower("key", 0);
+    SAME(owner_release(first), RLOCK_OK);
+    idle();
+    SAME(first->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(stats().handed_on, 0);
+}
+
 static void test_hold_goes_on_to_the_next_in_line_without_the_server(void **state) {
     struct owner *first = holder("key", 1000), *second, *third;
     uint64_t token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
@@ -4731,6 +4746,7 @@ static const struct CMUnitTest singles[] = {
     CASE(test_holds_among_many_are_lost_at_their_deadlines),
     CASE(test_many_holds_survive_a_sleep_longer_than_the_ring),
     CASE(test_hold_goes_on_to_the_next_in_line_without_the_server),
+    CASE(test_old_hold_is_not_handed_on_when_the_clock_comes_round),
     CASE(test_hold_goes_on_a_bounded_number_of_times_and_then_others_come_first),
     CASE(test_push_does_not_end_the_pause_for_the_sake_of_others),
     CASE(test_pause_for_the_sake_of_others_has_an_end),
