@@ -6075,31 +6075,30 @@ typedef struct rlock__claim {
         rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     } at;
     rlock__gate *gate;
-    rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
-    rlock__work *work;  /* with the store, or NULL */
-    rlock__wish *wish;  /* NULL: a mutex with one key */
-    uint64_t token;     /* see rlock_request */
-    int64_t until_us;   /* the local deadline */
-    int64_t since_us;   /* when the lease was asked for last */
-    int64_t granted_us; /* when the acquire was sent that the server granted to this client */
-    int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
+    rlock *lock;       /* it waits for this claim, holds or releases it; NULL: an orphan */
+    rlock__work *work; /* with the store, or NULL */
+    rlock__wish *wish; /* NULL: a mutex with one key */
+    uint64_t token;    /* see rlock_request */
+    int64_t until_us;  /* the local deadline */
+    int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
     union {
         int64_t look_us; /* of a hold the next check, without a renewal */
         int64_t over_us; /* of a clean-up its end, 0 = not known yet */
     } of;
     uint64_t fence;
-    int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
-    uint32_t note;      /* the store's, of the last request */
-    uint16_t fences;    /* how many fencing tokens in a row were reserved */
-    uint16_t handed;    /* how many local hand-overs there were since that grant */
-    uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
-    bool ringed;        /* it waits in the ring */
-    bool yields;        /* after local hand-overs: when it is let go, other clients come first */
-    bool ours;          /* granted, and the next waiter at the server was of this client */
-    bool counted;       /* as acquired, and not as lost */
-    bool exists;        /* the token may be at the server */
-    bool registered;    /* the store watches the key for this hold */
-    bool again;         /* woken or notified during a request, or an attempt failed: once more */
+    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
+    uint32_t note;       /* the store's, of the last request */
+    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    uint16_t fences;     /* how many fencing tokens in a row were reserved */
+    uint16_t handed;     /* how many local hand-overs there were since that grant */
+    uint8_t phase;       /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool ringed;         /* it waits in the ring */
+    bool yields;         /* after local hand-overs: when it is let go, other clients come first */
+    bool ours;           /* granted, and the next waiter at the server was of this client */
+    bool counted;        /* as acquired, and not as lost */
+    bool exists;         /* the token may be at the server */
+    bool registered;     /* the store watches the key for this hold */
+    bool again;          /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
@@ -6212,6 +6211,13 @@ static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer 
 static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
+}
+
+/* Returns when the lease of a hold was asked for, by its deadline: or before, if something else
+ * than the lease has brought the deadline forward. */
+static int64_t rlock__since(const rlock__claim *held) {
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && held->lock);
+    return held->until_us - rlock__lease_end(held->gate->client, 0, held->lock->lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -7271,8 +7277,8 @@ static void rlock__holding_arm(rlock__claim *claim) {
     }
 }
 
-/* Plans what comes next for a hold whose lease begins anew. */
-static void rlock__holding_plan(rlock__claim *claim) {
+/* Plans what comes next for a hold whose lease was asked for at since_us. */
+static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
@@ -7280,8 +7286,8 @@ static void rlock__holding_plan(rlock__claim *claim) {
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
-        claim->next_us = claim->since_us - early_us +
-                         rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
+        claim->next_us =
+            since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
     }
     rlock__holding_arm(claim);
 }
@@ -7426,8 +7432,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (!request->lease_ms) {
         return;
     }
-    claim->since_us = request->sent_us;
-    until_us = rlock__deadline(claim, claim->since_us, lease_ms);
+    until_us = rlock__deadline(claim, request->sent_us, lease_ms);
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
@@ -7447,7 +7452,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (claim->registered) {
         rlock__holding_doze(claim); /* a renewal looks as well */
     }
-    rlock__holding_plan(claim);
+    rlock__holding_plan(claim, request->sent_us);
 }
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
@@ -7518,23 +7523,23 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    claim->since_us = claim->granted_us = request->sent_us;
+    claim->granted_us = (uint32_t)request->sent_us;
     claim->handed = 0;
     claim->yields = false;
     rlock__limit_begin(claim->lock);
-    claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
+    claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
         return;
     }
     claim->exists = true;
     rlock__claim_lease(claim, lease_ms);
-    RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
+    RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
     if (answer->fences && answer->fences < claim->fences) {
         claim->fences = answer->fences;
     }
-    claim->of.look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->of.look_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
@@ -7543,7 +7548,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__set_text(&claim->lock->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__holding_plan(claim);
+    rlock__holding_plan(claim, request->sent_us);
     if (claim->again) { /* called meanwhile: perhaps it was taken away already */
         rlock__holding_look(claim);
     }
@@ -7576,7 +7581,8 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_request *req
 static bool rlock__turn_over(const rlock__claim *held) {
     int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
-    return held->gate->client->now_us - held->granted_us > turn_us;
+    return held->registered || /* which it is from its 100 ms on */
+           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)turn_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
@@ -7614,6 +7620,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
 static bool rlock__hand_on(rlock__claim *held) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
+    int64_t since_us = rlock__since(held);
     rlock *to;
     RLOCK_ASSERT(held->lock && held->lock->claim == held);
     if (!next) {
@@ -7634,7 +7641,7 @@ static bool rlock__hand_on(rlock__claim *held) {
     held->counted = false;
     rlock__set_text(&to->text, NULL);
     rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__holding_plan(held);
+    rlock__holding_plan(held, since_us);
     client->stats.released++;
     client->stats.handed_on++;
     return true;
@@ -8778,7 +8785,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     if (!longer) {
         if (watchdog && !lock->renews) {
             lock->renews = true;
-            rlock__holding_plan(claim);
+            rlock__holding_plan(claim, rlock__since(claim));
         }
         rlock__op_event(op, RLOCK_OK, NULL);
         return RLOCK_OK;
@@ -8831,7 +8838,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     }
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
-            int64_t end_us = rlock__add_ms(held->since_us, held->lock->lease_ms);
+            int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
             lock->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
         }
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);

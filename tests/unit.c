@@ -130,6 +130,7 @@ static const struct CMUnitTest singles[] = {
     CASE(unknown_stays_the_last_word_when_the_connection_is_gone),
     CASE(every_waiter_is_told_that_the_server_refuses_this_user),
     CASE(hold_goes_on_to_the_next_in_line_without_the_server),
+    CASE(old_hold_is_not_handed_on_when_the_clock_comes_round),
     CASE(hold_goes_on_a_bounded_number_of_times_and_then_others_come_first),
     CASE(push_does_not_end_the_pause_for_the_sake_of_others),
     CASE(pause_for_the_sake_of_others_has_an_end),

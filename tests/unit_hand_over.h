@@ -17,6 +17,21 @@ static struct owner *follower(const char *key, int64_t lease_ms) {
     return follower_with(&options, lease_ms);
 }
 
+/* Of the time of its grant a hold keeps the lower 32 bits, in microseconds. */
+static void old_hold_is_not_handed_on_when_the_clock_comes_round(void **state) {
+    struct owner *first = holder("key", 0);
+    (void)state;
+    scripted_settle(&g.store);
+    run_ms(4294967 + 5);
+    SAME(owner_renew(first, 0), RLOCK_OK); /* the lease is fresh */
+    idle();
+    follower("key", 0);
+    SAME(owner_release(first), RLOCK_OK);
+    idle();
+    SAME(first->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(stats().handed_on, 0);
+}
+
 static void hold_goes_on_to_the_next_in_line_without_the_server(void **state) {
     struct owner *first = holder("key", 1000), *second, *third;
     uint64_t token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;

@@ -326,7 +326,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     if (!longer) {
         if (watchdog && !lock->renews) {
             lock->renews = true;
-            rlock__holding_plan(claim);
+            rlock__holding_plan(claim, rlock__since(claim));
         }
         rlock__op_event(op, RLOCK_OK, NULL);
         return RLOCK_OK;
@@ -379,7 +379,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     }
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
-            int64_t end_us = rlock__add_ms(held->since_us, held->lock->lease_ms);
+            int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
             lock->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
         }
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);

@@ -108,31 +108,30 @@ typedef struct rlock__claim {
         rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
     } at;
     rlock__gate *gate;
-    rlock *lock;        /* it waits for this claim, holds or releases it; NULL: an orphan */
-    rlock__work *work;  /* with the store, or NULL */
-    rlock__wish *wish;  /* NULL: a mutex with one key */
-    uint64_t token;     /* see rlock_request */
-    int64_t until_us;   /* the local deadline */
-    int64_t since_us;   /* when the lease was asked for last */
-    int64_t granted_us; /* when the acquire was sent that the server granted to this client */
-    int64_t next_us;    /* of a hold the next renewal; of a clean-up the next attempt */
+    rlock *lock;       /* it waits for this claim, holds or releases it; NULL: an orphan */
+    rlock__work *work; /* with the store, or NULL */
+    rlock__wish *wish; /* NULL: a mutex with one key */
+    uint64_t token;    /* see rlock_request */
+    int64_t until_us;  /* the local deadline */
+    int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
     union {
         int64_t look_us; /* of a hold the next check, without a renewal */
         int64_t over_us; /* of a clean-up its end, 0 = not known yet */
     } of;
     uint64_t fence;
-    int32_t longest_ms; /* of all leases asked for: the token may be there for that long */
-    uint32_t note;      /* the store's, of the last request */
-    uint16_t fences;    /* how many fencing tokens in a row were reserved */
-    uint16_t handed;    /* how many local hand-overs there were since that grant */
-    uint8_t phase;      /* RLOCK__TRYING to RLOCK__LETTING_GO */
-    bool ringed;        /* it waits in the ring */
-    bool yields;        /* after local hand-overs: when it is let go, other clients come first */
-    bool ours;          /* granted, and the next waiter at the server was of this client */
-    bool counted;       /* as acquired, and not as lost */
-    bool exists;        /* the token may be at the server */
-    bool registered;    /* the store watches the key for this hold */
-    bool again;         /* woken or notified during a request, or an attempt failed: once more */
+    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
+    uint32_t note;       /* the store's, of the last request */
+    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    uint16_t fences;     /* how many fencing tokens in a row were reserved */
+    uint16_t handed;     /* how many local hand-overs there were since that grant */
+    uint8_t phase;       /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    bool ringed;         /* it waits in the ring */
+    bool yields;         /* after local hand-overs: when it is let go, other clients come first */
+    bool ours;           /* granted, and the next waiter at the server was of this client */
+    bool counted;        /* as acquired, and not as lost */
+    bool exists;         /* the token may be at the server */
+    bool registered;     /* the store watches the key for this hold */
+    bool again;          /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
@@ -245,6 +244,13 @@ static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer 
 static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
+}
+
+/* Returns when the lease of a hold was asked for, by its deadline: or before, if something else
+ * than the lease has brought the deadline forward. */
+static int64_t rlock__since(const rlock__claim *held) {
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && held->lock);
+    return held->until_us - rlock__lease_end(held->gate->client, 0, held->lock->lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {

@@ -33,23 +33,23 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
-    claim->since_us = claim->granted_us = request->sent_us;
+    claim->granted_us = (uint32_t)request->sent_us;
     claim->handed = 0;
     claim->yields = false;
     rlock__limit_begin(claim->lock);
-    claim->until_us = rlock__deadline(claim, claim->since_us, lease_ms);
+    claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
     if (claim->until_us <= client->now_us) {
         rlock__acquire_again(claim, true);
         return;
     }
     claim->exists = true;
     rlock__claim_lease(claim, lease_ms);
-    RLOCK_ASSERT(claim->until_us <= claim->since_us + lease_ms * 1000);
+    RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
     if (answer->fences && answer->fences < claim->fences) {
         claim->fences = answer->fences;
     }
-    claim->of.look_us = claim->since_us + RLOCK__AGE_MS * 1000;
+    claim->of.look_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
@@ -58,7 +58,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__set_text(&claim->lock->text, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__holding_plan(claim);
+    rlock__holding_plan(claim, request->sent_us);
     if (claim->again) { /* called meanwhile: perhaps it was taken away already */
         rlock__holding_look(claim);
     }
@@ -91,7 +91,8 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_request *req
 static bool rlock__turn_over(const rlock__claim *held) {
     int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
-    return held->gate->client->now_us - held->granted_us > turn_us;
+    return held->registered || /* which it is from its 100 ms on */
+           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)turn_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
@@ -129,6 +130,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
 static bool rlock__hand_on(rlock__claim *held) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
+    int64_t since_us = rlock__since(held);
     rlock *to;
     RLOCK_ASSERT(held->lock && held->lock->claim == held);
     if (!next) {
@@ -149,7 +151,7 @@ static bool rlock__hand_on(rlock__claim *held) {
     held->counted = false;
     rlock__set_text(&to->text, NULL);
     rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__holding_plan(held);
+    rlock__holding_plan(held, since_us);
     client->stats.released++;
     client->stats.handed_on++;
     return true;

@@ -99,8 +99,8 @@ static void rlock__holding_arm(rlock__claim *claim) {
     }
 }
 
-/* Plans what comes next for a hold whose lease begins anew. */
-static void rlock__holding_plan(rlock__claim *claim) {
+/* Plans what comes next for a hold whose lease was asked for at since_us. */
+static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
     rlock_client *client = claim->gate->client;
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
@@ -108,8 +108,8 @@ static void rlock__holding_plan(rlock__claim *claim) {
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
-        claim->next_us = claim->since_us - early_us +
-                         rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
+        claim->next_us =
+            since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
     }
     rlock__holding_arm(claim);
 }
@@ -254,8 +254,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (!request->lease_ms) {
         return;
     }
-    claim->since_us = request->sent_us;
-    until_us = rlock__deadline(claim, claim->since_us, lease_ms);
+    until_us = rlock__deadline(claim, request->sent_us, lease_ms);
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
@@ -275,7 +274,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (claim->registered) {
         rlock__holding_doze(claim); /* a renewal looks as well */
     }
-    rlock__holding_plan(claim);
+    rlock__holding_plan(claim, request->sent_us);
 }
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
