@@ -17,8 +17,7 @@ static void on_log(void *file, int level, const char *line) {
 }
 
 static void on_lost(rlock *lock, const rlock_event *event, void *loop) {
-    printf("lost %s: %s\n", rlock_key(lock, NULL),
-           event->reason == RLOCK_REASON_EXPIRED ? "not renewed in time" : "deleted or taken");
+    printf("lost %s: %s\n", rlock_key(lock, NULL), rlock_reason_str(event->reason));
     ev_break(loop, EVBREAK_ALL); /* stop the work: another may hold the lock now */
 }
 
@@ -55,7 +54,7 @@ int main(int argc, char **argv) {
     config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
     config.watchdog_lease_ms = 10000;          /* if this process dies, others wait that long */
     work_s = argc > 1 ? atof(argv[1]) : 0;
-    /* 5000: it waits for 5 s at most; 0: the watchdog renews */
+    /* wait_ms 5000: it waits for 5 s at most; lease_ms 0: the watchdog renews */
     if ((status = rlock_client_new(&client, &config)) != RLOCK_OK ||
         (status = rlock_new(&lock, client, &options)) != RLOCK_OK ||
         (status = rlock_acquire(lock, 5000, 0, on_acquired, EV_DEFAULT)) != RLOCK_OK) {

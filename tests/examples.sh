@@ -83,7 +83,7 @@ key_deleted() {
     done
     sleep 0.3 # holds older than 100 ms are watched
     "$cli" -s "$RLOCK_SOCKET" del stock:42 >/dev/null
-    ! wait $hello && says 'acquired stock:42' 'lost stock:42: deleted or taken'
+    ! wait $hello && says 'acquired stock:42' 'lost stock:42: deleted'
 }
 check "hello: is told when its key is deleted, and fails" key_deleted
 
