@@ -51,7 +51,7 @@
  *     >>claim          one token at the store, its gate and its handle
  *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
- *     >>trying         an acquire that is refused, fails, is repeated or ends
+ *     >>attempt         an acquire that is refused, fails, is repeated or ends
  *     >>holding        when a hold is renewed or checked, and what the answer means for it
  *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
@@ -367,7 +367,7 @@ typedef enum rlock_op {
  * WATCH: the handle waits; if the key is held, say for how long, and report a change by `woken`.
  * ONCE: the handle does not wait: it may not join the queue of a queued kind. */
 #define RLOCK_REQUEST_RETRY 1u
-#define RLOCK_REQUEST_WATCH 2u
+#define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
 
 typedef struct rlock_link {
@@ -376,8 +376,8 @@ typedef struct rlock_link {
 
 typedef struct rlock_timer {
     int64_t due_us;
-    uint32_t index; /* where it is in its heap, counted from 1; 0 = not in one */
-    uint32_t turn;  /* of its client, in which it was set */
+    uint32_t index;     /* where it is in its heap, counted from 1; 0 = not in one */
+    uint32_t iteration; /* of its client, in which it was set */
     void (*fire)(struct rlock_timer *timer);
 } rlock_timer;
 
@@ -416,7 +416,7 @@ typedef struct rlock_request {
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
-    uint64_t beside;  /* acquire: the hold of this token is no obstacle; 0 = none */
+    uint64_t writer;  /* acquire: the hold of this token is no obstacle; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
     rlock_private store;
@@ -474,8 +474,8 @@ typedef struct rlock_answer {
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
 
-#define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
-#define RLOCK_PUSH_CALLS 2u   /* `called` comes for waiters in a queue */
+#define RLOCK_PUSH_CHANGES 1u       /* `woken` comes for tracked keys */
+#define RLOCK_PUSH_NOTIFICATIONS 2u /* `notified` comes for waiters in a queue */
 
 /* Some of the keys of a store, for example those of one node of a cluster. A set of keys belongs to
  * a part if one of its keys does. */
@@ -495,8 +495,9 @@ typedef struct rlock_store_events {
     /* An attempt to connect failed, or a connection was lost. */
     void (*down)(void *owner, const rlock_part *part, rlock_fault fault, const char *text);
 
-    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. A key that the
-     * client did not use before is taken for pushed as the last event about all keys said. */
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_NOTIFICATIONS, both or 0. A key
+     * that the client did not use before is taken for pushed as the last event about all keys said.
+     */
     void (*pushing)(void *owner, const rlock_part *part, unsigned what);
 
     /* A hint: the key changed; NULL = any key may have. */
@@ -504,7 +505,7 @@ typedef struct rlock_store_events {
 
     /* Notifies the client, which is a hint too: the key was offered to this token, or the hold of
      * this token was taken away. */
-    void (*called)(void *owner, const char *key, size_t key_len, uint64_t token);
+    void (*notified)(void *owner, const char *key, size_t key_len, uint64_t token);
 } rlock_store_events;
 
 struct rlock_config;
@@ -531,7 +532,7 @@ typedef struct rlock_store {
     bool (*forget)(void *state, rlock_request *request);
 
     /* Begins (on) or stops to report changes of a key by `woken`; may be repeated. */
-    void (*watch)(void *state, const char *key, size_t key_len, bool on);
+    void (*track)(void *state, const char *key, size_t key_len, bool on);
 
     /* Sends what was submitted; called at the end of each dispatch. */
     void (*flush)(void *state);
@@ -1260,7 +1261,7 @@ typedef struct rlock__heap {
 /* Of those that are due at one time the one that was set in an earlier turn. */
 static bool rlock__sooner(const rlock_timer *one, const rlock_timer *other) {
     return one->due_us < other->due_us ||
-           (one->due_us == other->due_us && (int32_t)(one->turn - other->turn) < 0);
+           (one->due_us == other->due_us && (int32_t)(one->iteration - other->iteration) < 0);
 }
 
 static bool rlock__heap_reserve(rlock__heap *heap) {
@@ -1411,18 +1412,18 @@ typedef struct rlock__ready {
 } rlock__ready;
 
 /* What a claim (see >>claim) does with the server. */
-enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
 
 /* Those who wait at one gate. */
 typedef struct rlock__crowd {
     rlock_link waiting; /* claims, first come first */
     struct rlock__gate *gate;
-    struct rlock__claim *trying; /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;           /* the next attempt, if nothing wakes the gate before */
-    uint8_t polls;               /* attempts since the last wake-up: exponent of the back-off */
-    bool dirty;                  /* woken during an attempt: its answer may be stale */
-    bool taken;                  /* a holder was known since the first waiter began to wait */
-    bool yields;                 /* the next attempt is put off: other clients come first */
+    struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
+    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
+    uint8_t polls;                   /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                      /* woken during an attempt: its answer may be stale */
+    bool taken;                      /* a holder was known since the first waiter began to wait */
+    bool yields;                     /* the next attempt is put off: other clients come first */
 } rlock__crowd;
 
 typedef enum rlock__life {
@@ -1442,7 +1443,7 @@ struct rlock_client {
     int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
     rlock_link ready;   /* to be delivered in a later turn */
     rlock_link batch;   /* being delivered */
-    uint32_t turn;      /* how often timers were fired */
+    uint32_t iteration; /* how often timers were fired */
     unsigned depth;     /* calls and entries on the stack that are at work; ... */
     unsigned frames;    /* ... and those that a callback of the user stands on */
     rlock__life life;
@@ -1476,7 +1477,7 @@ struct rlock_client {
     rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
     int64_t ring_tick;
     rlock_timer ring_timer;
-    uint32_t watched; /* gates whose changes are told */
+    uint32_t tracked; /* gates whose changes are told */
 
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
@@ -1595,10 +1596,10 @@ static void rlock__leave(rlock_client *client) {
 /* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
  * here waits for the next loop iteration, and keeps nothing else waiting. */
 static void rlock__settle(rlock_client *client) {
-    uint32_t turn = ++client->turn;
+    uint32_t iteration = ++client->iteration;
     RLOCK_ASSERT(client->depth);
     while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
-           client->timers.items[1]->turn != turn && rlock__alive(client)) {
+           client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
         timer->fire(timer);
@@ -1742,7 +1743,7 @@ rlock_stats *rlock_client_counters(rlock_client *client) {
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
-    timer->turn = 0;
+    timer->iteration = 0;
     timer->fire = fire;
     return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
 }
@@ -1753,7 +1754,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
         rlock__heap_stop(&client->timers, timer);
         return;
     }
-    timer->turn = client->turn;
+    timer->iteration = client->iteration;
     rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
     if (!client->depth && client->life != RLOCK__CLOSED) {
         rlock__arm(client); /* set from another client's entry */
@@ -1815,7 +1816,7 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
 }
 
 /* True if the request is of a queued kind. */
-static bool rlock__in_line(const rlock_request *request) {
+static bool rlock__is_queued(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
@@ -1826,7 +1827,7 @@ static char rlock__sort_of(rlock_kind kind) {
 }
 
 static char rlock__sort(const rlock_request *request) {
-    return rlock__in_line(request) ? rlock__sort_of(request->terms->kind) : 'm';
+    return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1846,14 +1847,14 @@ typedef struct rlock__memory {
 typedef struct rlock__entry { /* one key; kept while it is held, waited for or watched */
     rlock__node node;
     rlock_link link, watches;
-    rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
-    int64_t permits_us;       /* until when `permits` counts */
-    uint32_t permits;         /* the number that was set; 0 = what the terms say */
-    uint32_t watching;        /* how many of the watches are on */
+    rlock_link holders, queue; /* members; of a mutex one holder at most, and no queue */
+    int64_t permits_us;        /* until when `permits` counts */
+    uint32_t permits;          /* the number that was set; 0 = what the terms say */
+    uint32_t watching;         /* how many of the watches are on */
 } rlock__entry;
 
-typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`line`) */
-    rlock_link link, called;
+typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`queue`) */
+    rlock_link link, notified;
     rlock__entry *entry;
     struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
     uint64_t token;
@@ -1869,16 +1870,16 @@ typedef struct rlock__tenant { /* one client of the store */
     void *owner;
     rlock_timer timer;
     int64_t offer_us; /* how long an offer lasts: one command timeout */
-    rlock_link requests, woken, called;
+    rlock_link requests, woken, notified;
     bool up;
 } rlock__tenant;
 
-typedef struct rlock__watch { /* one key that one client watches */
+typedef struct rlock__tracking { /* one key that one client watches */
     rlock_link link, woken;
     rlock__entry *entry;
     rlock__tenant *tenant;
     bool on;
-} rlock__watch;
+} rlock__tracking;
 
 #define RLOCK__DAY_US 86400000000 /* for so long a number of permits lives that was set */
 
@@ -1890,8 +1891,8 @@ static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, s
 /* --- members --- */
 
 static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
-    RLOCK_ASSERT(rlock__list_empty(&member->called) || member->tenant);
-    rlock__list_remove(&member->called);
+    RLOCK_ASSERT(rlock__list_empty(&member->notified) || member->tenant);
+    rlock__list_remove(&member->notified);
     rlock__list_remove(&member->link);
     rlock__list_append(&memory->spare, &member->link);
 }
@@ -1909,12 +1910,12 @@ static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *ent
         return NULL;
     }
     memset(member, 0, sizeof *member);
-    rlock__list_init(&member->called);
+    rlock__list_init(&member->notified);
     rlock__list_append(list, &member->link);
     member->entry = entry;
     member->tenant = tenant;
     member->token = request->token;
-    member->weight = rlock__in_line(request) ? request->terms->weight : 1;
+    member->weight = rlock__is_queued(request) ? request->terms->weight : 1;
     member->sort = rlock__sort(request);
     return member;
 }
@@ -1930,9 +1931,9 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
 }
 
 /* Notifies its client, in a dispatch of that client. */
-static void rlock__member_call(rlock__member *member) {
-    if (member->tenant && rlock__list_empty(&member->called)) {
-        rlock__list_append(&member->tenant->called, &member->called);
+static void rlock__member_notify(rlock__member *member) {
+    if (member->tenant && rlock__list_empty(&member->notified)) {
+        rlock__list_append(&member->tenant->notified, &member->notified);
         rlock_timer_set(member->tenant->client, &member->tenant->timer, 0);
     }
 }
@@ -1948,7 +1949,7 @@ static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, in
         at = at->next;
         if (member->expires_us > now_us) {
             used += member->weight;
-        } else if (rlock__list_empty(&member->called)) {
+        } else if (rlock__list_empty(&member->notified)) {
             rlock__member_drop(memory, member);
         }
     }
@@ -1963,7 +1964,7 @@ static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tena
 
 static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_request *request,
                                      int64_t now_us) {
-    bool queued = rlock__in_line(request);
+    bool queued = rlock__is_queued(request);
     bool set = queued && entry && entry->permits && entry->permits_us > now_us;
     return set ? entry->permits : queued ? request->terms->permits : 1;
 }
@@ -1973,7 +1974,7 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
  * nothing of a queue. */
 static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
                                  int64_t now_us) {
-    const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
+    const rlock__member *first = RLOCK__OF(entry->queue.next, rlock__member, link);
     char sort = rlock__sort(request);
     const rlock_link *at;
     for (at = entry->holders.next; RLOCK__HAS_KINDS && at != &entry->holders; at = at->next) {
@@ -1983,7 +1984,7 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
         }
     }
     return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && sort != 's') ||
-           (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
+           (sort != 'm' && !rlock__list_empty(&entry->queue) && first->sort != sort);
 }
 
 /* Serves the queue while there is room: the first waiter holds for one command timeout, and is
@@ -1991,8 +1992,8 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
-    while (!rlock__list_empty(&entry->line)) {
-        rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
+    while (!rlock__list_empty(&entry->queue)) {
+        rlock__member *member = RLOCK__OF(entry->queue.next, rlock__member, link);
         if (member->weight > permits) {
             rlock__member_drop(tenant->memory, member);
             continue;
@@ -2005,13 +2006,13 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
         if (member != asking) {
-            rlock__member_call(member);
+            rlock__member_notify(member);
         }
     }
     return true;
 }
 
-static void rlock__watch_free(rlock__watch *watch) {
+static void rlock__tracking_free(rlock__tracking *watch) {
     RLOCK_ASSERT(watch->entry->watching >= watch->on);
     watch->entry->watching -= watch->on;
     rlock__list_remove(&watch->link);
@@ -2021,7 +2022,7 @@ static void rlock__watch_free(rlock__watch *watch) {
 
 static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     while (!rlock__list_empty(&entry->watches)) {
-        rlock__watch_free(RLOCK__OF(entry->watches.next, rlock__watch, link));
+        rlock__tracking_free(RLOCK__OF(entry->watches.next, rlock__tracking, link));
     }
     while (!rlock__list_empty(&entry->holders)) {
         rlock__member_drop(memory, RLOCK__OF(entry->holders.next, rlock__member, link));
@@ -2034,7 +2035,7 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
-    if (!held && rlock__list_empty(&entry->line) && !entry->watching &&
+    if (!held && rlock__list_empty(&entry->queue) && !entry->watching &&
         entry->permits_us <= now_us) {
         rlock__map_remove(&memory->map, &entry->node);
         rlock__entry_free(memory, entry);
@@ -2057,7 +2058,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
         memcpy((char *)(entry + 1), key, len);
         rlock__list_init(&entry->watches);
         rlock__list_init(&entry->holders);
-        rlock__list_init(&entry->line);
+        rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
         rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
     }
@@ -2068,7 +2069,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
 static void rlock__entry_changed(rlock__entry *entry) {
     rlock_link *at;
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
-        rlock__watch *watch = RLOCK__OF(at, rlock__watch, link);
+        rlock__tracking *watch = RLOCK__OF(at, rlock__tracking, link);
         if (watch->on && rlock__list_empty(&watch->woken)) {
             rlock__list_append(&watch->tenant->woken, &watch->woken);
             rlock_timer_set(watch->tenant->client, &watch->tenant->timer, 0);
@@ -2096,12 +2097,12 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
 }
 
 /* True if there is room for a queued kind; else the request joins the queue, if it may. */
-static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
-                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+static bool rlock__memory_queue(rlock__tenant *tenant, const rlock_request *request,
+                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
-    uint64_t beside = request->beside;
-    if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
+    rlock__member *waits = rlock__member_find(&entry->queue, tenant, request->token);
+    uint64_t writer = request->writer;
+    if (writer && rlock__entry_holder(entry, tenant, writer, now_us)) {
         if (waits) {
             rlock__member_drop(tenant->memory, waits);
         }
@@ -2115,8 +2116,8 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
         return true;
     }
     if (!(request->flags & RLOCK_REQUEST_ONCE) &&
-        !rlock__member_find(&entry->line, tenant, request->token) &&
-        !rlock__member_add(tenant, entry, &entry->line, request)) {
+        !rlock__member_find(&entry->queue, tenant, request->token) &&
+        !rlock__member_add(tenant, entry, &entry->queue, request)) {
         rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
     }
     return false;
@@ -2135,8 +2136,8 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
         return true;
     }
     answer->outcome = RLOCK_OUTCOME_HELD;
-    if (rlock__in_line(request) ? rlock__memory_line(tenant, request, entry, answer, now_us)
-                                : !rlock__entry_used(tenant->memory, entry, now_us)) {
+    if (rlock__is_queued(request) ? rlock__memory_queue(tenant, request, entry, answer, now_us)
+                                  : !rlock__entry_used(tenant->memory, entry, now_us)) {
         answer->outcome = RLOCK_OUTCOME_DONE;
         return true;
     }
@@ -2208,14 +2209,14 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
 static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, tenant, request->token);
     if (RLOCK__HAS_KINDS && waits) {
         rlock__member_drop(tenant->memory, waits);
     }
     if (holder) {
         rlock__member_drop(tenant->memory, holder);
     }
-    if (rlock__in_line(request) && !rlock__entry_differs(entry, request, now_us)) {
+    if (rlock__is_queued(request) && !rlock__entry_differs(entry, request, now_us)) {
         rlock__entry_offer(tenant, entry, permits, NULL, now_us);
     } else if (holder) {
         rlock__entry_changed(entry);
@@ -2225,7 +2226,7 @@ static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *re
 /* A renewal, of all keys or none, or a release. */
 static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
-    uint64_t weight = rlock__in_line(request) ? request->terms->weight : 1;
+    uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
     int64_t expires_us = now_us + request->lease_ms * 1000;
     bool release = request->op == RLOCK_OP_RELEASE;
     const char *key;
@@ -2265,7 +2266,7 @@ static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *re
     uint64_t used = entry ? rlock__entry_used(memory, entry, now_us) : 0;
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock_link *at;
-    info->waiters = rlock__in_line(request) ? 0 : -1;
+    info->waiters = rlock__is_queued(request) ? 0 : -1;
     info->permits = used < permits ? (int64_t)(permits - used) : 0;
     for (at = entry ? entry->holders.next : NULL; entry && at != &entry->holders; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
@@ -2280,7 +2281,7 @@ static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *re
             info->token = memory->token;
         }
     }
-    for (at = entry ? entry->line.next : NULL; entry && at != &entry->line; at = at->next) {
+    for (at = entry ? entry->queue.next : NULL; entry && at != &entry->queue; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
         if (member->tenant == tenant && member->token == request->token) {
             info->position = info->waiters;
@@ -2297,10 +2298,10 @@ static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry,
         if (member->expires_us > now_us) {
             memory->info.holders++;
             member->expires_us = 0;
-            rlock__member_call(member);
+            rlock__member_notify(member);
         }
     }
-    if (!rlock__in_line(request)) {
+    if (!rlock__is_queued(request)) {
         rlock__entry_changed(entry);
     }
 }
@@ -2326,7 +2327,7 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
             entry->permits = request->permits;
             entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
         }
-        if (rlock__in_line(request)) {
+        if (rlock__is_queued(request)) {
             rlock__entry_offer(tenant, entry, rlock__entry_permits(entry, request, now_us), NULL,
                                now_us);
         }
@@ -2353,17 +2354,17 @@ static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
     int64_t now_us = rlock__memory_now_us(tenant);
-    rlock_link woken, called, requests;
+    rlock_link woken, notified, requests;
     rlock__list_init(&woken);
-    rlock__list_init(&called);
+    rlock__list_init(&notified);
     rlock__list_init(&requests);
     rlock__list_move(&woken, &tenant->woken);
-    rlock__list_move(&called, &tenant->called);
+    rlock__list_move(&notified, &tenant->notified);
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
         tenant->events->up(tenant->owner, NULL);
-        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
     }
     while (!rlock__list_empty(&requests)) {
         rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
@@ -2375,15 +2376,15 @@ static void rlock__memory_fire(rlock_timer *timer) {
         tenant->events->answered(tenant->owner, request, &answer);
     }
     while (!rlock__list_empty(&woken)) {
-        rlock__watch *watch = RLOCK__OF(woken.next, rlock__watch, woken);
+        rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
         tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
     }
-    while (RLOCK__HAS_KINDS && !rlock__list_empty(&called)) {
-        rlock__member *member = RLOCK__OF(called.next, rlock__member, called);
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
+        rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
         const rlock__node *node = &member->entry->node;
-        rlock__list_remove(&member->called);
-        tenant->events->called(tenant->owner, node->key, node->key_len, member->token);
+        rlock__list_remove(&member->notified);
+        tenant->events->notified(tenant->owner, node->key, node->key_len, member->token);
     }
 }
 
@@ -2402,7 +2403,7 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
     tenant->owner = owner;
     rlock__list_init(&tenant->requests);
     rlock__list_init(&tenant->woken);
-    rlock__list_init(&tenant->called);
+    rlock__list_init(&tenant->notified);
     *state = tenant;
     return RLOCK_OK;
 }
@@ -2420,11 +2421,11 @@ static bool rlock__memory_forget(void *state, rlock_request *request) {
     return false;
 }
 
-static void rlock__memory_watch(void *state, const char *key, size_t len, bool on) {
+static void rlock__memory_track(void *state, const char *key, size_t len, bool on) {
     rlock__tenant *tenant = (rlock__tenant *)state;
     int64_t now_us = rlock__memory_now_us(tenant);
     rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-    rlock__watch *watch = NULL;
+    rlock__tracking *watch = NULL;
     rlock_link *at;
     if (!entry && on) {
         entry = rlock__entry_new(tenant->memory, key, len, now_us);
@@ -2433,13 +2434,13 @@ static void rlock__memory_watch(void *state, const char *key, size_t len, bool o
         return; /* no memory: a waiter's back-stop timer does without */
     }
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
-        watch = RLOCK__OF(at, rlock__watch, link);
+        watch = RLOCK__OF(at, rlock__tracking, link);
         if (watch->tenant == tenant) {
             break;
         }
         watch = NULL;
     }
-    if (!watch && on && (watch = (rlock__watch *)rlock__alloc(sizeof *watch)) != NULL) {
+    if (!watch && on && (watch = (rlock__tracking *)rlock__alloc(sizeof *watch)) != NULL) {
         watch->entry = entry;
         watch->tenant = tenant;
         rlock__list_init(&watch->woken);
@@ -2460,11 +2461,11 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
     rlock_link *at, *next;
     for (at = entry->watches.next; at != &entry->watches; at = next) {
         next = at->next;
-        if (RLOCK__OF(at, rlock__watch, link)->tenant == tenant) {
-            rlock__watch_free(RLOCK__OF(at, rlock__watch, link));
+        if (RLOCK__OF(at, rlock__tracking, link)->tenant == tenant) {
+            rlock__tracking_free(RLOCK__OF(at, rlock__tracking, link));
         }
     }
-    for (at = entry->line.next; RLOCK__HAS_KINDS && at != &entry->line; at = next) {
+    for (at = entry->queue.next; RLOCK__HAS_KINDS && at != &entry->queue; at = next) {
         next = at->next;
         if (RLOCK__OF(at, rlock__member, link)->tenant == tenant) {
             rlock__member_drop(tenant->memory, RLOCK__OF(at, rlock__member, link));
@@ -2474,7 +2475,7 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
         rlock__member *member = RLOCK__OF(at, rlock__member, link);
         if (member->tenant == tenant) {
             member->tenant = NULL;
-            rlock__list_remove(&member->called);
+            rlock__list_remove(&member->notified);
         }
     }
 }
@@ -2515,7 +2516,7 @@ int rlock_memory_new(rlock_store **out) {
     memory->store.close = rlock__memory_close;
     memory->store.submit = rlock__memory_submit;
     memory->store.forget = rlock__memory_forget;
-    memory->store.watch = rlock__memory_watch;
+    memory->store.track = rlock__memory_track;
     memory->store.flush = rlock__memory_flush;
     *out = &memory->store;
     return RLOCK_OK;
@@ -2646,7 +2647,7 @@ typedef struct rlock__redis {
     int port, database;
     rlock_wire wire;
     int64_t timeout_ms;
-    rlock__conn commands, watcher;
+    rlock__conn commands, push;
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */
@@ -2669,12 +2670,12 @@ typedef struct rlock__redis {
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
     bool tracked, subscribed, closing;
-    bool calls_wanted;  /* some key is of a queued kind: notifications are wanted */
-    bool line_wanted;   /* a handle of this client has waited in a queue */
-    bool calls_refused; /* notifications are refused, by an ACL */
-    bool calling;       /* the client's own channel is subscribed to */
-    unsigned pushing;   /* what was reported last */
-    char *buffer;       /* where commands are formatted */
+    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
+    bool queue_wanted;   /* a handle of this client has waited in a queue */
+    bool notify_refused; /* notifications are refused, by an ACL */
+    bool notifying;      /* the client's own channel is subscribed to */
+    unsigned pushing;    /* what was reported last */
+    char *buffer;        /* where commands are formatted */
     size_t length, room;
     bool overflow;
 } rlock__redis;
@@ -2693,21 +2694,21 @@ struct rlock__redis;
     "end local q=b('TIME')i=q[1]*1000000+q[2]if k+1>i then i=k+1 end b('SET',F,string.format("    \
     "'%.0f',i+R-1),'PX',K+86400000)i=string.format('%.0f',i)end "
 #define RLOCK__LUA_EXTEND "local L=b('PTTL',T)if L>=0 and L<tonumber(K)then b('PEXPIRE',T,K)end "
-#define RLOCK__LUA_LINE_HEAD                                                                       \
+#define RLOCK__LUA_QUEUE_HEAD                                                                      \
     "local b,m,c,o,Z,C,w=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
     " q,e,n,Q,H,W,P,I=b('TIME')local l=q[1]*1000+math.floor(q[2]/1000)local x,N=C:sub(-1),"        \
     "'^[%x-]+:%d+:(%d+)([fws])$'"
-#define RLOCK__LUA_LINE_HOLD                                                                       \
+#define RLOCK__LUA_QUEUE_HOLD                                                                      \
     "local function y(a,z)local d,J=a:match(N)if J==x or z and J then return d+0 end if Z~='2'"    \
     "then b('GET',c)b('GET',o)end P=true return 0 end local function _a(t)local p=m('PEXPIRE',c,t" \
     ",'GT')if p==1 then return true end if p~=0 then m('ZREM',c,C..x)end p=b('PTTL',c)return p==-" \
     "1 or p>=t+0 end local function S(a,d,h,t,r)local D=m('ZADD',c,((d>1 or x=='f')and-h or h).."  \
     "'',a)if type(D)=='table'then return D end r=r or m('PEXPIRE',c,t)if type(r)~='table'then "    \
     "return end if D==1 then b('ZREM',c,a)end return r end "
-#define RLOCK__LUA_LINE_TWO                                                                        \
+#define RLOCK__LUA_QUEUE_TWO                                                                       \
     "local f=b('ZRANGE',c,'0','1',w)local function V(v,g)g=g or b('ZRANGE',o,v,v,w)while g[1]and " \
     "not g[1]:match(N)do b('ZREM',o,g[1])g=b('ZRANGE',o,v,v,w)end return g end "
-#define RLOCK__LUA_LINE_OFFER                                                                      \
+#define RLOCK__LUA_QUEUE_OFFER                                                                     \
     "local function E(U,X,...)return b('ZRANGEBYSCORE',c,U,X,w,...)end local function u(a,O)if O"  \
     "=='-inf'then Q=true n=(x=='s'and a:match('^permits:(%d+)$')or y(''))+0 return end local h="   \
     "math.abs(O)local d=y(a,h<=l)if h>l then e,H=e+d,h end end local function _c()e,n=0,_g+0 if f" \
@@ -2790,7 +2791,7 @@ struct rlock__redis;
     "('DEL',c)elseif type(a)=='table'then b=a elseif b==1 then b=a and 0 or-1 end end return b"
 #define RLOCK__SHA_KEYS_RELEASE "875b4f5a2a0714e9a6d2f0f7948ad43ae575d721"
 
-#define RLOCK__LUA_LINE                                                                            \
+#define RLOCK__LUA_QUEUE                                                                           \
     "local _g,M,_b,K,_e,_j,_l,R,F=ARGV[3],ARGV[4],ARGV[5],ARGV[6],ARGV[6],ARGV[7],ARGV[8],ARGV[9]" \
     ",KEYS[3]\003if Z=='0'and not F and b('EXISTS',c,o)==0 then local h=l+K local _k=x=='f'or C:"  \
     "match(':(%d+)%a$')+0>1 local D=m('ZADD',c,(_k and-h or h)..'',C)local r=type(D)=='number'and" \
@@ -2798,24 +2799,24 @@ struct rlock__redis;
     " or D end if Z=='2'and b('EXISTS',o)==0 then local h=math.abs(b('ZSCORE',c,C)or 0)b('ZREM',c" \
     ",C)return h>l and 1 or-1 end \004\005local L=math.abs(f[1]==C and f[2]or f[3]and b('ZSCORE'," \
     "c,C)or 0)local function T(D)local t=Q and'86400000'or K local r=not D and _a(t)\001r=S(C,y(C" \
-    "),math.max(l+K,L),t,r)if r or D then return r or i end local _i=m('ZRANGE',o,'0','0')[1]"     \
-    "return _i and _i:sub(1,36)==C:sub(1,36)and i..'+'or i end if Z=='0'then if not f[1]and b("    \
+    "),math.max(l+K,L),t,r)if r or D then return r or i end local _h=m('ZRANGE',o,'0','0')[1]"     \
+    "return _h and _h:sub(1,36)==C:sub(1,36)and i..'+'or i end if Z=='0'then if not f[1]and b("    \
     "'EXISTS',o)==0 then return T(true)end if L>l then return T()end end if Z=='2'then if L==0 "   \
     "then b('ZREM',o,C)else b('ZREM',c,C)end if f[1]==C and not f[3]then f={}end I=m('ZRANGE',o,"  \
     "'0','0',w)if not I[1]then return L>l and 1 or-1 end end \006_c()if Z=='2'then if not P then " \
-    "_f()end return L>l and 1 or-1 end local _h if e<n and f[1]then _d(E(-l..'',l..''),true)end "  \
-    "if _l~=''and math.abs(b('ZSCORE',c,_l)or 0)>l then _h=true b('ZREM',o,C)end if _h or _f()and" \
+    "_f()end return L>l and 1 or-1 end local _i if e<n and f[1]then _d(E(-l..'',l..''),true)end "  \
+    "if _l~=''and math.abs(b('ZSCORE',c,_l)or 0)>l then _i=true b('ZREM',o,C)end if _i or _f()and" \
     " e+y(C)<=n or W then local p=T()if W and type(p)=='table'then b('ZREM',c,C)end return p end " \
     "if _j~='0'then local t=M*30 ..''b('PEXPIRE',o,t)local k=V('-1')[2]if b('ZADD',o,'NX',math."   \
     "floor((k or 0)+1)+_j-1 ..'',C)==0 then b('ZADD',o,math.floor(b('ZSCORE',o,C))+_j-1 ..'',C)"   \
     "end if not k then b('PEXPIRE',o,t)end end local h=f[3]and tonumber(E('('..l,'+inf','LIMIT',"  \
     "'0','1')[2])h=math.min(h or H or 0,H or h or 0)return h>0 and h-l or-1"
-#define RLOCK__SHA_LINE "1d408c4f3f61f0a30a4910091b35c234c40e206b"
-#define RLOCK__LUA_LINE_RENEW                                                                      \
+#define RLOCK__SHA_QUEUE "dac91bbe5bec964d3a5d63ba0046bb7e8d63bfcc"
+#define RLOCK__LUA_QUEUE_RENEW                                                                     \
     "\003\004local h=math.abs(b('ZSCORE',c,C)or 0)if h<=l then return-1 end local t=ARGV[6]local " \
     "f=h<l+t and S(C,y(C),l+t,t,_a(t))if f then return f end b('ZSCORE',c,C)return 1"
-#define RLOCK__SHA_LINE_RENEW "42cc257e326883684dd4d42db91b9261d6633b86"
-#define RLOCK__LUA_LINE_ASK                                                                        \
+#define RLOCK__SHA_QUEUE_RENEW "42cc257e326883684dd4d42db91b9261d6633b86"
+#define RLOCK__LUA_QUEUE_QUESTION                                                                  \
     "local _g,M,_b,K,_e=ARGV[3],ARGV[4],ARGV[5],ARGV[6],ARGV[6]\003\004\005\006local i,A=E('('..l" \
     ",'+inf'),E('(-inf','('..-l)local k=(#i+#A)/2 _c()local G=b('ZRANGE',o,'0','0')[1]if G and G:" \
     "match(N)then y(G)end if Z=='3'then local h=math.max(i[#i]or l,-(A[2]or-l))return("            \
@@ -2824,14 +2825,14 @@ struct rlock__redis;
     " do Y(i[j])end for j=1,#A,2 do Y(A[j])end else k=0 local a,F='permits:'..K,'86400000'local r" \
     "=_a(F)if K~='0'then b('ZADD',c,'-inf',a)if not r then b('PEXPIRE',c,F)end end if f[2]=="      \
     "'-inf'and f[1]~=a then b('ZREM',c,f[1])end end f={C,0,C,0}_c()_f()return k"
-#define RLOCK__SHA_LINE_ASK "19451d458c184d2d28f294ee6396f752fabfc306"
+#define RLOCK__SHA_QUEUE_QUESTION "19451d458c184d2d28f294ee6396f752fabfc306"
 
 /* What scripts have in common: in them stands one byte for it, its place in here and one. */
 static const char *const rlock__pieces[] = {
-    RLOCK__LUA_FENCE,     RLOCK__LUA_EXTEND,
+    RLOCK__LUA_FENCE,      RLOCK__LUA_EXTEND,
 #if RLOCK__HAS_KINDS
-    RLOCK__LUA_LINE_HEAD, RLOCK__LUA_LINE_HOLD, RLOCK__LUA_LINE_TWO,
-    RLOCK__LUA_LINE_OFFER
+    RLOCK__LUA_QUEUE_HEAD, RLOCK__LUA_QUEUE_HOLD, RLOCK__LUA_QUEUE_TWO,
+    RLOCK__LUA_QUEUE_OFFER
 #endif
 };
 
@@ -2842,7 +2843,7 @@ typedef struct rlock__script {
 static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
                                                 RLOCK__LUA_STRING_RENEW_MANY};
 
-enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE, RLOCK__ROWS };
+enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
 
 #define RLOCK__SCRIPT(name) \
     { RLOCK__SHA_##name, RLOCK__LUA_##name }
@@ -2860,8 +2861,9 @@ static const rlock__script
          RLOCK__SCRIPT(REDISSON_FORCE), RLOCK__NO_SCRIPT},
         {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE),
          RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-        {RLOCK__SCRIPT(LINE), RLOCK__SCRIPT(LINE_RENEW), RLOCK__SCRIPT(LINE),
-         RLOCK__SCRIPT(LINE_ASK), RLOCK__SCRIPT(LINE_ASK), RLOCK__SCRIPT(LINE_ASK)}};
+        {RLOCK__SCRIPT(QUEUE), RLOCK__SCRIPT(QUEUE_RENEW), RLOCK__SCRIPT(QUEUE),
+         RLOCK__SCRIPT(QUEUE_QUESTION), RLOCK__SCRIPT(QUEUE_QUESTION),
+         RLOCK__SCRIPT(QUEUE_QUESTION)}};
 #else
         {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE)},
         {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
@@ -3044,8 +3046,8 @@ static bool rlock__has_tag(const char *key, size_t len) {
 }
 
 /* A key of the library in the cluster slot of the user's: key:suffix, or prefix{key}:suffix. */
-static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
-                              const char *suffix) {
+static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
+                               const char *suffix) {
     bool tagged = rlock__has_tag(key, len);
     size_t around = tagged ? 1 : strlen(redis->prefix) + 3; /* the braces and the colon */
     rlock__put_count(redis, '$', around + len + strlen(suffix));
@@ -3109,7 +3111,7 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
     if (!RLOCK__HAS_KINDS || !request->terms) {
         return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
     }
-    return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
+    return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
 }
 
 RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis *redis,
@@ -3161,7 +3163,7 @@ static void rlock__put_single(rlock__redis *redis, const rlock_request *request)
     rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
     rlock__put_bytes(redis, request->key, request->key_len);
     if (fence) {
-        rlock__put_beside(redis, request->key, request->key_len, "fence");
+        rlock__put_own_key(redis, request->key, request->key_len, "fence");
     }
     if (!question) {
         rlock__put_token(redis, request->token);
@@ -3187,7 +3189,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
         rlock__put_bytes(redis, key, terms->lens[i]);
     }
     for (i = 0, key = request->key; i < terms->count && fence; key += terms->lens[i++] + 1) {
-        rlock__put_beside(redis, key, terms->lens[i], "fence");
+        rlock__put_own_key(redis, key, terms->lens[i], "fence");
     }
     rlock__put_token(redis, request->token);
     if (lease) {
@@ -3198,7 +3200,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
     }
 }
 
-static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
+static void rlock__put_queued(rlock__redis *redis, const rlock_request *request) {
     static const uint8_t arguments[] = {9, 6, 6, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
@@ -3206,9 +3208,9 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     char sort = rlock__sort(request);
     rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
-    rlock__put_beside(redis, request->key, request->key_len, "queue");
+    rlock__put_own_key(redis, request->key, request->key_len, "queue");
     if (fence) {
-        rlock__put_beside(redis, request->key, request->key_len, "fence");
+        rlock__put_own_key(redis, request->key, request->key_len, "fence");
     }
     rlock__put_number(redis, request->op);
     rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
@@ -3223,17 +3225,17 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
     if (acquire) {
-        const char *heard = redis->calling ? "1" : "1.5";
+        const char *heard = redis->notifying ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, request->beside, terms->permits, sort);
+        rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
         rlock__put_number(redis, request->fences);
     }
 }
 
 static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
     int row = rlock__row(redis, request);
-    if (row == RLOCK__ROW_LINE) {
-        rlock__put_line(redis, request);
+    if (row == RLOCK__ROW_QUEUE) {
+        rlock__put_queued(redis, request);
     } else if (row == RLOCK__ROW_KEYS) {
         rlock__put_keys(redis, request);
     } else {
@@ -3322,7 +3324,7 @@ static bool rlock__ends_in_script(const char *text) {
 static bool rlock__undone(const rlock_request *request, const char *text) {
     bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
-    return inside ? !rlock__in_line(request) : *rlock__error_of(text)->words != 0;
+    return inside ? !rlock__is_queued(request) : *rlock__error_of(text)->words != 0;
 }
 
 static void rlock__parse_question(const rlock_request *request, const redisReply *reply,
@@ -3359,7 +3361,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
     } else if (acquire && reply->type == REDIS_REPLY_STRING) {
-        answer->ours = rlock__in_line(request) && reply->len && reply->str[reply->len - 1] == '+';
+        answer->ours = rlock__is_queued(request) && reply->len && reply->str[reply->len - 1] == '+';
         if (rlock__parse_fence(reply->str, (size_t)reply->len - answer->ours, &answer->fence) &&
             fenced == (answer->fence != 0)) {
             answer->outcome = RLOCK_OUTCOME_DONE;
@@ -3544,8 +3546,9 @@ static bool rlock__by_channel(const rlock__redis *redis) {
 
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
-    unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->calling ? RLOCK_PUSH_CALLS : 0u);
-    RLOCK_ASSERT(!redis->calling || redis->subscribed);
+    unsigned what =
+        (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->notifying ? RLOCK_PUSH_NOTIFICATIONS : 0u);
+    RLOCK_ASSERT(!redis->notifying || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, NULL, what);
@@ -3567,8 +3570,8 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
 static bool rlock__tracks(const rlock__redis *redis) {
     return redis->push_wanted && !redis->push_refused;
 }
-static bool rlock__lines(const rlock__redis *redis) {
-    return RLOCK__HAS_KINDS && redis->line_wanted && !redis->calls_refused;
+static bool rlock__wants_notifications(const rlock__redis *redis) {
+    return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
 }
 
 /* Writes a line that says which connection it is of, and where that leads. Why attempts end is
@@ -3622,21 +3625,21 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->id = 0;
     if (main) {
         redis->tracked = redis->native = redis->served = false;
-        if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN,
-                             "closed with the command connection");
+        if (redis->push.state != RLOCK__CONN_DOWN) { /* it was registered there */
+            rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
         bool unknown = strncmp(conn->text, "ERR unknown command", 19) == 0;
         bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
-        bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->calls_wanted && !redis->calling;
-        redis->calls_refused = redis->calls_refused || refused;
+        bool last =
+            RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
+        redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
-        redis->subscribed = redis->calling = redis->tracked = false;
+        redis->subscribed = redis->notifying = redis->tracked = false;
     }
     rlock__redis_pushing(redis);
-    if (!main && !rlock__tracks(redis) && !rlock__lines(redis)) {
+    if (!main && !rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
@@ -3687,7 +3690,7 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
 /* True for the channel on which this client is notified: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
-    return RLOCK__HAS_KINDS && redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
+    return RLOCK__HAS_KINDS && redis->notify_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
            memcmp(text, redis->prefix, head) == 0 &&
            memcmp(text + head, rlock_client_id(redis->client), len - head) == 0;
 }
@@ -3842,23 +3845,23 @@ static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
 }
 
 /* A notification: the token's number, a colon, the key. */
-static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
+static void rlock__notified_by(rlock__redis *redis, const char *text, size_t len) {
     char *end;
     uint64_t token = strtoull(text, &end, 10);
     if (end != text && *end == ':') {
         size_t head = (size_t)(end + 1 - text);
-        redis->events->called(redis->owner, end + 1, len - head, token);
+        redis->events->notified(redis->owner, end + 1, len - head, token);
     }
 }
 
-static void rlock__calls_subscribe(rlock__redis *redis);
+static void rlock__notify_subscribe(rlock__redis *redis);
 
 static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
     if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
-        redis->calling = true;
+        redis->notifying = true;
     } else if (!redis->subscribed) {
         redis->subscribed = true;
-        rlock__calls_subscribe(redis);
+        rlock__notify_subscribe(redis);
     }
     rlock__redis_pushing(redis);
 }
@@ -3888,7 +3891,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
         rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
     } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
-        rlock__called_by(redis, payload->str, (size_t)payload->len);
+        rlock__notified_by(redis, payload->str, (size_t)payload->len);
     } else if (payload->type == REDIS_REPLY_ARRAY) {
         for (i = 0; i < payload->elements; i++) {
             if (payload->element[i]->type == REDIS_REPLY_STRING) {
@@ -3902,26 +3905,26 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
 }
 
 /* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
-static void rlock__watcher_subscribe(rlock__redis *redis) {
-    RLOCK_ASSERT(redis->watcher.ac);
+static void rlock__push_subscribe(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->push.ac);
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);
     } else {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
-    rlock__conn_say(&redis->watcher, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message);
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
-static void rlock__calls_subscribe(rlock__redis *redis) {
-    if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
+static void rlock__notify_subscribe(rlock__redis *redis) {
+    if (!RLOCK__HAS_KINDS || !redis->notify_wanted || redis->notify_refused || !redis->subscribed) {
         return;
     }
     rlock__put_words(redis, "SUBSCRIBE", 1);
     rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
                       "");
-    rlock__conn_say(&redis->watcher, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message);
 }
 
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
@@ -3941,7 +3944,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply->type == REDIS_REPLY_ERROR &&
         (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, reply->str); /* and once more */
+        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, reply->str); /* and once more */
         return;
     }
     if (!redis->tracked) {
@@ -3949,12 +3952,12 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
         redis->push_refused = !rlock__by_channel(redis);
         rlock__conn_log(conn, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
-    if (redis->watcher.state != RLOCK__CONN_READY) {
+    if (redis->push.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
-    } else if (!rlock__tracks(redis) && !rlock__lines(redis)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "not needed");
+    } else if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
     } else {
-        rlock__watcher_subscribe(redis);
+        rlock__push_subscribe(redis);
     }
     rlock__redis_pushing(redis);
 }
@@ -3963,35 +3966,35 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
  * connection, if some key is to be tracked: notifications need none of them.
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
-    rlock__conn *watcher = &redis->watcher;
+    rlock__conn *push = &redis->push;
     if (redis->commands.state != RLOCK__CONN_READY ||
-        (!rlock__tracks(redis) && !rlock__lines(redis))) {
+        (!rlock__tracks(redis) && !rlock__wants_notifications(redis))) {
         return;
     }
-    if (watcher->state != RLOCK__CONN_READY) {
-        rlock__conn_wanted(watcher);
+    if (push->state != RLOCK__CONN_READY) {
+        rlock__conn_wanted(push);
         return;
     }
-    if (*watcher->run_id && *redis->commands.run_id &&
-        strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN,
+    if (*push->run_id && *redis->commands.run_id &&
+        strcmp(push->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
+        rlock__conn_doom(push, RLOCK_FAULT_DOWN,
                          "it reached another server than the command connection");
         return;
     }
-    if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
+    if (rlock__tracks(redis) && !push->id) { /* CLIENT ID is refused */
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
     }
-    if (!rlock__tracks(redis) && !rlock__lines(redis)) {
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "not needed");
+    if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+        rlock__conn_doom(push, RLOCK_FAULT_DOWN, "not needed");
         return;
     }
     if (!rlock__tracks(redis) || rlock__by_channel(redis)) {
-        rlock__watcher_subscribe(redis);
+        rlock__push_subscribe(redis);
         return;
     }
     rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
-    rlock__put_number(redis, (uint64_t)watcher->id);
+    rlock__put_number(redis, (uint64_t)push->id);
     rlock__put_text(redis, "NOLOOP");
     rlock__conn_say(&redis->commands, rlock__on_tracking);
 }
@@ -4006,7 +4009,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
         redis->open_epoch = redis->lost_epoch;
     }
     redis->lost_id = 0;
-    redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
+    redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
     redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
     redis->events->up(redis->owner, NULL);
 }
@@ -4286,7 +4289,7 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
     } else if (rlock__numeric(redis->host)) {
         rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
-    } else if (conn == &redis->watcher) { /* where the other went */
+    } else if (conn == &redis->push) { /* where the other went */
         rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
     } else {
         conn->resolving = true;
@@ -4328,12 +4331,12 @@ static void rlock__conn_fire(rlock_timer *timer) {
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
-    } else if (conn == &redis->watcher && !conn->outstanding && redis->subscribed &&
+    } else if (conn == &redis->push && !conn->outstanding && redis->subscribed &&
                conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {
-        rlock__watcher_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
+        rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
     }
     conn->doubted = false;
-    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->watcher)) {
+    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->push)) {
         int64_t due_us = conn->alive_us + timeout_us * (conn->outstanding ? 1 : RLOCK__HEARTBEAT);
         rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
     }
@@ -4358,9 +4361,9 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
     request->store.how = RLOCK__HOW_BEST;
     request->store.where = RLOCK__QUEUED;
-    if (rlock__in_line(request) && !redis->calls_wanted) {
-        redis->calls_wanted = true; /* with the watching connection, once that is wanted */
-        rlock__calls_subscribe(redis);
+    if (rlock__is_queued(request) && !redis->notify_wanted) {
+        redis->notify_wanted = true; /* with the watching connection, once that is wanted */
+        rlock__notify_subscribe(redis);
     }
     rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
     rlock__conn_wanted(&redis->commands);
@@ -4445,9 +4448,9 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
-    if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__in_line(request) &&
-        !(request->flags & RLOCK_REQUEST_ONCE) && !redis->line_wanted) {
-        redis->line_wanted = true;
+    if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__is_queued(request) &&
+        !(request->flags & RLOCK_REQUEST_ONCE) && !redis->queue_wanted) {
+        redis->queue_wanted = true;
         rlock__track(redis);
     }
     answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
@@ -4617,7 +4620,7 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
     size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
     uint32_t i;
-    if (rlock__in_line(request)) {
+    if (rlock__is_queued(request)) {
         bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
     }
     for (i = 1; terms && i < terms->count; i++) {
@@ -4707,10 +4710,10 @@ static void rlock__redis_flush(void *state) {
         rlock__queue_send(redis, queue, now_us);
     }
     rlock__conn_flush(&redis->commands);
-    rlock__conn_flush(&redis->watcher);
+    rlock__conn_flush(&redis->push);
 }
 
-static void rlock__redis_watch(void *state, const char *key, size_t len, bool on) {
+static void rlock__redis_track(void *state, const char *key, size_t len, bool on) {
     rlock__redis *redis = (rlock__redis *)state;
     if (on && !redis->push_wanted) {
         redis->push_wanted = true;
@@ -4719,7 +4722,7 @@ static void rlock__redis_watch(void *state, const char *key, size_t len, bool on
     if (rlock__by_channel(redis) && redis->subscribed) {
         rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
         rlock__put_channel(redis, key, len);
-        rlock__conn_say(&redis->watcher, rlock__on_message);
+        rlock__conn_say(&redis->push, rlock__on_message);
     }
 }
 
@@ -4778,9 +4781,9 @@ static void rlock__redis_close(void *state) {
     redis->closing = true;
     rlock__redis_goodbye(redis);
     rlock__conn_close(&redis->commands);
-    rlock__conn_close(&redis->watcher);
+    rlock__conn_close(&redis->push);
     rlock_timer_drop(redis->client, &redis->commands.timer);
-    rlock_timer_drop(redis->client, &redis->watcher.timer);
+    rlock_timer_drop(redis->client, &redis->push.timer);
     rlock__redis_free(redis);
 }
 
@@ -4855,7 +4858,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-    if (rlock__conn_init(&redis->watcher, redis) != RLOCK_OK) {
+    if (rlock__conn_init(&redis->push, redis) != RLOCK_OK) {
         rlock_timer_drop(client, &redis->commands.timer);
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
@@ -4869,9 +4872,9 @@ static bool rlock__ends_with(const char *key, size_t len, const char *end) {
     return len >= n && memcmp(key + len - n, end, n) == 0;
 }
 
-/* Whether a key is called as rlock__put_beside calls one beside another, or has that other's line:
+/* Whether a key is called as rlock__put_own_key calls one beside another, or has that other's line:
  * prefix{other}. */
-static bool rlock__is_beside(const rlock__redis *redis, const char *key, size_t len) {
+static bool rlock__is_own_key(const rlock__redis *redis, const char *key, size_t len) {
     size_t head = strlen(redis->prefix);
     bool named = len > head + 2 && memcmp(key, redis->prefix, head) == 0 && key[head] == '{' &&
                  memchr(key, '}', len) == key + len - 1;
@@ -4889,7 +4892,7 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
         return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
-    if (queued && rlock__is_beside(redis, key, len)) {
+    if (queued && rlock__is_own_key(redis, key, len)) {
         return "the library may put a key of this name beside that of another lock; rename it";
     }
     return NULL;
@@ -4900,7 +4903,7 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_close,
                                                rlock__redis_submit,
                                                rlock__redis_forget,
-                                               rlock__redis_watch,
+                                               rlock__redis_track,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
 
@@ -5055,7 +5058,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
     RLOCK_ASSERT(!vote->request.out);
-    flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
+    flags |= round ? round->flags & RLOCK_REQUEST_TRACK : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
     ask->lease_ms = lease_ms;
@@ -5336,7 +5339,7 @@ static bool rlock__ballot_strays(const rlock__ballot *ballot) {
  * wait, this one too, and each would ask again at once, without end. */
 static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer *answer) {
     bool held = answer->outcome == RLOCK_OUTCOME_HELD, mended = false;
-    bool watched = (ballot->request->flags & RLOCK_REQUEST_WATCH) != 0;
+    bool watched = (ballot->request->flags & RLOCK_REQUEST_TRACK) != 0;
     if (answer->outcome == RLOCK_OUTCOME_FAULT) { /* the others are told at once: they end it */
         mended = answer->fault == RLOCK_FAULT_DOWN || answer->fault == RLOCK_FAULT_BUSY ||
                  answer->fault == RLOCK_FAULT_UNKNOWN;
@@ -5718,7 +5721,7 @@ static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
 }
 
 /* There is no line. */
-static void rlock__server_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+static void rlock__server_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
     (void)owner;
     (void)key;
     (void)key_len;
@@ -5727,7 +5730,7 @@ static void rlock__server_called(void *owner, const char *key, size_t key_len, u
 
 static const rlock_store_events rlock__server_events = {
     rlock__server_answered, rlock__server_up,    rlock__server_down,
-    rlock__server_pushing,  rlock__server_woken, rlock__server_called};
+    rlock__server_pushing,  rlock__server_woken, rlock__server_notified};
 
 /* --- the store --- */
 
@@ -5796,11 +5799,11 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
     return maybe;
 }
 
-static void rlock__quorum_watch(void *state, const char *key, size_t len, bool on) {
+static void rlock__quorum_track(void *state, const char *key, size_t len, bool on) {
     const rlock__council *council = (const rlock__council *)state;
     int i;
     for (i = 0; i < council->count; i++) {
-        council->servers[i].store->watch(council->servers[i].state, key, len, on);
+        council->servers[i].store->track(council->servers[i].state, key, len, on);
     }
 }
 
@@ -5965,7 +5968,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     quorum->store.close = rlock__quorum_close;
     quorum->store.submit = rlock__quorum_submit;
     quorum->store.forget = rlock__quorum_forget;
-    quorum->store.watch = rlock__quorum_watch;
+    quorum->store.track = rlock__quorum_track;
     quorum->store.flush = rlock__quorum_flush;
     quorum->store.refuses = rlock__quorum_refuses;
     if (failed) {
@@ -5983,7 +5986,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
  */
 
 /* The columns of FAULT x OPERATION. */
-enum { RLOCK__IN_WAIT, RLOCK__IN_TRY, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
+enum { RLOCK__IN_WAIT, RLOCK__IN_ATTEMPT, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
 #define RLOCK__RETRY 1
 
 static const int rlock__on_fault[7][5] = {
@@ -6018,7 +6021,7 @@ typedef struct rlock__gate {
     rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
     uint32_t references; /* handles and claims */
     uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
-    bool watched;
+    bool tracked;
     bool special; /* no mutex with one key: rlock__things follow */
 } rlock__gate;    /* then each key's bytes and a NUL */
 
@@ -6082,8 +6085,8 @@ typedef struct rlock__claim {
     int64_t until_us;  /* the local deadline */
     int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
     union {
-        int64_t look_us; /* of a hold the next check, without a renewal */
-        int64_t over_us; /* of a clean-up its end, 0 = not known yet */
+        int64_t check_us; /* of a hold the next check, without a renewal */
+        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
     } of;
     uint64_t fence;
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
@@ -6091,7 +6094,7 @@ typedef struct rlock__claim {
     uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
     uint16_t fences;     /* how many fencing tokens in a row were reserved */
     uint16_t handed;     /* how many local hand-overs there were since that grant */
-    uint8_t phase;       /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
     bool ringed;         /* it waits in the ring */
     bool yields;         /* after local hand-overs: when it is let go, other clients come first */
     bool ours;           /* granted, and the next waiter at the server was of this client */
@@ -6280,7 +6283,7 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
 
 /* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
-    bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
+    bool busy = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING] ||
                 client->phases[RLOCK__LETTING_GO];
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
@@ -6304,7 +6307,7 @@ static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__list_remove(&claim->link);
     rlock__ring_leave(claim);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
-        RLOCK_ASSERT(!gate->crowd->trying);
+        RLOCK_ASSERT(!gate->crowd->attempting);
         rlock_timer_drop(client, &gate->crowd->timer);
         rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
         gate->crowd = &client->nobody;
@@ -6321,7 +6324,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
     rlock__claim_unlink(claim);
-    if (phase != RLOCK__TRYING) { /* a writer first: nobody looks for one among many readers */
+    if (phase != RLOCK__ATTEMPTING) { /* a writer first: nobody looks for one among many readers */
         bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
         rlock__list_append(writer ? gate->claims.next : &gate->claims, &claim->link);
     }
@@ -6374,7 +6377,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
-    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
+    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
     if (!work) {
         return NULL;
@@ -6404,7 +6407,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
 static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (lock->status != RLOCK_ERR_UNKNOWN) {
-        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_TRY];
+        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
         rlock__set_text(&lock->text, text);
     }
 }
@@ -6413,8 +6416,8 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock__work *work = claim->work;
-    if (claim->gate->crowd->trying == claim) {
-        claim->gate->crowd->trying = NULL;
+    if (claim->gate->crowd->attempting == claim) {
+        claim->gate->crowd->attempting = NULL;
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
@@ -6438,20 +6441,20 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
  * >>gate - one gate for each key: the waiters of this process; only the first asks the server
  */
 
-#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter that is woken by push */
-#define RLOCK__MANY_KEYS 100    /* with so many tracked keys push alone is not relied on */
-#define RLOCK__DOZE_KEY_MS 5    /* each is asked for after so long times their number */
-#define RLOCK__DOZE_MIN_MS 1000 /* the least such time */
+#define RLOCK__SLEEP_MS 10000    /* the longest sleep of a waiter that is woken by push */
+#define RLOCK__MANY_KEYS 100     /* with so many tracked keys push alone is not relied on */
+#define RLOCK__CHECK_KEY_MS 5    /* each is asked for after so long times their number */
+#define RLOCK__CHECK_MIN_MS 1000 /* the least such time */
 
 /* Returns how long push alone is relied on. A server remembers only so many keys for it
  * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
  * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
-static int64_t rlock__doze_ms(const rlock_client *client) {
-    int64_t doze_ms = (int64_t)client->watched * RLOCK__DOZE_KEY_MS;
-    if (client->watched < RLOCK__MANY_KEYS) {
+static int64_t rlock__check_interval_ms(const rlock_client *client) {
+    int64_t interval_ms = (int64_t)client->tracked * RLOCK__CHECK_KEY_MS;
+    if (client->tracked < RLOCK__MANY_KEYS) {
         return RLOCK__SLEEP_MS;
     }
-    return doze_ms < RLOCK__DOZE_MIN_MS ? RLOCK__DOZE_MIN_MS : doze_ms;
+    return interval_ms < RLOCK__CHECK_MIN_MS ? RLOCK__CHECK_MIN_MS : interval_ms;
 }
 
 #define RLOCK__SOON_US 10000         /* until what failed for lack of memory is tried again */
@@ -6459,7 +6462,8 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->pushing & (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing &
+            (rlock__queued(gate) ? RLOCK_PUSH_NOTIFICATIONS : RLOCK_PUSH_CHANGES)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -6490,7 +6494,7 @@ static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
 }
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
-static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
+static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
            reader->wish->terms.owner && reader->wish->terms.owner == writer->wish->terms.owner;
 }
@@ -6498,23 +6502,24 @@ static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
     const rlock__claim *holds = rlock__holder(reader->gate);
-    while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__beside(reader, holds)) {
+    while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) &&
+           !rlock__may_downgrade(reader, holds)) {
         holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
     }
     return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
 }
 
-static void rlock__claim_try(rlock__claim *claim, bool urgent) {
+static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     unsigned flags = 0;
     rlock_request *request;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
-    flags |= gate->watched && !claim->lock->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
     claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
@@ -6531,11 +6536,11 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     if (request) {
         request->flags = (uint8_t)flags;
         request->fences = claim->fences;
-        request->beside = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
+        request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
         rlock__claim_submit(claim, request);
     } else { /* soon */
         claim->again = true;
-        gate->crowd->trying = NULL;
+        gate->crowd->attempting = NULL;
         rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
     }
 }
@@ -6543,7 +6548,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
 /* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
  * for those whose attempt failed. The server removes a waiter that weighs more than there are
  * permits now; so each waiter that weighs less than all before it makes an attempt too. */
-static void rlock__line_try(rlock__gate *gate) {
+static void rlock__queue_attempt(rlock__gate *gate) {
     bool weighed = rlock__things_of(gate)->sort == 's';
     uint32_t least = UINT32_MAX;
     rlock_link *at = gate->crowd->waiting.next;
@@ -6552,7 +6557,7 @@ static void rlock__line_try(rlock__gate *gate) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->wish->terms.weight;
         if (!claim->work && (claim->again || weight < least)) {
-            rlock__claim_try(claim, false);
+            rlock__claim_attempt(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
     }
@@ -6560,15 +6565,15 @@ static void rlock__line_try(rlock__gate *gate) {
 
 /* A writer holds: readers of its owner are granted next to it, whatever their position: a
  * downgrade. */
-static void rlock__line_step_down(const rlock__claim *writer) {
+static void rlock__queue_downgrade(const rlock__claim *writer) {
     rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
     for (; writer->wish->terms.owner && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__beside(reader, writer)) {
+        if (rlock__may_downgrade(reader, writer)) {
             reader->again = true;
             if (!reader->work) {
-                rlock__claim_try(reader, true);
+                rlock__claim_attempt(reader, true);
             }
         }
     }
@@ -6576,35 +6581,35 @@ static void rlock__line_step_down(const rlock__claim *writer) {
 
 /* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
  * the answer may be stale. */
-static void rlock__line_try_all(rlock__gate *gate, bool old) {
+static void rlock__queue_attempt_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         claim->again = claim->again || old || !claim->work;
     }
-    rlock__line_try(gate);
+    rlock__queue_attempt(gate);
 }
 
 /* A mutex: makes an attempt for the first waiter. */
-static void rlock__gate_try(rlock__gate *gate) {
+static void rlock__gate_attempt(rlock__gate *gate) {
     rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(!rlock__queued(gate));
-    if (crowd->trying || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
+    if (crowd->attempting || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
         return;
     }
-    crowd->trying = rlock__waiter(gate);
-    RLOCK_ASSERT(crowd->trying->phase == RLOCK__TRYING);
+    crowd->attempting = rlock__waiter(gate);
+    RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
     crowd->dirty = crowd->yields = false;
     rlock_timer_set(gate->client, &crowd->timer, -1);
-    rlock__claim_try(crowd->trying, false);
+    rlock__claim_attempt(crowd->attempting, false);
 }
 
 static void rlock__gate_ask(rlock__gate *gate) {
     if (rlock__queued(gate)) {
-        rlock__line_try(gate);
+        rlock__queue_attempt(gate);
     } else {
-        rlock__gate_try(gate);
+        rlock__gate_attempt(gate);
     }
 }
 
@@ -6647,7 +6652,7 @@ static bool rlock__gate_crowd(rlock__gate *gate) {
 /* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
     gate->crowd->polls = 0;
-    if (gate->crowd->trying) {
+    if (gate->crowd->attempting) {
         gate->crowd->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
         rlock__gate_ask(gate);
@@ -6675,40 +6680,40 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(pause_us >= 0);
     crowd->polls = 0;
-    if (!rlock__list_empty(&crowd->waiting) && !crowd->trying && !rlock__holder(gate)) {
+    if (!rlock__list_empty(&crowd->waiting) && !crowd->attempting && !rlock__holder(gate)) {
         crowd->yields = true;
         rlock_timer_set(gate->client, &crowd->timer,
                         gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
 
-static bool rlock__key_watched(const rlock_client *client, const char *key, size_t len) {
+static bool rlock__key_tracked(const rlock_client *client, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&client->gates, key, len);
-    while (node && !rlock__gate_at(node)->watched) {
+    while (node && !rlock__gate_at(node)->tracked) {
         node = rlock__map_same(node);
     }
     return node != NULL;
 }
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
-static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
+static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const char *key;
     uint32_t i;
-    client->watched += (uint32_t)on - (uint32_t)gate->watched;
-    gate->watched = on;
+    client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
+    gate->tracked = on;
     for (i = 0; rlock__gate_key(gate, &key, i); i++) {
         uint32_t len = rlock__gate_key_len(gate, i);
-        if (on || !rlock__key_watched(client, key, len)) {
-            client->store->watch(client->store_state, key, len, on);
+        if (on || !rlock__key_tracked(client, key, len)) {
+            client->store->track(client->store_state, key, len, on);
         }
     }
 }
 
 /* Tracks the gate's keys, if they are not tracked yet. */
-static void rlock__gate_watch(rlock__gate *gate) {
-    if (!gate->watched) {
-        rlock__gate_watch_keys(gate, true);
+static void rlock__gate_track(rlock__gate *gate) {
+    if (!gate->tracked) {
+        rlock__gate_track_keys(gate, true);
     }
 }
 
@@ -6716,7 +6721,8 @@ static void rlock__gate_watch(rlock__gate *gate) {
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
     rlock__crowd *crowd = gate->crowd;
-    int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
+    int64_t delay_ms =
+        poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
     RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
     crowd->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
@@ -6736,7 +6742,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
 /* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
-        rlock__gate_try(gate);
+        rlock__gate_attempt(gate);
     } else if (rlock__waiter(gate) && !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
     }
@@ -6745,7 +6751,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
     if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -6882,8 +6888,8 @@ static void rlock__gate_unref(rlock__gate *gate) {
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
     RLOCK_ASSERT(gate->references);
-    if (idle && gate->watched && client->life != RLOCK__CLOSED) {
-        rlock__gate_watch_keys(gate, false);
+    if (idle && gate->tracked && client->life != RLOCK__CLOSED) {
+        rlock__gate_track_keys(gate, false);
     }
     if (--gate->references == 0) {
         RLOCK_ASSERT(idle && gate->crowd == &client->nobody);
@@ -6969,7 +6975,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
 static void rlock__claim_let_go(rlock__claim *claim) {
     rlock__claim *follower;
     bool held = claim->phase == RLOCK__HOLDING;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     rlock__claim_recall(claim);
     if (!held && !claim->exists) {
         rlock__claim_gone(claim);
@@ -6983,7 +6989,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     follower = held ? rlock__follower(claim) : NULL;
     rlock__letting_go_ask(claim, follower ? follower->token : 0);
     if (follower) {
-        rlock__claim_try(follower, true);
+        rlock__claim_attempt(follower, true);
     }
 }
 
@@ -7076,14 +7082,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>trying - an acquire that is refused, fails, is repeated or ends
+ * >>attempt - an acquire that is refused, fails, is repeated or ends
  */
 
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = rlock__waiter(gate) == claim;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
     if (claim->lock && status != claim->lock->status) { /* the words were of another end */
@@ -7102,11 +7108,11 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     rlock *lock = claim->lock;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lock && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
-        rlock__claim_phase(claim, RLOCK__TRYING);
+        rlock__claim_phase(claim, RLOCK__ATTEMPTING);
         if (!rlock__gate_crowd(gate)) {
             claim->exists = exists;
             rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
@@ -7131,8 +7137,8 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
-    bool told = gate->watched || answer->told, queued = rlock__queued(gate);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    bool told = gate->tracked || answer->told, queued = rlock__queued(gate);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
     lock->left_ms = answer->left_ms;
     lock->status = RLOCK_ERR_TIMEOUT;
@@ -7143,21 +7149,22 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     if (!queued) { /* who stands in line is called */
-        rlock__gate_watch(gate);
+        rlock__gate_track(gate);
     }
     if (queued && claim->again) {
-        rlock__claim_try(claim, true); /* called meanwhile */
+        rlock__claim_attempt(claim, true); /* called meanwhile */
     } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
-        rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
+        rlock__gate_attempt(
+            gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
     }
 }
 
-static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
-    int column = claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
+static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answer) {
+    int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
     claim->lock->left_ms = -1;
@@ -7171,12 +7178,12 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
 }
 
 /* The wait is over. */
-static void rlock__trying_fire(rlock__claim *claim) {
+static void rlock__attempt_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
     int status = lock->status;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
@@ -7268,7 +7275,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
 }
 
 static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->of.look_us);
+    int64_t due_us = rlock__min(claim->until_us, claim->of.check_us);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     rlock__ring_leave(claim);
     if (claim->next_us >= due_us || !rlock__ring_add(claim)) {
@@ -7297,7 +7304,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
-        claim->of.look_us = due_us;
+        claim->of.check_us = due_us;
         claim->again = true;
     }
     rlock__holding_arm(claim);
@@ -7324,7 +7331,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 }
 
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
-static void rlock__holding_look(rlock__claim *claim) {
+static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->work) {
         claim->again = true;
@@ -7344,30 +7351,31 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_CALLS);
+    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
-static void rlock__holding_doze(rlock__claim *claim) {
+static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    claim->of.look_us =
-        rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
+    claim->of.check_us = rlock__shared(claim)
+                             ? RLOCK__NEVER
+                             : client->now_us + rlock__check_interval_ms(client) * 1000;
 }
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    bool many = client->watched >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
-    bool look = claim->again || (claim->registered && many);
+    bool many = client->tracked >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
+    bool check = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        look = look || (claim->gate->pushing && !rlock__heard(claim));
+        check = check || (claim->gate->pushing && !rlock__heard(claim));
         claim->registered = true;
-        rlock__gate_watch(claim->gate);
+        rlock__gate_track(claim->gate);
     }
-    rlock__holding_doze(claim);
-    if (look) {
-        rlock__holding_look(claim);
+    rlock__holding_plan_check(claim);
+    if (check) {
+        rlock__holding_check(claim);
     }
 }
 
@@ -7378,7 +7386,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
-    if (claim->of.look_us <= client->now_us) {
+    if (claim->of.check_us <= client->now_us) {
         rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
@@ -7450,7 +7458,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {
-        rlock__holding_doze(claim); /* a renewal looks as well */
+        rlock__holding_plan_check(claim); /* a renewal looks as well */
     }
     rlock__holding_plan(claim, request->sent_us);
 }
@@ -7507,8 +7515,8 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
  * >>granting - a hold begins: by the server, or by a local hand-over inside this process
  */
 
-#define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
-#define RLOCK__TURN_MAX_US 20000 /* how long after its grant a hold may be handed on */
+#define RLOCK__AGE_MS 100             /* a hold that lives longer is registered for push */
+#define RLOCK__HAND_OVER_MAX_US 20000 /* how long after its grant a hold may be handed on */
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
@@ -7522,7 +7530,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock_client *client = claim->gate->client;
     rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = rlock__given_ms(request, answer);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->granted_us = (uint32_t)request->sent_us;
     claim->handed = 0;
     claim->yields = false;
@@ -7539,7 +7547,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     if (answer->fences && answer->fences < claim->fences) {
         claim->fences = answer->fences;
     }
-    claim->of.look_us = request->sent_us + RLOCK__AGE_MS * 1000;
+    claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
@@ -7550,19 +7558,19 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
     if (claim->again) { /* called meanwhile: perhaps it was taken away already */
-        rlock__holding_look(claim);
+        rlock__holding_check(claim);
     }
     if (rlock__queued(claim->gate)) {
-        rlock__line_step_down(claim);
+        rlock__queue_downgrade(claim);
         rlock__gate_next(claim->gate);
     }
 }
 
-static void rlock__trying_answered(rlock__claim *claim, const rlock_request *request,
-                                   const rlock_answer *answer) {
+static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *request,
+                                    const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
-    claim->gate->crowd->trying = NULL;
+    claim->gate->crowd->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -7571,18 +7579,19 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_request *req
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
             nonsense.fault = RLOCK_FAULT_OTHER;
         }
-        rlock__trying_failed(claim, &nonsense);
+        rlock__attempt_failed(claim, &nonsense);
     }
 }
 
 /* True if the hold may not be handed over locally any more: other clients want the key too, so it
  * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
  * the lease is so short that too little of it would be left for the next holder. */
-static bool rlock__turn_over(const rlock__claim *held) {
-    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
+static bool rlock__hand_over_ends(const rlock__claim *held) {
+    int64_t limit_us =
+        rlock__min(RLOCK__HAND_OVER_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->registered || /* which it is from its 100 ms on */
-           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)turn_us;
+           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)limit_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
@@ -7602,7 +7611,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
-        rlock__turn_over(held)) {
+        rlock__hand_over_ends(held)) {
         return NULL;
     }
     if (held->work || next->work || next->exists) {
@@ -7617,7 +7626,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
 /* Hands the hold over to the next waiter of this client, if there is one: with its token, its lease
  * and the next fencing token, and without the server. The waiter's own claim, which nobody was
  * asked for, ends. False: the caller has to release. */
-static bool rlock__hand_on(rlock__claim *held) {
+static bool rlock__hand_over(rlock__claim *held) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
     int64_t since_us = rlock__since(held);
@@ -7627,7 +7636,7 @@ static bool rlock__hand_on(rlock__claim *held) {
         return false;
     }
     to = next->lock;
-    RLOCK_ASSERT(next->phase == RLOCK__TRYING && !next->exists);
+    RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->exists);
     RLOCK_ASSERT(to != held->lock);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);
@@ -7676,7 +7685,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 }
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
-static int64_t rlock__look(const rlock *lock) {
+static int64_t rlock__read_clock(const rlock *lock) {
     rlock_client *client = lock->gate->client;
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
@@ -7691,7 +7700,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
     rlock_client *client = lock->gate->client;
-    int64_t now_us = rlock__look(lock);
+    int64_t now_us = rlock__read_clock(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
     char *text = op->text;
@@ -7866,7 +7875,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     rlock__claim *held = NULL;
     (void)with;
     while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
-        rlock__holding_look(held);
+        rlock__holding_check(held);
     }
     rlock__gate_wake(gate);
 }
@@ -7881,7 +7890,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
                             NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
-        rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
+        rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_ATTEMPT], NULL,
                             answer->text);
     } else {
         rlock__question_end(question, RLOCK_ERR_SERVER, NULL, "unexpected reply");
@@ -7901,7 +7910,7 @@ static void rlock__question_fire(rlock_timer *timer) {
     rlock_client *client = question->gate->client;
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
-    rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
+    rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
                         sent ? NULL : client->fault_text);
 }
 
@@ -7914,7 +7923,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
         if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
             bool sent = rlock__question_recall(question);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
-            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
+            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_ATTEMPT], NULL, text);
         }
     }
 }
@@ -7969,8 +7978,8 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     RLOCK_ASSERT(claim->work == work);
     claim->work = NULL;
     claim->note = request->store.note;
-    if (claim->phase == RLOCK__TRYING) {
-        rlock__trying_answered(claim, request, answer);
+    if (claim->phase == RLOCK__ATTEMPTING) {
+        rlock__attempt_answered(claim, request, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, request, answer);
     } else {
@@ -7999,7 +8008,7 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
 }
 
 /* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
-static void rlock__gate_turn_away(rlock__gate *gate) {
+static void rlock__gate_refuse(rlock__gate *gate) {
     rlock_link *list = &gate->crowd->waiting, *at = list->next->next, *next;
     bool line = !rlock__list_empty(list);
     RLOCK_ASSERT(!rlock__queued(gate));
@@ -8024,10 +8033,10 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
         rlock__holding_up(claim);
     }
     if (rlock__queued(gate)) {
-        rlock__line_try_all(gate, false);
+        rlock__queue_attempt_all(gate, false);
     } else {
-        rlock__gate_try(gate);
-        rlock__gate_turn_away(gate);
+        rlock__gate_attempt(gate);
+        rlock__gate_refuse(gate);
     }
 }
 
@@ -8052,7 +8061,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         int verdict =
-            rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
+            rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT];
         next = at->next;
         rlock__lock_note(claim->lock, why->fault, why->text);
         if (verdict != RLOCK__RETRY) {
@@ -8092,12 +8101,12 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
         if (key && rlock__shared(holds)) {
             break; /* so do all after it */
         }
-        rlock__holding_look(holds);
+        rlock__holding_check(holds);
     }
     if (!rlock__queued(gate)) {
         rlock__gate_wake(gate);
     } else if (!key) {
-        rlock__line_try_all(gate, true);
+        rlock__queue_attempt_all(gate, true);
     }
 }
 
@@ -8107,28 +8116,29 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     bool queued = rlock__queued(gate);
     rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
-    if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
-        rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
+    if (queued &&
+        (changed & RLOCK_PUSH_NOTIFICATIONS)) { /* a place tells whether to call; a call of ... */
+        rlock__queue_attempt_all(gate, true);   /* ... before may be lost, by a holder too */
         while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
-                rlock__holding_look(holds);
+                rlock__holding_check(holds);
             }
         }
     }
-    if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
+    if (!gate->tracked || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
     if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
-        rlock__gate_watch_keys(gate, true);
+        rlock__gate_track_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
-    } else if (!queued && rlock__waiter(gate) && !gate->crowd->trying && !rlock__holder(gate)) {
+    } else if (!queued && rlock__waiter(gate) && !gate->crowd->attempting && !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
 }
 
 static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS)));
+    RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS)));
     client->pushing = part ? client->pushing : what;
     rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
@@ -8152,28 +8162,28 @@ static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
     return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);
 }
 
-static void rlock__gate_called(rlock__gate *gate, const void *with) {
+static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
     rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (holds && holds->phase == RLOCK__HOLDING) {
-        rlock__holding_look(holds);
+        rlock__holding_check(holds);
     } else if (waits && rlock__queued(gate) && !waits->work) {
-        rlock__claim_try(waits, true); /* its turn passes */
+        rlock__claim_attempt(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;
     }
 }
 
-static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+static void rlock__store_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
     client->stats.woken++;
-    rlock__key_each(client, key, key_len, rlock__gate_called, &token);
+    rlock__key_each(client, key, key_len, rlock__gate_notified, &token);
 }
 
 static const rlock_store_events rlock__events = {rlock__store_answered, rlock__store_up,
                                                  rlock__store_down,     rlock__store_pushing,
-                                                 rlock__store_woken,    rlock__store_called};
+                                                 rlock__store_woken,    rlock__store_notified};
 
 /* ------------------------------------------------------------------------------------------------
  * >>api-client - the public functions of a client
@@ -8346,7 +8356,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     rlock__claim_give(claim, NULL);
-    if (claim->phase == RLOCK__TRYING) {
+    if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_let_go(claim);
@@ -8472,7 +8482,7 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     }
     *out = client->stats;
     out->held = client->phases[RLOCK__HOLDING];
-    out->waiting = client->phases[RLOCK__TRYING];
+    out->waiting = client->phases[RLOCK__ATTEMPTING];
     out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
     out->up = client->up && client->life != RLOCK__CLOSED;
@@ -8498,8 +8508,8 @@ static const int rlock__on_call[6][4] = {
 
 static void rlock__claim_fire(rlock_timer *timer) {
     rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
-    if (claim->phase == RLOCK__TRYING) {
-        rlock__trying_fire(claim);
+    if (claim->phase == RLOCK__ATTEMPTING) {
+        rlock__attempt_fire(claim);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_fire(claim);
     } else {
@@ -8530,8 +8540,8 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
         claim->wish->references++;
     }
     claim->token = ++client->tokens;
-    claim->phase = RLOCK__TRYING;
-    client->phases[RLOCK__TRYING]++;
+    claim->phase = RLOCK__ATTEMPTING;
+    client->phases[RLOCK__ATTEMPTING]++;
     return claim;
 }
 
@@ -8653,7 +8663,7 @@ static int rlock__call(const rlock *lock, int call) {
     if (rlock__forked(lock->gate->client)) {
         return RLOCK_ERR_STATE;
     }
-    lock->gate->client->now_us = rlock__look(lock);
+    lock->gate->client->now_us = rlock__read_clock(lock);
     return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
 }
 
@@ -8833,7 +8843,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
-        rlock__claim_try(claim, false);
+        rlock__claim_attempt(claim, false);
         return RLOCK_OK;
     }
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
@@ -8845,7 +8855,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
         return RLOCK_OK;
     }
     if (first) { /* else the head is asking, or sleeps for a reason */
-        rlock__gate_try(gate);
+        rlock__gate_attempt(gate);
     }
     return RLOCK_OK;
 }
@@ -8928,8 +8938,9 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
-    if (!rlock__hand_on(claim)) {
-        claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
+    if (!rlock__hand_over(claim)) {
+        claim->yields =
+            claim->yields || (!rlock__queued(claim->gate) && rlock__hand_over_ends(claim));
         lock->status = RLOCK_OK;
         rlock__claim_let_go(claim);
     }
@@ -8971,11 +8982,11 @@ int rlock_cancel(rlock *lock) {
 
 bool rlock_is_held(const rlock *lock) {
     return lock && !rlock__forked(lock->gate->client) &&
-           rlock__state_at(lock, rlock__look(lock)) == RLOCK__HELD_STATE;
+           rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
 int64_t rlock_remaining_ms(const rlock *lock) {
-    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__look(lock)) : 0;
+    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__read_clock(lock)) : 0;
 }
 
 uint64_t rlock_fence(const rlock *lock) {

@@ -51,7 +51,7 @@
  *     >>claim          one token at the store, its gate and its handle
  *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
- *     >>trying         an acquire that is refused, fails, is repeated or ends
+ *     >>attempt         an acquire that is refused, fails, is repeated or ends
  *     >>holding        when a hold is renewed or checked, and what the answer means for it
  *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
@@ -262,7 +262,7 @@ extern "C" {
 
 #include "core/leaving.h"
 
-#include "core/trying.h"
+#include "core/attempt.h"
 
 #include "core/holding.h"
 

@@ -309,7 +309,7 @@ static inline void holds_on(struct contender *c, bool calm, int64_t turn_us) {
     }
 }
 
-static inline void contender_turn(struct contender *c, bool calm, int64_t turn_us) {
+static inline void contender_iteration(struct contender *c, bool calm, int64_t turn_us) {
     switch (c->state) {
     case IDLE:
         if (!calm && kit_now_us() >= c->next_us) {
@@ -422,7 +422,7 @@ static inline void client_turns(void) {
             }
         }
         for (i = 0; i < HANDLES; i++) {
-            contender_turn(&contenders[i], calm % 2 != 0, turn_us);
+            contender_iteration(&contenders[i], calm % 2 != 0, turn_us);
             busy += contenders[i].state != IDLE;
         }
         store32(&me->busy, busy);

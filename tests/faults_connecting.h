@@ -408,7 +408,7 @@ static void name_is(uint32_t address) {
 }
 
 /* A name may stand for many servers: the push connection does not resolve it again. */
-static void watching_connection_goes_where_the_other_went(void **state) {
+static void push_connection_goes_where_the_other_went(void **state) {
     rlock_client *client;
     struct owner *o;
     int turns;

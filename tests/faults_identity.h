@@ -39,7 +39,7 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
         o = owner_new(client, "k");
         assert_int_equal(rlock_acquire(o->lock, 0, 5000, owner_told, o), RLOCK_OK);
         while (stage.told[0] == 0) {
-            stage_turns(stage.now_us + 1000);
+            stage_iterates(stage.now_us + 1000);
         }
         if (rows[i].elsewhere) {
             ((rlock__redis *)client->store_state)->peer.ss_family = AF_INET;
@@ -80,7 +80,7 @@ static void restart_of_another_server_makes_nothing_sure(void **state) {
     o = owner_new(client, "k");
     assert_int_equal(rlock_acquire(o->lock, 0, 5000, owner_told, o), RLOCK_OK);
     while (stage.told[0] == 0) {
-        stage_turns(stage.now_us + 1000);
+        stage_iterates(stage.now_us + 1000);
     }
     stage_runs(2500);
     assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);
@@ -147,7 +147,7 @@ static void unanswered_change_by_an_operator_is_killed_before_anything_else(void
 
 /* At an address with several servers the push connection may reach another one, where the id names
  * no client, or a stranger. */
-static void watching_connection_at_another_server_is_not_used(void **state) {
+static void push_connection_at_another_server_is_not_used(void **state) {
     (void)state;
     stage_begins();
     stage_lies("INFO", "", false, true);
@@ -155,7 +155,7 @@ static void watching_connection_at_another_server_is_not_used(void **state) {
     stage_lies("INFO", "$47\r\n" THERE "\r\n", true, true);
     stage_waiter(RLOCK_WIRE_STRING);
     while (stage.told[2] == 0) {
-        stage_turns(stage.now_us + 1000);
+        stage_iterates(stage.now_us + 1000);
         assert_false(stage_is_pushing());
         assert_false(stage_heard("CLIENT TRACKING"));
     }

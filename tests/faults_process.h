@@ -56,7 +56,7 @@ static void release_that_was_slept_over_ends_once(void **state) {
     stage_lies("EVALSHA", "", true, true);
     assert_int_equal(rlock_release(o->lock, owner_told, o), RLOCK_OK);
     while (!redis->commands.doubted) {
-        stage_turns(stage.now_us + 1000);
+        stage_iterates(stage.now_us + 1000);
     }
     stage.now_us += 20000000;
     stage_fires();
@@ -162,7 +162,7 @@ static void child_that_returns_to_hiredis_closes_nothing(void **state) {
     o = owner_new(client, "k");
     assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
     while (!forked) {
-        stage_turns(stage.now_us + 1000);
+        stage_iterates(stage.now_us + 1000);
         if (stage.door < 0) {
             _exit(0);
         }
@@ -249,12 +249,12 @@ static void memory_scenario(rlock_wire wire, bool channels) {
         ok_or_short(rlock_acquire(waiter->lock, RLOCK_FOREVER, 1000, owner_told, waiter));
     }
     if (wire == RLOCK_WIRE_STRING) { /* it has the queued kinds */
-        rlock_options in_line;
+        rlock_options in_queue;
 
-        memset(&in_line, 0, sizeof in_line);
-        in_line.key = "taken";
-        in_line.kind = RLOCK_KIND_FAIR;
-        line = owner_with(client, &in_line);
+        memset(&in_queue, 0, sizeof in_queue);
+        in_queue.key = "taken";
+        in_queue.kind = RLOCK_KIND_FAIR;
+        line = owner_with(client, &in_queue);
         if (line != NULL) {
             ok_or_short(rlock_acquire(line->lock, RLOCK_FOREVER, 1000, owner_told, line));
         }

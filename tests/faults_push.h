@@ -16,7 +16,7 @@ static void stage_until_told(void) {
     int turns;
 
     for (turns = 0; turns < 100 && stage.told[0] == 0; turns++) {
-        stage_turns(stage.now_us + 1000);
+        stage_iterates(stage.now_us + 1000);
     }
     assert_int_equal(stage.told[0], 1);
 }
@@ -221,7 +221,7 @@ static void key_that_is_wanted_before_channels_work_is_listened_to_later(void **
 /* --- notifications --- */
 
 /* Makes a waiter that is in the queue for "taken" and knows it. */
-static struct owner *stage_in_line(rlock_client *client) {
+static struct owner *stage_in_queue(rlock_client *client) {
     struct owner *o;
     rlock_options options;
 
@@ -235,7 +235,7 @@ static struct owner *stage_in_line(rlock_client *client) {
 }
 
 static bool stage_is_called(void) {
-    return (kit_clients[0]->pushing & RLOCK_PUSH_CALLS) != 0;
+    return (kit_clients[0]->pushing & RLOCK_PUSH_NOTIFICATIONS) != 0;
 }
 
 static const char *own_channel(void) {
@@ -274,7 +274,7 @@ static void message_that_is_no_call_calls_nobody(void **state) {
         uint64_t woken;
 
         stage_begins();
-        o = stage_in_line(stage_client(RLOCK_WIRE_STRING));
+        o = stage_in_queue(stage_client(RLOCK_WIRE_STRING));
         stage_runs(2000);
         assert_true(stage_is_called());
         if (rows[i].number) {
@@ -304,7 +304,7 @@ static void subscription_to_a_channel_that_is_not_ours_ends_the_connection(void 
 
         stage_begins();
         stage_lies("SUBSCRIBE rlock:", reply, true, true);
-        stage_in_line(stage_client(RLOCK_WIRE_STRING));
+        stage_in_queue(stage_client(RLOCK_WIRE_STRING));
         snprintf(channel, sizeof channel, "%s", own_channel());
         channel[way == 0 ? 0 : strlen(channel) - 1] = 'x';
         snprintf(reply, sizeof reply, "*3\r\n$9\r\nsubscribe\r\n$%u\r\n%s\r\n:2\r\n",
@@ -329,7 +329,7 @@ who_may_not_listen_to_its_own_channel_is_told_of_changes_and_polls_for_its_turn(
     stage_begins();
     stage_lies("SUBSCRIBE rlock:", "-NOPERM this user has no permissions\r\n", true, false);
     stage_waiter(RLOCK_WIRE_STRING);
-    o = stage_in_line(kit_clients[0]);
+    o = stage_in_queue(kit_clients[0]);
     stage_runs(3000);
     assert_int_equal(kit_clients[0]->pushing, RLOCK_PUSH_CHANGES);
     assert_int_equal(stage.told[0], 1);
@@ -352,7 +352,7 @@ static void who_may_not_listen_to_changes_polls_for_its_turn_and_is_called_neith
     stage_lies("SUBSCRIBE __redis__:invalidate", "-NOPERM this user has no permissions\r\n", true,
                false);
     stage_waiter(RLOCK_WIRE_STRING);
-    o = stage_in_line(kit_clients[0]);
+    o = stage_in_queue(kit_clients[0]);
     stage_runs(3000);
     assert_int_equal(kit_clients[0]->pushing, 0);
     assert_int_equal(stage.told[0], 1);

@@ -139,7 +139,7 @@ static void words_that_are_not_known_may_stand_for_anything(void **state) {
 }
 
 /* An error from inside the script of the queued kinds may come after it has given a position. */
-static void error_inside_the_script_of_a_line_is_cleaned_up_behind(void **state) {
+static void error_inside_the_script_of_a_queue_is_cleaned_up_behind(void **state) {
     static const char *const answers[] = {
         "-ERR user_script:1: attempt to compare nil script: 1f, on @user_script:1.\r\n",
         "-ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: Unknown Redis "

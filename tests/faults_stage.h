@@ -124,7 +124,7 @@ static struct stage_conn *stage_conn(bool watching) {
 
 /* True if a waiter leaves the queue; without fencing the operation follows two keys. */
 static bool stage_hears_leave(const struct words *words) {
-    return liar_hears(words, "EVALSHA " RLOCK__SHA_LINE) && strcmp(words->text[2], "2") == 0 &&
+    return liar_hears(words, "EVALSHA " RLOCK__SHA_QUEUE) && strcmp(words->text[2], "2") == 0 &&
            strcmp(words->text[3], "taken") == 0 && strcmp(words->text[5], "2") == 0;
 }
 
@@ -234,7 +234,7 @@ static void stage_fires(void) {
 }
 
 /* Runs everything once. False if nothing is left to do until that time; the clock is there then. */
-static bool stage_turns(int64_t until_us) {
+static bool stage_iterates(int64_t until_us) {
     bool moved = stage_serves();
 
     moved = stage_looks() || moved;
@@ -255,7 +255,7 @@ static void stage_runs(int64_t ms) {
     int64_t until_us = stage.now_us + ms * 1000;
     int turns = 0;
 
-    while (stage_turns(until_us)) {
+    while (stage_iterates(until_us)) {
         assert_true(++turns < 100000); /* it spins */
     }
 }
@@ -267,7 +267,7 @@ static int stage_wait(struct owner *o, rlock_event_kind kind, int64_t limit_ms) 
 
     w.o = o;
     w.kind = (int)kind;
-    while (!kit_granted(&w) && stage_turns(until_us)) {
+    while (!kit_granted(&w) && stage_iterates(until_us)) {
         assert_true(++turns < 100000);
     }
     if (!kit_granted(&w)) {

@@ -51,14 +51,14 @@ static struct owner *permit(rlock_client *client, uint32_t permits, uint32_t wei
     return o;
 }
 
-static int in_line(void *arg) {
+static int in_queue(void *arg) {
     return num(ask(&server, "ZCARD rlock:{k}:queue")) == *(long long *)arg;
 }
 
 /* Asks for ever, and returns when `so_many` stand in the line. */
-static void stands_in_line(struct owner *o, long long so_many) {
+static void stands_in_queue(struct owner *o, long long so_many) {
     assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
-    assert_true(kit_until(in_line, &so_many, 5000));
+    assert_true(kit_until(in_queue, &so_many, 5000));
 }
 
 /* --- what is asked about a key --- */
@@ -98,7 +98,7 @@ static rlock_info inspected(rlock_client *client, rlock_kind kind, struct told *
  * Fair
  */
 
-static void fair_stands_in_a_sorted_set_and_its_line_beside_it_expires(void **state) {
+static void fair_stands_in_a_sorted_set_and_its_queue_beside_it_expires(void **state) {
     rlock_client *client = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
 
@@ -106,7 +106,7 @@ static void fair_stands_in_a_sorted_set_and_its_line_beside_it_expires(void **st
     assert_int_equal(owner_acquire(a, 0, 5000), RLOCK_OK);
     assert_string_equal(str(ask(&server, "TYPE k")), "zset");
     assert_in_range(num(ask(&server, "PTTL k")), 4000, 5000);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     assert_in_range(num(ask(&server, "PTTL rlock:{k}:queue")), 1, 30000);
     assert_int_equal(rlock_cancel(b->lock), RLOCK_OK);
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_ERR_CANCELED);
@@ -115,23 +115,23 @@ static void fair_stands_in_a_sorted_set_and_its_line_beside_it_expires(void **st
     assert_int_equal(num(ask(&server, "DBSIZE")), 0);
 }
 
-static void fair_who_joins_a_line_that_is_there_keeps_it_for_as_long_again(void **state) {
+static void fair_who_joins_a_queue_that_is_there_keeps_it_for_as_long_again(void **state) {
     rlock_client *client = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR),
                  *c = owner_of(client, RLOCK_KIND_FAIR);
 
     (void)state;
     assert_int_equal(owner_acquire(a, 0, 60000), RLOCK_OK);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     tell(ask(&server, "PEXPIRE rlock:{k}:queue 9000"));
-    stands_in_line(c, 2);
+    stands_in_queue(c, 2);
     assert_true(num(ask(&server, "PTTL rlock:{k}:queue")) > 20000);
 }
 
 /* A member of a client that is not there: nobody hears a call to it. */
 #define NOBODY "00000000-0000-4000-8000-000000000000"
 
-static void fair_the_dead_in_line_are_skipped_at_once(void **state) {
+static void fair_the_dead_in_the_queue_are_skipped_at_once(void **state) {
     rlock_client *client = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
     int64_t since_us;
@@ -142,7 +142,7 @@ static void fair_the_dead_in_line_are_skipped_at_once(void **state) {
     for (i = 0; i < 100; i++) {
         tell(ask(&server, "ZADD rlock:{k}:queue %d " NOBODY ":%d:1f", i + 1, i));
     }
-    stands_in_line(b, 101);
+    stands_in_queue(b, 101);
     since_us = kit_now_us();
     assert_int_equal(owner_release(a), RLOCK_OK);
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
@@ -162,7 +162,7 @@ static void fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **
     tell(ask(&server, "ZADD k -%lld " NOBODY ":1:1f", dies_ms + 700));
     tell(ask(&server, "PEXPIRE k 5000"));
     since_us = kit_now_us();
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     assert_in_range(kit_now_us() - since_us, 600000, 800000 + 900000); /* 100 ms, ten times */
 }
@@ -180,7 +180,7 @@ static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
     freeReplyObject(redisCommand(listener, "SUBSCRIBE rlock:" NOBODY)); /* and does nothing */
     tell(ask(&server, "ZADD rlock:{k}:queue 1 " NOBODY ":1:1f"));
-    stands_in_line(b, 2);
+    stands_in_queue(b, 2);
     assert_int_equal(owner_release(a), RLOCK_OK);
     kit_run(100);
     assert_false(rlock_is_held(b->lock));
@@ -201,7 +201,7 @@ static void fair_fences_rise_and_renewals_extend(void **state) {
     assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
     assert_true(rlock_remaining_ms(a->lock) > 50000);
     assert_in_range(num(ask(&server, "PTTL k")), 50000, 60000);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     assert_int_equal(owner_release(a), RLOCK_OK);
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
@@ -232,8 +232,8 @@ static void fair_without_push_is_polled_for(void **state) {
     b = owner_of(kit_client(&config), RLOCK_KIND_FAIR);
     c = owner_of(kit_clients[kit_client_count - 1], RLOCK_KIND_FAIR);
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    stands_in_line(b, 1);
-    stands_in_line(c, 2);
+    stands_in_queue(b, 1);
+    stands_in_queue(c, 2);
     kit_run(300);
     assert_int_equal(owner_release(a), RLOCK_OK);
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
@@ -249,7 +249,7 @@ static void fair_waiters_survive_a_lost_connection(void **state) {
 
     (void)state;
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     tell(ask(&server, "CLIENT KILL TYPE normal SKIPME yes"));
     tell(ask(&server, "CLIENT KILL TYPE pubsub"));
     kit_run(300);
@@ -273,7 +273,7 @@ static void fair_own_waiters_in_a_row_are_not_called(void **state) {
     for (round = 0; round < 3; round++) { /* the first in line may just look after it */
         assert_int_equal(owner_acquire(line[0], 0, 0), RLOCK_OK);
         for (i = 1; i < 6; i++) {
-            stands_in_line(line[i], i);
+            stands_in_queue(line[i], i);
         }
         assert_true(kit_until(kit_is_pushing, client, 5000));
         assert_true(kit_until(kit_is_pushing, other, 5000));
@@ -309,7 +309,7 @@ static void fair_release_names_nobody_where_the_next_is_anothers(void **state) {
     for (round = 0; round < 3; round++) { /* the first in line may just look after it */
         assert_int_equal(owner_acquire(line[0], 0, 0), RLOCK_OK);
         for (i = 1; i < 4; i++) {
-            stands_in_line(line[i], i);
+            stands_in_queue(line[i], i);
         }
         assert_true(kit_until(kit_is_pushing, other, 5000));
         assert_int_equal(owner_release(line[0]), RLOCK_OK);
@@ -332,7 +332,7 @@ static void fair_who_only_waits_is_told_of_no_changes(void **state) {
 
     (void)state;
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     assert_true(kit_until(kit_is_pushing, other, 5000));
     assert_true(kit_until(kit_is_pushing, client, 5000)); /* for the loss of its hold */
     kit_run(50);
@@ -354,7 +354,7 @@ static void fair_who_may_not_track_is_called_all_the_same(void **state) {
     b = owner_of(other, RLOCK_KIND_FAIR);
     for (i = 1; i <= 2; i++) {
         assert_int_equal(owner_acquire(a, RLOCK_FOREVER, 0), RLOCK_OK);
-        stands_in_line(b, 1);
+        stands_in_queue(b, 1);
         assert_true(kit_until(kit_is_pushing, other, 5000));
         kit_run(50);
         assert_int_equal(owner_release(a), RLOCK_OK);
@@ -386,7 +386,7 @@ static void script_that_many_need_is_sent_once(void **state) {
                          RLOCK_OK);
     }
     assert_int_equal(owner_wait(owners[0], RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(kit_until(in_line, &waiters, 5000));
+    assert_true(kit_until(in_queue, &waiters, 5000));
     reply = ask(&server, "INFO commandstats");
     assert_non_null(strstr(reply->str, "cmdstat_eval:"));
     sscanf(strstr(reply->str, "cmdstat_eval:"), "cmdstat_eval:%31[^,]", calls);
@@ -412,7 +412,7 @@ static void script_that_is_forgotten_again_is_sent_again(void **state) {
 }
 
 /* A server that is out of memory refuses a script only if its first write may need some. */
-static void fair_line_goes_on_while_the_server_is_out_of_memory(void **state) {
+static void fair_queue_goes_on_while_the_server_is_out_of_memory(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR);
     int joined, renewed, granted;
@@ -444,7 +444,7 @@ static void fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex(void **sta
     b = owner_of(other, RLOCK_KIND_FAIR), m = owner_new(other, "m");
     tell(ask(&server, "SET m another"));
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     assert_int_equal(rlock_acquire(m->lock, RLOCK_FOREVER, 0, owner_told, m), RLOCK_OK);
     kit_run(300); /* tracked */
     tell(ask(&server, "ACL SETUSER forgetful -client|id"));
@@ -526,9 +526,9 @@ static void reader_in_line_comes_beside_its_writer_at_once(void **state) {
     write.owner = read.owner = 7;
     w = owner_with(client, &write), mine = owner_with(client, &read);
     assert_int_equal(owner_acquire(first, 0, 0), RLOCK_OK);
-    stands_in_line(w, 1);
-    stands_in_line(mine, 2);
-    stands_in_line(w2, 3);
+    stands_in_queue(w, 1);
+    stands_in_queue(mine, 2);
+    stands_in_queue(w2, 3);
     assert_true(kit_until(kit_is_pushing, client, 5000));
     kit_run(100); /* each has asked once more because calls have begun */
     assert_int_equal(owner_release(first), RLOCK_OK);
@@ -592,7 +592,7 @@ static void dead_reader_does_not_keep_the_writer_waiting(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(r, 0, 300), RLOCK_OK); /* not renewed, not released */
     assert_int_equal(owner_acquire(live, 0, 0), RLOCK_OK);
-    stands_in_line(w, 1);
+    stands_in_queue(w, 1);
     assert_int_equal(owner_wait(r, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
     assert_int_equal(owner_release(live), RLOCK_OK);
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 3000), RLOCK_OK);
@@ -714,7 +714,7 @@ static void force_release_is_told_to_the_holders_as_deleted(void **state) {
     }
 }
 
-static void force_release_serves_the_line_and_is_told_as_deleted(void **state) {
+static void force_release_serves_the_queue_and_is_told_as_deleted(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
     struct owner *holder = owner_of(client, RLOCK_KIND_FAIR),
@@ -723,7 +723,7 @@ static void force_release_serves_the_line_and_is_told_as_deleted(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
     assert_true(kit_until(kit_is_pushing, client, 5000));
-    stands_in_line(next, 1);
+    stands_in_queue(next, 1);
     kit_run(200);
     assert_int_equal(rlock_force_release(other, &options, NULL, NULL), RLOCK_OK);
     assert_int_equal(owner_wait(holder, RLOCK_LOST, 500), RLOCK_ERR_LOST);
@@ -811,7 +811,7 @@ static void free_of_a_client_lets_each_kind_go_where_no_script_is_known(void **s
     assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
     assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
     assert_int_equal(owner_acquire(fair, 0, 0), RLOCK_OK);
-    stands_in_line(next, 1);
+    stands_in_queue(next, 1);
     tell(ask(&server, "SCRIPT FLUSH"));
     rlock_client_free(client);
     kit_client_count--;
@@ -889,7 +889,7 @@ static void user_with_the_rights_that_are_documented_can_do_it_all(void **state)
     options.fencing = true;
     a = owner_with(client, &options), b = owner_with(other, &options);
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     assert_true(kit_until(kit_is_pushing, other, 5000));
     assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
     assert_int_equal(rlock_set_permits(client, &options, 2, NULL, NULL), RLOCK_OK);
@@ -1049,7 +1049,7 @@ static void who_holds_renews_and_lets_go_beside_what_is_not_ours(void **state) {
 
     (void)state;
     assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     tell(ask(&server, "ZADD k 5 alice -9999999999999 bob"));
     assert_int_equal(owner_renew(a, 60000), RLOCK_OK);
     assert_int_equal(owner_release(a), RLOCK_OK);
@@ -1071,7 +1071,7 @@ static void what_is_not_ours_among_the_dead_is_not_taken_away(void **state) {
     assert_int_equal(num(ask(&server, "ZCARD k")), 3);
 }
 
-static void what_is_not_ours_in_a_line_is_taken_away(void **state) {
+static void what_is_not_ours_in_a_queue_is_taken_away(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR),
                  *c = owner_of(client, RLOCK_KIND_FAIR);
@@ -1080,10 +1080,10 @@ static void what_is_not_ours_in_a_line_is_taken_away(void **state) {
     tell(ask(&server, "ZADD rlock:{k}:queue 0 nobody inf last"));
     assert_int_equal(owner_acquire(a, 5000, 0), RLOCK_OK);
     tell(ask(&server, "ZADD rlock:{k}:queue 1e300 late inf last"));
-    stands_in_line(b, 1);
+    stands_in_queue(b, 1);
     tell(ask(&server, "ZADD rlock:{k}:queue -inf alice 0 b:c:d"));
     assert_int_equal(rlock_acquire(c->lock, RLOCK_FOREVER, 0, owner_told, c), RLOCK_OK);
-    assert_true(kit_until(in_line, &(long long){4}, 5000));
+    assert_true(kit_until(in_queue, &(long long){4}, 5000));
     assert_int_equal(owner_release(a), RLOCK_OK);
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     assert_int_equal(owner_release(b), RLOCK_OK);
@@ -1170,8 +1170,8 @@ static void fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **stat
 }
 
 /* Who stands in line and finds itself first holds for a turn before it asks for its fence. */
-static void who_is_served_in_line_holds_nothing_where_its_fence_is_refused(void **state) {
-    const char *acquire = whole(rlock__scripts[RLOCK__ROW_LINE][RLOCK_OP_ACQUIRE].lua);
+static void who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused(void **state) {
+    const char *acquire = whole(rlock__scripts[RLOCK__ROW_QUEUE][RLOCK_OP_ACQUIRE].lua);
     redisReply *reply;
 
     (void)state;
@@ -1199,7 +1199,7 @@ static void set_lets_go_beside_a_key_that_is_of_another_type_now(void **state) {
     assert_int_equal(num(ask(&server, "LLEN a")), 1);
 }
 
-static void keys_that_the_line_of_another_may_be_named_are_refused(void **state) {
+static void keys_that_the_queue_of_another_may_be_named_are_refused(void **state) {
     static const char *const bad[] = {"{a}:queue", "{a}:fence", "rlock:{a}:queue", "rlock:{a}"};
     static const char *const good[] = {"{a}",     "a:queue",    "rlock:{a}:1",
                                        "rlock:a", "rlock:a{b}", "{a}x:queues"};
@@ -1284,9 +1284,9 @@ static int group_ends(void **state) {
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        TEST(fair_stands_in_a_sorted_set_and_its_line_beside_it_expires),
-        TEST(fair_who_joins_a_line_that_is_there_keeps_it_for_as_long_again),
-        TEST(fair_the_dead_in_line_are_skipped_at_once),
+        TEST(fair_stands_in_a_sorted_set_and_its_queue_beside_it_expires),
+        TEST(fair_who_joins_a_queue_that_is_there_keeps_it_for_as_long_again),
+        TEST(fair_the_dead_in_the_queue_are_skipped_at_once),
         TEST(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
         TEST(fair_fences_rise_and_renewals_extend),
@@ -1299,7 +1299,7 @@ int main(int argc, char **argv) {
         TEST(fair_who_may_not_track_is_called_all_the_same),
         TEST(script_that_many_need_is_sent_once),
         TEST(script_that_is_forgotten_again_is_sent_again),
-        TEST(fair_line_goes_on_while_the_server_is_out_of_memory),
+        TEST(fair_queue_goes_on_while_the_server_is_out_of_memory),
         TEST(fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex),
         TEST(server_that_takes_no_script_is_asked_three_times_at_most),
         TEST(fair_where_nobody_can_subscribe_is_polled_for),
@@ -1311,7 +1311,7 @@ int main(int argc, char **argv) {
         TEST(freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
         TEST(set_that_loses_one_key_lets_the_others_go),
         TEST(force_release_is_told_to_the_holders_as_deleted),
-        TEST(force_release_serves_the_line_and_is_told_as_deleted),
+        TEST(force_release_serves_the_queue_and_is_told_as_deleted),
         TEST(force_release_is_told_to_holders_and_waiters_of_the_same_client),
         TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
@@ -1327,13 +1327,13 @@ int main(int argc, char **argv) {
         TEST(sorted_set_of_others_is_of_the_wrong_type_and_untouched),
         TEST(who_holds_renews_and_lets_go_beside_what_is_not_ours),
         TEST(what_is_not_ours_among_the_dead_is_not_taken_away),
-        TEST(what_is_not_ours_in_a_line_is_taken_away),
+        TEST(what_is_not_ours_in_a_queue_is_taken_away),
         TEST(line_of_another_type_is_left_alone),
         TEST(persisted_key_stays_so_while_it_is_held),
         TEST(fence_counter_that_is_no_number_of_ours_refuses_the_lock),
-        TEST(who_is_served_in_line_holds_nothing_where_its_fence_is_refused),
+        TEST(who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused),
         TEST(set_lets_go_beside_a_key_that_is_of_another_type_now),
-        TEST(keys_that_the_line_of_another_may_be_named_are_refused),
+        TEST(keys_that_the_queue_of_another_may_be_named_are_refused),
         TEST(user_of_redissons_wire_with_the_documented_rights_can_do_it_all),
     };
 

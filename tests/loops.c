@@ -113,8 +113,9 @@ typedef struct kind {
     const char *name;
     void *(*make)(void);
     rlock_loop (*hooks)(void *loop);
-    void (*turn)(void *loop);        /* one turn, of at most some 50 ms */
-    void (*turn_inside)(void *loop); /* ... inside of a callback; NULL = it must not be run there */
+    void (*turn)(void *loop); /* one turn, of at most some 50 ms */
+    void (*iteration_inside)(
+        void *loop); /* ... inside of a callback; NULL = it must not be run there */
     void (*listen)(void *loop, int fd,
                    void (*ready)(void)); /* a descriptor of the program's own; -1 = no more */
     bool (*runs_out)(void *loop);        /* its own run function finds nothing left */
@@ -162,7 +163,7 @@ static void ev_guarded_run(void *loop, double seconds, bool once) {
     ev_timer_stop(loop, &ev_guard);
 }
 
-static void ev_turn(void *loop) {
+static void ev_iterates(void *loop) {
     ev_guarded_run(loop, 0.05, true);
 }
 
@@ -170,7 +171,7 @@ static void ev_on_nothing(struct ev_loop *loop, ev_timer *timer, int revents) {
     (void)loop, (void)timer, (void)revents;
 }
 
-static void ev_turn_inside(void *loop) {
+static void ev_iterates_inside(void *loop) {
     ev_timer limit;
 
     ev_timer_init(&limit, ev_on_nothing, 0.05, 0.);
@@ -224,7 +225,7 @@ static rlock_loop uv_hooks(void *loop) {
     return rlock_libuv_loop(loop);
 }
 
-static void uv_turn(void *loop) {
+static void uv_iterates(void *loop) {
     uv_timer_start(&uv_guard, uv_on_guard, 50, 0);
     uv_run(loop, UV_RUN_ONCE);
     uv_timer_stop(&uv_guard);
@@ -286,7 +287,7 @@ static rlock_loop le_hooks(void *loop) {
     return rlock_libevent_loop(loop);
 }
 
-static void le_turn(void *loop) {
+static void le_iterates(void *loop) {
     const struct timeval guard = {0, 50000};
 
     event_base_loopexit(loop, &guard);
@@ -337,7 +338,7 @@ static rlock_loop poll_hooks(void *loop) {
     return rlock_poll_loop(loop);
 }
 
-static void poll_turn(void *loop) {
+static void poll_iterates(void *loop) {
     rlock_poll_once(loop, 50);
 }
 
@@ -362,10 +363,11 @@ static void poll_free_loop(void *loop) {
 }
 
 static const kind kinds[] = {
-    {"libev", ev_make, ev_hooks, ev_turn, ev_turn_inside, ev_listen, ev_runs_out, ev_free_loop},
-    {"libuv", uv_make, uv_hooks, uv_turn, NULL, uv_listen_to, uv_runs_out, uv_free_loop},
-    {"libevent", le_make, le_hooks, le_turn, NULL, le_listen, le_runs_out, le_free_loop},
-    {"poll", poll_make, poll_hooks, poll_turn, poll_turn, poll_listen, poll_runs_out,
+    {"libev", ev_make, ev_hooks, ev_iterates, ev_iterates_inside, ev_listen, ev_runs_out,
+     ev_free_loop},
+    {"libuv", uv_make, uv_hooks, uv_iterates, NULL, uv_listen_to, uv_runs_out, uv_free_loop},
+    {"libevent", le_make, le_hooks, le_iterates, NULL, le_listen, le_runs_out, le_free_loop},
+    {"poll", poll_make, poll_hooks, poll_iterates, poll_iterates, poll_listen, poll_runs_out,
      poll_free_loop},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
@@ -393,7 +395,7 @@ static bool pass(bool done, int64_t *limit_us) {
         }                                       \
     } while (0)
 
-static void some_turns(int n) {
+static void some_iterations(int n) {
     while (n-- > 0) {
         now_on->turn(loop);
     }
@@ -569,14 +571,14 @@ static void zero_timer_set_after_a_look_waits_for_the_next(void **state) {
 static void drains_and_turns(char who) {
     drain(who == 'a' ? pipe_a : pipe_b);
     if (who == 'a') {
-        now_on->turn_inside(loop);
+        now_on->iteration_inside(loop);
     }
 }
 
 /* The look before was that of the turn around it: what it found is served already. */
 static void descriptor_that_a_turn_inside_has_served_is_not_served_again(void **state) {
     (void)state;
-    if (now_on->turn_inside == NULL) {
+    if (now_on->iteration_inside == NULL) {
         return;
     }
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
@@ -585,7 +587,7 @@ static void descriptor_that_a_turn_inside_has_served_is_not_served_again(void **
     fill(pipe_a);
     fill(pipe_b);
     UNTIL(trail_len >= 2);
-    some_turns(2);
+    some_iterations(2);
     assert_true(strcmp(trail, "ab") == 0 || strcmp(trail, "ba") == 0);
 }
 
@@ -621,7 +623,7 @@ static void timer_is_not_early_and_not_twice(void **state) {
     hooks.set_timer(hooked, 40001);
     UNTIL(trail_len > 0);
     assert_true(clock_us() - since_us >= 40001);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(trail_len, 1);
     then = count_ticks;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
@@ -663,10 +665,10 @@ static void timer_can_be_stopped(void **state) {
     (void)state;
     hooks.set_timer(hooked, 0);
     hooks.set_timer(hooked, -1);
-    some_turns(3);
+    some_iterations(3);
     hooks.set_timer(hooked, 1000);
     hooks.set_timer(hooked, -1);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(trail_len, 0);
 }
 
@@ -679,7 +681,7 @@ static void descriptor_is_level_triggered(void **state) {
     drain(pipe_a);
     now_on->turn(loop);
     trail_len = 0;
-    some_turns(2);
+    some_iterations(2);
     assert_int_equal(trail_len, 0);
 }
 
@@ -689,14 +691,14 @@ static void what_is_watched_can_change(void **state) {
     (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_int_equal(hooks.watch(hooked, &io_a, pair[0], RLOCK_IO_READ), 0);
-    some_turns(2);
+    some_iterations(2);
     assert_int_equal(trail_len, 0);
     assert_int_equal(hooks.watch(hooked, &io_a, pair[0], RLOCK_IO_READ | RLOCK_IO_WRITE), 0);
     UNTIL(trail_len > 0);
     assert_int_equal(trail_events[0], RLOCK_IO_WRITE);
     assert_int_equal(hooks.watch(hooked, &io_a, pair[0], RLOCK_IO_READ), 0);
     trail_len = 0;
-    some_turns(2);
+    some_iterations(2);
     assert_int_equal(trail_len, 0);
     fill((int[]){-1, pair[1]});
     UNTIL(trail_len > 0);
@@ -711,7 +713,7 @@ static void what_is_watched_can_change(void **state) {
 static void forgotten_descriptor_number_can_be_watched_again(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
-    some_turns(1);
+    some_iterations(1);
     hooks.watch(hooked, &io_a, pipe_a[0], 0);
     assert_int_equal(dup2(pipe_b[0], pipe_a[0]), pipe_a[0]);
     assert_int_equal(hooks.watch(hooked, &io_b, pipe_a[0], RLOCK_IO_READ), 0);
@@ -736,7 +738,7 @@ static void descriptor_that_changes_under_its_number_is_watched_anew(void **stat
     then = change_under_the_number;
     fill(pipe_a);
     UNTIL(trail_len > 0);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(trail_len, 1); /* what the other one had is gone with it */
     fill(pipe_b);
     UNTIL(trail_len > 1);
@@ -758,7 +760,7 @@ static void forgotten_descriptor_is_silent_even_if_fetched(void **state) {
     then =
         forget_both; /* whichever comes first forgets the other, whose event was fetched with it */
     UNTIL(trail_len > 0);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(trail_len, 1);
 }
 
@@ -802,13 +804,13 @@ static void close_from_its_own_callbacks(void **state) {
     fill(pipe_b);
     hooks.set_timer(hooked, 0);
     UNTIL(trail_len > 0);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(trail_len, 1); /* neither the other descriptor nor the timer */
     hooks.set_timer(hooked, 1000);
     UNTIL(trail_len == 2);
     hooks.set_timer(hooked, 0);
     UNTIL(trail_len == 3);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(trail_len, 3);
 }
 
@@ -830,7 +832,7 @@ static void close_of_others_from_a_callback(void **state) {
     hooks.set_timer(second, 0); /* due in the same turn */
     UNTIL(trail_len > 0);
     then = NULL;
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(trail_len, 1);
 }
 
@@ -902,7 +904,7 @@ static void watch_that_fails_says_so_and_leaves_nothing(void **state) {
         assert_int_equal(status < 0, refuse_in == 0);
         if (status < 0) {
             failed++;
-            some_turns(2);
+            some_iterations(2);
             assert_int_equal(trail_len, 0);
         } else {
             UNTIL(trail_len > 0);
@@ -947,7 +949,7 @@ static void name_without_memory_is_refused_and_not_heard_of(void **state) {
             UNTIL(names_heard == 1);
         }
     }
-    some_turns(2);
+    some_iterations(2);
     assert_int_equal(names_heard, hooks.resolve != NULL);
     assert_int_equal(failed > 0, hooks.resolve != NULL);
 }
@@ -1116,7 +1118,7 @@ static void several_clients_take_turns(void **state) {
     }
     for (i = 2; i < CROWD; i++) {
         UNTIL(insiders > 0);
-        some_turns(3);
+        some_iterations(3);
         assert_int_equal(insiders, 1);
         insiders = 0;
         assert_int_equal(rlock_release(inside[0], take_note, &released), RLOCK_OK);
@@ -1136,19 +1138,19 @@ static struct {
     int64_t limit_us;
 } within;
 
-static void turn_until(const int *count) {
+static void iterate_until(const int *count) {
     while (*count == 0 && clock_us() < within.limit_us) {
-        now_on->turn_inside(loop);
+        now_on->iteration_inside(loop);
     }
 }
 
 static void run_inside(rlock *lock, const rlock_event *event, void *user) {
     take_note(lock, event, user);
     (void)rlock_acquire(within.lock, RLOCK_FOREVER, 0, take_note, &within.got);
-    turn_until(&within.got.count);
+    iterate_until(&within.got.count);
     (void)rlock_release(within.lock, take_note, &within.released);
-    turn_until(&within.released.count);
-    turn_until(&within.beside.count);
+    iterate_until(&within.released.count);
+    iterate_until(&within.beside.count);
 }
 
 static void loop_that_is_run_inside_a_callback_goes_on(void **state) {
@@ -1158,7 +1160,7 @@ static void loop_that_is_run_inside_a_callback_goes_on(void **state) {
     (void)state;
     stores[0] = memory;
     stores[1] = NULL;
-    for (i = 0; i < 2 && now_on->turn_inside != NULL; i++) {
+    for (i = 0; i < 2 && now_on->iteration_inside != NULL; i++) {
         rlock_client *client = new_client(stores[i], 0);
         rlock *first = new_lock(client, "first", NULL), *beside = new_lock(client, "beside", NULL);
         note outer = {0};
@@ -1341,7 +1343,7 @@ static void free_in_callback(const rlock_store *store, int callback, bool client
         UNTIL(waiting.count > 0); /* life goes on, and what was held was given back */
         assert_int_equal(waiting.status, RLOCK_OK);
     }
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(told, 1);
     assert_int_equal(waiting.count, client_too || callback == IN_SHUTDOWN ? 0 : 1);
     rlock_free(doomed_lock);
@@ -1577,12 +1579,12 @@ static void readers_share_and_a_writer_is_alone(void **state) {
     stands_behind(writer, 0, &wrote);
     stands_behind(late, 1, &read_late);
     lets_go(one);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(wrote.count, 0);
     lets_go(two);
     UNTIL(wrote.count > 0);
     assert_int_equal(wrote.status, RLOCK_OK);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(read_late.count, 0);
     lets_go(writer);
     UNTIL(read_late.count > 0);
@@ -1613,7 +1615,7 @@ static void semaphore_gives_out_what_it_has(void **state) {
         lets_go(locks[i - 2]);
         UNTIL(got[i].count > 0);
         assert_int_equal(got[i].status, RLOCK_OK);
-        some_turns(2);
+        some_iterations(2);
         assert_true(i == 3 || got[3].count == 0);
     }
     for (i = 0; i < 4; i++) {
@@ -1644,7 +1646,7 @@ static void several_keys_are_all_or_none(void **state) {
     server_cli(&server, reply, sizeof reply, "EXISTS one two");
     assert_string_equal(reply, "1");
     assert_int_equal(rlock_acquire(both, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(got.count, 0);
     lets_go(two);
     UNTIL(got.count > 0);
@@ -1686,7 +1688,7 @@ static void questions_are_answered_and_force_is_told(void **state) {
     assert_int_equal(told_info.holders, 0);
     assert_int_equal(rlock_inspect(asker, &options, take_info, NULL), RLOCK_OK);
     rlock_client_free(asker); /* under a question: it is not answered any more */
-    some_turns(3);
+    some_iterations(3);
     assert_int_equal(infos, 1);
     rlock_free(lock);
     rlock_client_free(client);

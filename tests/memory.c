@@ -525,7 +525,7 @@ static void scenario(void) {
             memset(&options, 0, sizeof options);
             options.key = "key";
             options.fencing = true;
-            owners[i] = owner_try(&g.loop, g.clients[i], &options, &status);
+            owners[i] = owner_attempt(&g.loop, g.clients[i], &options, &status);
             ok_or_nomem(status);
         }
     }
@@ -584,7 +584,7 @@ static void alone_down(void *owner, const rlock_part *part, rlock_fault fault, c
 static void alone_pushing(void *owner, const rlock_part *part, unsigned what) {
     assert_null(part);
     assert_ptr_equal(owner, &alone);
-    assert_int_equal(what, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+    assert_int_equal(what, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
 }
 static void alone_woken(void *owner, const char *key, size_t key_len) {
     assert_ptr_equal(owner, &alone);
@@ -661,12 +661,12 @@ static void token_is_gone_once_its_key_is_forgotten(void **state) {
 static void key_may_be_watched_before_anybody_had_it(void **state) {
     (void)state;
     alone_begins();
-    g.store->watch(alone.state, "key", 3, false); /* nobody knows it, nothing to forget */
-    g.store->watch(alone.state, "key", 3, true);
-    g.store->watch(alone.state, "key", 3, true); /* may be repeated */
+    g.store->track(alone.state, "key", 3, false); /* nobody knows it, nothing to forget */
+    g.store->track(alone.state, "key", 3, true);
+    g.store->track(alone.state, "key", 3, true); /* may be repeated */
     release(holder(1, "key", 1000));
     SAME(alone.woken, 1);
-    g.store->watch(alone.state, "key", 3, false);
+    g.store->track(alone.state, "key", 3, false);
     release(holder(1, "key", 1000));
     SAME(alone.woken, 1);
     g.store->close(alone.state);
@@ -680,10 +680,10 @@ static void watch_without_memory_is_none_and_harms_nobody(void **state) {
         alone_begins();
         virtual_memory.fail_at = (uint64_t)fails;
         virtual_memory.failed = false;
-        g.store->watch(alone.state, "key", 3, true);
+        g.store->track(alone.state, "key", 3, true);
         assert_true(virtual_memory.failed);
         owner = holder(1, "key", 1000);
-        g.store->watch(alone.state, "key", 3, false);
+        g.store->track(alone.state, "key", 3, false);
         release(owner);
         SAME(alone.woken, 0);
         g.store->close(alone.state);

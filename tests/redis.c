@@ -799,7 +799,7 @@ static void fence_counter_stands_beside_its_key_and_expires(void **state) {
 }
 
 /* Who stands in line may get the next number without the server. */
-static void fences_for_those_in_line_are_reserved(void **state) {
+static void fences_for_those_in_the_queue_are_reserved(void **state) {
     size_t w;
     int i;
 
@@ -1495,7 +1495,7 @@ static int pushing_again(void *arg) {
     return num(ask(&server, "PUBSUB NUMPAT")) >= 0 && kit_stats((rlock_client *)arg).pushing;
 }
 
-static void waiter_is_woken_after_its_watching_connection_was_killed(void **state) {
+static void waiter_is_woken_after_its_push_connection_was_killed(void **state) {
     size_t i;
 
     (void)state;
@@ -2126,7 +2126,7 @@ int main(int argc, char **argv) {
         TEST(binary_keys_are_taken_whole),
         TEST(longest_key_works_and_a_longer_one_is_refused),
         TEST(fence_counter_stands_beside_its_key_and_expires),
-        TEST(fences_for_those_in_line_are_reserved),
+        TEST(fences_for_those_in_the_queue_are_reserved),
         TEST(fence_rises_even_when_its_counter_is_deleted),
         TEST(prefix_names_the_keys_of_the_library),
         TEST(prefix_with_a_brace_is_refused_with_a_word),
@@ -2156,7 +2156,7 @@ int main(int argc, char **argv) {
         TEST(user_who_may_not_read_the_time_gets_no_fence_and_no_key),
         TEST(fence_counter_of_another_type_leaves_no_key),
         TEST(command_forbidden_inside_a_script_is_told),
-        TEST(waiter_is_woken_after_its_watching_connection_was_killed),
+        TEST(waiter_is_woken_after_its_push_connection_was_killed),
         TEST(deletion_while_nobody_watched_is_found_on_return),
         TEST(cancel_then_acquire_again_keeps_the_order),
         TEST(cancelled_acquire_that_was_sent_leaves_no_key),

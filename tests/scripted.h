@@ -17,14 +17,14 @@
 #define SCRIPTED_OPS 6
 #define SCRIPTED_FD 78
 #define SCRIPTED_LOOK 6 /* the op of a renewal with lease 0 in the log: it only looks */
-#define SCRIPTED_WATCHES 32
+#define SCRIPTED_TRACKS 32
 
 struct scripted_request {   /* one request as it was submitted */
     rlock_request *request; /* NULL once it is answered or forgotten */
     char key[32];
     uint8_t op, flags;
     int64_t lease_ms;
-    uint64_t token, beside, next;
+    uint64_t token, writer, next;
     uint32_t permits;
     uint16_t fences;
     bool urgent; /* to be sent before what waits */
@@ -38,10 +38,10 @@ enum scripted_kind {
     SCRIPTED_DOWN,
     SCRIPTED_PUSHING,
     SCRIPTED_WOKEN,
-    SCRIPTED_CALLED
+    SCRIPTED_NOTIFIED
 };
 
-struct scripted_turn { /* something the store will tell the core */
+struct scripted_offer { /* something the store will tell the core */
     enum scripted_kind kind;
     int64_t due_us;
     uint64_t order;
@@ -64,7 +64,7 @@ struct scripted {
     rlock_io io; /* of a descriptor that only the loop knows */
     struct scripted_request log[SCRIPTED_REQUESTS];
     size_t count;
-    struct scripted_turn turns[SCRIPTED_TURNS];
+    struct scripted_offer turns[SCRIPTED_TURNS];
     size_t waiting;
     uint64_t orders;
     bool automatic[SCRIPTED_OPS]; /* answer this op at once with ... */
@@ -76,10 +76,10 @@ struct scripted {
     int open_status;        /* what open returns */
     rlock_config config;    /* as open was given it */
     const char *says;       /* submit, and an open that fails, log this; NULL: nothing */
-    bool looks_by_hand;     /* a renewal with lease 0 is logged and answered like any other */
+    bool checks_by_hand;    /* a renewal with lease 0 is logged and answered like any other */
     bool unsent;            /* requests never leave: forget says so */
     unsigned opens, closes, flushes, watched; /* watched: how often a key was wanted */
-    char watches[SCRIPTED_WATCHES][32];       /* the keys that are watched; an empty one is free */
+    char watches[SCRIPTED_TRACKS][32];        /* the keys that are watched; an empty one is free */
     size_t unflushed;                         /* requests submitted since the last flush */
 };
 
@@ -148,8 +148,8 @@ static inline int64_t scripted_now_us(const struct scripted *self) {
     return now_us > known_us ? now_us : known_us;
 }
 
-static inline struct scripted_turn *scripted_push(struct scripted *self, enum scripted_kind kind) {
-    struct scripted_turn *turn = &self->turns[self->waiting];
+static inline struct scripted_offer *scripted_push(struct scripted *self, enum scripted_kind kind) {
+    struct scripted_offer *turn = &self->turns[self->waiting];
     if (self->waiting == SCRIPTED_TURNS) {
         fail_msg("more than %d turns wait in the scripted store", SCRIPTED_TURNS);
     }
@@ -166,7 +166,7 @@ static inline struct scripted_turn *scripted_push(struct scripted *self, enum sc
     return turn;
 }
 
-static inline void scripted_tell(struct scripted *self, struct scripted_turn *turn) {
+static inline void scripted_tell(struct scripted *self, struct scripted_offer *turn) {
     rlock_request *request = turn->record != NULL ? turn->record->request : NULL;
     char *words = self->words;
     if (turn->answer.text != NULL) {
@@ -193,8 +193,8 @@ static inline void scripted_tell(struct scripted *self, struct scripted_turn *tu
     case SCRIPTED_WOKEN:
         self->events->woken(self->owner, turn->key, turn->key != NULL ? strlen(turn->key) : 0);
         break;
-    case SCRIPTED_CALLED:
-        self->events->called(self->owner, turn->key, strlen(turn->key), turn->token);
+    case SCRIPTED_NOTIFIED:
+        self->events->notified(self->owner, turn->key, strlen(turn->key), turn->token);
         break;
     }
     memset(words, '?', sizeof self->words - 1);
@@ -205,7 +205,7 @@ static inline void scripted_tell_all(struct scripted *self) {
     uint64_t last = self->orders;
     size_t i;
     for (;;) {
-        struct scripted_turn turn;
+        struct scripted_offer turn;
         size_t first = self->waiting;
         for (i = 0; i < self->waiting; i++) {
             if (self->turns[i].due_us <= rlock_client_now_us(self->client) &&
@@ -316,18 +316,18 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     record->token = request->token;
     record->permits = request->permits;
     record->fences = request->fences;
-    record->beside = request->beside;
+    record->writer = request->writer;
     record->urgent = request->due_us <= rlock_client_now_us(self->client);
     record->next = request->op == RLOCK_OP_RELEASE ? request->next : 0;
     record->at_us = self->loop->now_us;
     request->sent_us = rlock_client_now_us(self->client);
     self->count++;
     self->unflushed++;
-    if (look && !self->looks_by_hand) {
+    if (look && !self->checks_by_hand) {
         record->op = SCRIPTED_LOOK;
     }
     if (taken || record->op == SCRIPTED_LOOK || self->automatic[request->op]) {
-        struct scripted_turn *turn = scripted_push(self, SCRIPTED_ANSWER);
+        struct scripted_offer *turn = scripted_push(self, SCRIPTED_ANSWER);
         turn->record = record;
         turn->due_us += self->latency_us;
         scripted_arm(self);
@@ -364,40 +364,40 @@ static inline bool scripted_forget(void *state, rlock_request *request) {
 }
 
 /* The place of a key that is watched, or of a free one for the empty key; none: one too many. */
-static inline int scripted_watch_place(const struct scripted *self, const char *key) {
+static inline int scripted_track_slot(const struct scripted *self, const char *key) {
     int i = 0;
-    while (i < SCRIPTED_WATCHES && strcmp(self->watches[i], key) != 0) {
+    while (i < SCRIPTED_TRACKS && strcmp(self->watches[i], key) != 0) {
         i++;
     }
     return i;
 }
 
-static inline bool scripted_watches(const struct scripted *self, const char *key) {
-    return scripted_watch_place(self, key) < SCRIPTED_WATCHES;
+static inline bool scripted_tracks(const struct scripted *self, const char *key) {
+    return scripted_track_slot(self, key) < SCRIPTED_TRACKS;
 }
 
-static inline int scripted_watching(const struct scripted *self) {
+static inline int scripted_tracking(const struct scripted *self) {
     int i, count = 0;
-    for (i = 0; i < SCRIPTED_WATCHES; i++) {
+    for (i = 0; i < SCRIPTED_TRACKS; i++) {
         count += self->watches[i][0] != 0 ? 1 : 0;
     }
     return count;
 }
 
 /* More keys than there are places for are not noted, nor are long ones told apart by their ends. */
-static inline void scripted_watch(void *state, const char *key, size_t key_len, bool on) {
+static inline void scripted_track(void *state, const char *key, size_t key_len, bool on) {
     struct scripted *self = scripted_alive(state, "watch");
     char name[32];
     int at;
     assert_non_null(key);
     BETWEEN(key_len, 1, RLOCK_KEY_MAX);
     snprintf(name, sizeof name, "%.*s", (int)key_len, key);
-    at = scripted_watch_place(self, name);
+    at = scripted_track_slot(self, name);
     self->watched += on ? 1 : 0;
-    if (on && at == SCRIPTED_WATCHES) {
-        at = scripted_watch_place(self, "");
+    if (on && at == SCRIPTED_TRACKS) {
+        at = scripted_track_slot(self, "");
     }
-    if (at < SCRIPTED_WATCHES) {
+    if (at < SCRIPTED_TRACKS) {
         snprintf(self->watches[at], sizeof name, "%s", on ? name : "");
     }
 }
@@ -416,7 +416,7 @@ static inline void scripted_begin(struct scripted *self, struct virtual_loop *lo
     self->store.close = scripted_close;
     self->store.submit = scripted_submit;
     self->store.forget = scripted_forget;
-    self->store.watch = scripted_watch;
+    self->store.track = scripted_track;
     self->store.flush = scripted_flush;
 }
 
@@ -479,7 +479,7 @@ static inline int scripted_pending(const struct scripted *self, rlock_op op) {
 /* Answers one request in the next entry of the store. */
 static inline void scripted_answer(struct scripted *self, struct scripted_request *record,
                                    rlock_answer answer) {
-    struct scripted_turn *turn = scripted_push(self, SCRIPTED_ANSWER);
+    struct scripted_offer *turn = scripted_push(self, SCRIPTED_ANSWER);
     assert_non_null(record->request);
     turn->record = record;
     turn->answer = answer;
@@ -552,8 +552,8 @@ static inline void scripted_woken(struct scripted *self, const char *key) {
     virtual_idle(self->loop);
 }
 
-static inline void scripted_called(struct scripted *self, const char *key, uint64_t token) {
-    struct scripted_turn *turn = scripted_push(self, SCRIPTED_CALLED);
+static inline void scripted_notified(struct scripted *self, const char *key, uint64_t token) {
+    struct scripted_offer *turn = scripted_push(self, SCRIPTED_NOTIFIED);
     turn->key = key;
     turn->token = token;
     virtual_idle(self->loop);

@@ -906,7 +906,7 @@ static void fair_grants_in_the_order_of_asking_across_clients(void **state) {
     }
 }
 
-static void fair_who_tries_once_does_not_join_the_line(void **state) {
+static void fair_who_tries_once_does_not_join_the_queue(void **state) {
     struct hand *first = held(hand_of(0, RLOCK_KIND_FAIR)), *once = hand_of(1, RLOCK_KIND_FAIR);
     struct hand *line;
     (void)state;
@@ -1164,7 +1164,7 @@ static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state
         STORE_TEST(overlapping_sets_in_any_order_do_not_deadlock),              \
         STORE_TEST(one_fence_for_all_is_above_those_of_each),                   \
         STORE_TEST(fair_grants_in_the_order_of_asking_across_clients),          \
-        STORE_TEST(fair_who_tries_once_does_not_join_the_line),                 \
+        STORE_TEST(fair_who_tries_once_does_not_join_the_queue),                \
         STORE_TEST(fair_who_leaves_the_line_is_passed_over),                    \
         STORE_TEST(fair_holder_that_lets_its_lease_end_is_followed),            \
         STORE_TEST(fair_fences_rise_and_renewals_extend),                       \

@@ -809,7 +809,7 @@ static void make_hand(struct hand *hand) {
     options.watchdog = (int)roll(RLOCK_WATCHDOG_OFF + 1);
     options.fencing = one_in(2);
     options.max_hold_ms = one_in(4) ? 1 + roll(500) : 0;
-    hand->owner = owner_try(&g.loop, seat->client, &options, &status);
+    hand->owner = owner_attempt(&g.loop, seat->client, &options, &status);
     called(hand, hand->key == 0 ? "is made on key 0" : "is made on key 1", 0, status);
     if (hand->owner != NULL) {
         hand->owner->react = on_event;
@@ -919,7 +919,7 @@ static void pump(int64_t until_us) {
         if (command != NULL && command->execute_us <= next_us) {
             server_run();
         } else {
-            virtual_turn(&g.loop, until_us);
+            virtual_iteration(&g.loop, until_us);
         }
         check_holders();
     }

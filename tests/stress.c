@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "kit.h"
-#include "stress_line.h"
+#include "stress_queue.h"
 #include "stress_permits.h"
 
 #define WORKERS 4
@@ -127,7 +127,7 @@ static void wants(struct fighter *f) {
 
 /* Between two turns of the loop: whose time is over lets go. True when the fight is over and
  * everybody is out. */
-static int worker_turn(void *arg) {
+static int worker_iteration(void *arg) {
     int64_t now = kit_now_us();
     int i;
 
@@ -179,7 +179,7 @@ static int worker_runs(int number, int seconds) {
         }
         wants(&fighters[i]);
     }
-    drained = kit_until(worker_turn, NULL, seconds * 1000 + DRAIN_MS);
+    drained = kit_until(worker_iteration, NULL, seconds * 1000 + DRAIN_MS);
     for (i = 0; i < HANDLES; i++) {
         unserved += fighters[i].served == 0;
         rlock_free(fighters[i].lock);
@@ -445,20 +445,20 @@ static void ten_thousand_locks_are_kept_alive(void **state) {
     assert_int_equal(held(10000, 3000, 8), 0);
 }
 
-static void line_is_served_in_its_order_at_the_same_cost_however_long(void **state) {
+static void queue_is_served_in_its_order_at_the_same_cost_however_long(void **state) {
     (void)state;
-    assert_int_equal(line_run(10, LINE_NO_FAULT), 0);
-    assert_int_equal(line_run(LINE_HANDLES, LINE_NO_FAULT), 0);
+    assert_int_equal(queue_run(10, QUEUE_NO_FAULT), 0);
+    assert_int_equal(queue_run(QUEUE_HANDLES, QUEUE_NO_FAULT), 0);
 }
 
-static void line_of_which_a_quarter_is_killed_is_served_in_its_order(void **state) {
+static void queue_of_which_a_quarter_is_killed_is_served_in_its_order(void **state) {
     (void)state;
-    assert_int_equal(line_run(LINE_HANDLES, LINE_KILL_WAITER), 0);
+    assert_int_equal(queue_run(QUEUE_HANDLES, QUEUE_KILL_WAITER), 0);
 }
 
-static void line_whose_holder_is_killed_goes_on_when_the_lease_is_over(void **state) {
+static void queue_whose_holder_is_killed_goes_on_when_the_lease_is_over(void **state) {
     (void)state;
-    assert_int_equal(line_run(LINE_HANDLES, LINE_KILL_HOLDER), 0);
+    assert_int_equal(queue_run(QUEUE_HANDLES, QUEUE_KILL_HOLDER), 0);
 }
 
 static void permits_of_the_killed_and_stopped_are_never_too_many(void **state) {
@@ -477,9 +477,9 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thousand_handles_in_four_processes_never_hold_together),
         cmocka_unit_test(ten_thousand_locks_are_kept_alive),
-        cmocka_unit_test(line_is_served_in_its_order_at_the_same_cost_however_long),
-        cmocka_unit_test(line_of_which_a_quarter_is_killed_is_served_in_its_order),
-        cmocka_unit_test(line_whose_holder_is_killed_goes_on_when_the_lease_is_over),
+        cmocka_unit_test(queue_is_served_in_its_order_at_the_same_cost_however_long),
+        cmocka_unit_test(queue_of_which_a_quarter_is_killed_is_served_in_its_order),
+        cmocka_unit_test(queue_whose_holder_is_killed_goes_on_when_the_lease_is_over),
         cmocka_unit_test(permits_of_the_killed_and_stopped_are_never_too_many),
     };
 
@@ -495,9 +495,10 @@ int main(int argc, char **argv) {
         return held(atoi(argv[2]), atoi(argv[3]), atoi(argv[4])) != 0;
     }
     if (argc == 3 && strcmp(argv[1], "line") == 0 && atoi(argv[2]) > 0 &&
-        atoi(argv[2]) <= LINE_HANDLES) {
-        return line_run(atoi(argv[2]), LINE_NO_FAULT) + line_run(atoi(argv[2]), LINE_KILL_WAITER) +
-                   line_run(atoi(argv[2]), LINE_KILL_HOLDER) !=
+        atoi(argv[2]) <= QUEUE_HANDLES) {
+        return queue_run(atoi(argv[2]), QUEUE_NO_FAULT) +
+                   queue_run(atoi(argv[2]), QUEUE_KILL_WAITER) +
+                   queue_run(atoi(argv[2]), QUEUE_KILL_HOLDER) !=
                0;
     }
     if (argc == 3 && strcmp(argv[1], "permits") == 0 && atoi(argv[2]) > 0) {

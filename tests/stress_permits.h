@@ -89,7 +89,7 @@ static void permits_ask(struct permits_handle *h) {
 }
 
 /* Between two turns of the loop. True when the end was called and nobody is inside. */
-static int permits_turn(void *arg) {
+static int permits_iteration(void *arg) {
     int i, busy = 0;
 
     (void)arg;
@@ -142,7 +142,7 @@ static int permits_worker_runs(int number) {
             return 1;
         }
     }
-    done = client != NULL && kit_until(permits_turn, NULL, 10 * PERMITS_PATIENCE_MS);
+    done = client != NULL && kit_until(permits_iteration, NULL, 10 * PERMITS_PATIENCE_MS);
     for (i = 0; i < PERMITS_HANDLES; i++) {
         rlock_free(permits_handles[i].lock);
     }

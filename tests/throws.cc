@@ -152,7 +152,7 @@ static int end(void **state) {
     return 0;
 }
 
-static void turns_until(int kind, int count) {
+static void iterates_until(int kind, int count) {
     for (int i = 0; i < 500 && t.told[kind] < count; i++) {
         turn();
     }
@@ -167,7 +167,7 @@ static void ask_for(int kind) {
         int64_t lease_ms = kind == RLOCK_LOST ? 20 : 10000;
         assert_int_equal(rlock_acquire(t.locks[0], 0, lease_ms, on_event, NULL), RLOCK_OK);
         assert_int_equal(rlock_acquire(t.locks[1], 0, lease_ms, on_event, NULL), RLOCK_OK);
-        turns_until(RLOCK_ACQUIRED, 2);
+        iterates_until(RLOCK_ACQUIRED, 2);
     }
     t.kind = kind;
     for (int i = 0; i < 2; i++) {
@@ -196,7 +196,7 @@ static void ask_for(int kind) {
 static void after_an_exception_the_rest_comes_and_the_client_goes_on(void **state) {
     for (int kind = RLOCK_ACQUIRED; kind <= KINDS; kind++) {
         ask_for(kind);
-        turns_until(kind, kind == DONE ? 1 : 2);
+        iterates_until(kind, kind == DONE ? 1 : 2);
         assert_int_equal(t.caught, 1);
         if (kind != DONE) {
             for (int i = 0; i < 100 && t.granted_too == 0; i++) {
@@ -213,7 +213,7 @@ static void exception_out_of_the_callback_that_freed_the_client_leaks_nothing(vo
     for (int kind = RLOCK_ACQUIRED; kind <= KINDS; kind++) {
         ask_for(kind);
         t.frees = true;
-        turns_until(kind, 1);
+        iterates_until(kind, 1);
         for (int i = 0; i < 3; i++) {
             turn();
         }
@@ -230,7 +230,7 @@ static void exceptions_out_of_a_loop_inside_a_callback_are_counted_right(void **
     for (int kind = RLOCK_ACQUIRED; kind <= QUESTION; kind++) {
         ask_for(kind);
         t.nests = true;
-        turns_until(kind, 2);
+        iterates_until(kind, 2);
         for (int i = 0; i < 100 && t.granted_too == 0; i++) {
             turn();
         }

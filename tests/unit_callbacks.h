@@ -66,7 +66,7 @@ static int call_function(struct owner *owner, int function) {
     case F_RELEASE: return owner_release(owner);
     case F_CANCEL: return owner_cancel(owner);
     case F_SHUTDOWN: return rlock_client_shutdown(g.client, 100, on_done, &g);
-    case F_NEW: (void)owner_try(&g.loop, g.client, &options, &status); return status;
+    case F_NEW: (void)owner_attempt(&g.loop, g.client, &options, &status); return status;
     case F_FREE: owner_free(owner); return RLOCK_OK;
     case F_CLIENT_FREE: free_client(); return RLOCK_OK;
     default: return read_everything(owner->lock);
@@ -209,7 +209,7 @@ static void what_callbacks_add_waits_for_the_next_turn(void **state) {
     SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
     for (i = 0; i < 200; i++) {
         before = owner->events;
-        assert_true(virtual_turn(&g.loop, now_us()));
+        assert_true(virtual_iteration(&g.loop, now_us()));
         BETWEEN(owner->events - before, 0, 1);
     }
     BETWEEN(owner->events, 20, 200);
@@ -485,7 +485,7 @@ static void turns_are_snapshots_again_after_a_jump(void **state) {
     SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
     for (i = 0; i < 100; i++) {
         before = owner->events;
-        assert_true(virtual_turn(&g.loop, now_us()));
+        assert_true(virtual_iteration(&g.loop, now_us()));
         BETWEEN(owner->events - before, 0, 1);
     }
     owner->react = NULL;

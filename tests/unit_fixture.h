@@ -29,7 +29,7 @@ static void on_log(void *user, int level, const char *line) {
 static void start(void) {
     SAME(rlock_client_new(&g.client, &g.config), RLOCK_OK);
     scripted_up(&g.store);
-    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
 }
 
 static int setup_stopped(void **state) {

@@ -346,7 +346,7 @@ static void child_that_returns_from_a_hook_it_forked_in_does_nothing(void **stat
     rlock_timer_set(g.client, &first, now_us());
     rlock_timer_set(g.client, &second, now_us() + 1);
     stall_ms(1);
-    assert_true(virtual_turn(&g.loop, now_us()));
+    assert_true(virtual_iteration(&g.loop, now_us()));
     if (forked.done && forked.child == 0) {
         _exit(child_went_on());
     }

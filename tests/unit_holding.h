@@ -326,7 +326,7 @@ static void renewal_by_hand_of_a_lost_hold_ends_as_lost_and_tells_lost_once(void
 static void wake_a_holder(const char *woken) {
     struct owner *owner = holder("key", 60000);
     run_ms(1000);
-    g.store.looks_by_hand = true;
+    g.store.checks_by_hand = true;
     scripted_woken(&g.store, woken);
     run_ms(20);
     assert_true(need(RLOCK_OP_RENEW)->lease_ms == 0 || need(RLOCK_OP_RENEW)->lease_ms == 60000);
@@ -369,7 +369,7 @@ static void holders_are_checked_when_the_connection_is_back(void **state) {
     run_ms(1000);
     scripted_down(&g.store, RLOCK_FAULT_UNKNOWN, "Connection reset");
     run_ms(1000);
-    g.store.looks_by_hand = true;
+    g.store.checks_by_hand = true;
     scripted_up(&g.store);
     run_ms(100);
     reply(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_STOLEN));
@@ -558,11 +558,11 @@ static void loss_is_told_before_the_end_that_a_socket_brings(void **state) {
 static void hold_that_lives_longer_is_watched_and_looked_at_once(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
-    SAME(scripted_watching(&g.store), 0);
+    SAME(scripted_tracking(&g.store), 0);
     run_ms(99);
-    SAME(scripted_watching(&g.store), 0);
+    SAME(scripted_tracking(&g.store), 0);
     run_ms(2);
-    SAME(scripted_watching(&g.store), 1);
+    SAME(scripted_tracking(&g.store), 1);
     SAME(asked((rlock_op)SCRIPTED_LOOK), 1);
     run_ms(5000);
     SAME(asked((rlock_op)SCRIPTED_LOOK), 1);

@@ -66,7 +66,7 @@ static void keys_are_unwatched_when_nobody_cares_any_more(void **state) {
     run_ms(10000);
     SAME(owner_release(owner), RLOCK_OK);
     run_ms(1000);
-    SAME(scripted_watching(&g.store), 0);
+    SAME(scripted_tracking(&g.store), 0);
 }
 
 static void keys_whose_hashes_collide_are_different_locks(void **state) {

@@ -114,7 +114,7 @@ static void timer_that_is_due_again_at_once_waits_for_the_next_turn(void **state
     fired = 0;
     SAME(rlock_timer_add(g.client, &timer, fire_again), RLOCK_OK);
     rlock_timer_set(g.client, &timer, 0);
-    assert_true(virtual_turn(&g.loop, now_us()));
+    assert_true(virtual_iteration(&g.loop, now_us()));
     SAME(fired, 1);
     rlock_timer_drop(g.client, &timer);
 }
@@ -146,7 +146,7 @@ static void timers_that_are_due_again_at_once_keep_no_loss_waiting(void **state)
     rlock_timer_set(g.client, &last, deadline_us);
     virtual_stall(&g.loop, deadline_us - now_us()); /* what is due again is due when `last` is */
     timers_fired = 0;
-    assert_true(virtual_turn(&g.loop, now_us()));
+    assert_true(virtual_iteration(&g.loop, now_us()));
     SAME(loses->seen[RLOCK_LOST].count, 1);
     SAME(timers_fired, 4);
     rlock_timer_drop(g.client, &last);
@@ -223,7 +223,7 @@ static void batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain(void *
         }
     }
     orders = g.loop.orders;
-    while (virtual_turn(&g.loop, now_us())) {
+    while (virtual_iteration(&g.loop, now_us())) {
         turns++;
     }
     SAME(turns, 1);

@@ -87,7 +87,7 @@ static void request_without_memory_is_made_soon(void **state) {
     }
     run_ms(1000); /* each was looked at once */
     memset(g.store.automatic, 0, sizeof g.store.automatic);
-    g.store.looks_by_hand = true;
+    g.store.checks_by_hand = true;
     SAME(owner_acquire(first, RLOCK_FOREVER, 10000), RLOCK_OK);
     SAME(owner_acquire(next, RLOCK_FOREVER, 10000), RLOCK_OK);
     virtual_memory.none = true;
@@ -174,7 +174,7 @@ static void scenario(void) {
     for (i = 0; i < 2; i++) {
         rlock_options options = options_for(i == 0 ? "a" : "b");
         options.fencing = true;
-        owners[i] = owner_try(&g.loop, g.client, &options, &status);
+        owners[i] = owner_attempt(&g.loop, g.client, &options, &status);
         ok_or_nomem(status);
     }
     for (i = 0; i < 2; i++) {
@@ -235,7 +235,7 @@ static void crowd_grows(int first) {
                 virtual_memory.fail_at = (uint64_t)++fails;
                 virtual_memory.failed = false;
                 if (call == 0) {
-                    owner = owner_try(&g.loop, g.client, &options, &status);
+                    owner = owner_attempt(&g.loop, g.client, &options, &status);
                 } else {
                     status = owner_acquire(owner, RLOCK_FOREVER, 60000);
                 }
@@ -286,7 +286,7 @@ static void kinds_scenario(void) {
         if (i > 0) {
             options = options_for("a");
         }
-        owners[i] = owner_try(&g.loop, g.client, &options, &status);
+        owners[i] = owner_attempt(&g.loop, g.client, &options, &status);
         ok_or_nomem(status);
         if (owners[i] != NULL) {
             ok_or_nomem(owner_acquire(owners[i], RLOCK_FOREVER, 1000));

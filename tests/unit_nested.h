@@ -175,7 +175,7 @@ static void nested_acquire_of_a_callback_ends_in_the_next_turn(void **state) {
     owner->react = nest_once_more;
     SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
     for (count = 2; count < 9; count++) {
-        assert_true(virtual_turn(&g.loop, now_us()));
+        assert_true(virtual_iteration(&g.loop, now_us()));
         SAME(rlock_hold_count(owner->lock), count);
     }
 }

@@ -257,7 +257,7 @@ static void client_may_be_freed_or_asked_in_the_callback_of_a_question(void **st
 }
 
 static void position_is_asked_with_the_token_of_who_waits(void **state) {
-    struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    struct owner *waits = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     rlock_info info;
     (void)state;
     memset(&told, 0, sizeof told);

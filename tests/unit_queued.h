@@ -7,7 +7,7 @@
 #define TESTS_UNIT_QUEUED_H
 
 #define FOR_LONG 60000 /* ms: another's lease, so long that nobody asks because it ends */
-#define HALF_A_TURN 500
+#define HALF_A_TIMEOUT 500
 
 static const rlock_kind queued_kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
                                           RLOCK_KIND_SEMAPHORE};
@@ -52,11 +52,11 @@ static void answer_to(const struct owner *owner, rlock_answer answer) {
 }
 
 static void call(const struct owner *owner) {
-    scripted_called(&g.store, rlock_key(owner->lock, NULL), token_of(owner));
+    scripted_notified(&g.store, rlock_key(owner->lock, NULL), token_of(owner));
 }
 
 /* Makes a waiter that is in the queue: it was told that others are ahead of it. */
-static struct owner *in_line(rlock_kind kind, const char *key, int64_t wait_ms) {
+static struct owner *in_queue(rlock_kind kind, const char *key, int64_t wait_ms) {
     struct owner *owner = kind_handle(kind, key);
     SAME(owner_acquire(owner, wait_ms, FOR_LONG), RLOCK_OK);
     idle();
@@ -67,7 +67,7 @@ static struct owner *in_line(rlock_kind kind, const char *key, int64_t wait_ms) 
 }
 
 /* Returns how often an acquire was sent for this token. */
-static int tries_of(uint64_t token) {
+static int attempts_of(uint64_t token) {
     size_t i;
     int tries = 0;
     for (i = 0; i < g.store.count; i++) {
@@ -119,7 +119,7 @@ static void single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line(voi
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
         struct owner *holds = kind_holder(queued_kinds[i], "key", FOR_LONG);
-        struct owner *waits = in_line(queued_kinds[i], "key", RLOCK_FOREVER);
+        struct owner *waits = in_queue(queued_kinds[i], "key", RLOCK_FOREVER);
         struct owner *once = kind_handle(queued_kinds[i], "key"); /* the server answers it */
         uint64_t token;
         SAME(owner_acquire(once, 0, 1000), RLOCK_OK);
@@ -146,8 +146,8 @@ static void who_leaves_the_line_is_taken_out_of_it(void **state) {
     int way;
     (void)state;
     for (way = 0; way < 5; way++) {
-        struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
-        struct owner *leaves = in_line(RLOCK_KIND_FAIR, "key", way == 1 ? 400 : RLOCK_FOREVER);
+        struct owner *first = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        struct owner *leaves = in_queue(RLOCK_KIND_FAIR, "key", way == 1 ? 400 : RLOCK_FOREVER);
         uint64_t token = token_of(leaves);
         switch (way) {
         case 0: SAME(owner_cancel(leaves), RLOCK_OK); break;
@@ -203,8 +203,8 @@ static void who_never_came_into_the_line_is_not_told_that_another_has_it(void **
 }
 
 static void who_is_called_asks_again_with_its_token(void **state) {
-    struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
-    struct owner *called = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    struct owner *first = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    struct owner *called = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     uint64_t token = token_of(called);
     (void)state;
     call(called);
@@ -235,8 +235,8 @@ static void who_is_called_while_its_try_is_out_asks_once_more(void **state) {
 }
 
 static void call_of_nobody_is_ignored(void **state) {
-    struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
-    struct owner *other = in_line(RLOCK_KIND_FAIR, "other", RLOCK_FOREVER);
+    struct owner *waits = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    struct owner *other = in_queue(RLOCK_KIND_FAIR, "other", RLOCK_FOREVER);
     struct owner *mutex;
     int before;
     (void)state;
@@ -246,13 +246,13 @@ static void call_of_nobody_is_ignored(void **state) {
     answer_to(mutex, scripted_held(FOR_LONG));
     answer_to(mutex, scripted_held(FOR_LONG));
     before = asked(RLOCK_OP_ACQUIRE);
-    scripted_called(&g.store, "key", 4711);
-    scripted_called(&g.store, "key", token_of(other)); /* its key is another one */
-    scripted_called(&g.store, "nobody's", token_of(waits));
-    scripted_called(&g.store, "mutex", token_of(mutex));
+    scripted_notified(&g.store, "key", 4711);
+    scripted_notified(&g.store, "key", token_of(other)); /* its key is another one */
+    scripted_notified(&g.store, "nobody's", token_of(waits));
+    scripted_notified(&g.store, "mutex", token_of(mutex));
     SAME(asked(RLOCK_OP_ACQUIRE), before);
     SAME(owner_cancel(waits), RLOCK_OK);
-    scripted_called(&g.store, "key", g.store.log[0].token);
+    scripted_notified(&g.store, "key", g.store.log[0].token);
     SAME(asked(RLOCK_OP_ACQUIRE), before);
     SAME(stats().woken, 5);
 }
@@ -261,7 +261,7 @@ static void holder_who_is_called_looks(void **state) {
     static const rlock_outcome ends[] = {RLOCK_OUTCOME_DONE, RLOCK_OUTCOME_GONE};
     size_t i, end;
     (void)state;
-    g.store.looks_by_hand = true;
+    g.store.checks_by_hand = true;
     for (i = 0; i < QUEUED_KINDS; i++) {
         for (end = 0; end < 2; end++) {
             struct owner *owner = kind_holder(queued_kinds[i], "key", FOR_LONG);
@@ -288,25 +288,25 @@ static void first_of_the_line_looks_again_after_half_a_turn(void **state) {
     int i;
     (void)state;
     for (i = 0; i < 3; i++) {
-        line[i] = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        line[i] = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
         tokens[i] = token_of(line[i]);
     }
-    run_ms(HALF_A_TURN - 1);
+    run_ms(HALF_A_TIMEOUT - 1);
     SAME(asked(RLOCK_OP_ACQUIRE), 3);
     run_ms(3);
-    SAME(tries_of(tokens[0]), 2);
+    SAME(attempts_of(tokens[0]), 2);
     assert_true((out_of(line[0])->flags & RLOCK_REQUEST_RETRY) != 0);
     SAME(asked(RLOCK_OP_ACQUIRE), 4);
     answer_to(line[0], scripted_held(70)); /* when the next lease is over */
     run_ms(60);
-    SAME(tries_of(tokens[0]), 2);
+    SAME(attempts_of(tokens[0]), 2);
     run_ms(12);
-    SAME(tries_of(tokens[0]), 3);
+    SAME(attempts_of(tokens[0]), 3);
     answer_to(line[0], scripted_held(-1));
-    run_ms(HALF_A_TURN + 2);
-    SAME(tries_of(tokens[0]), 4);
-    SAME(tries_of(tokens[1]), 1);
-    SAME(tries_of(tokens[2]), 1);
+    run_ms(HALF_A_TIMEOUT + 2);
+    SAME(attempts_of(tokens[0]), 4);
+    SAME(attempts_of(tokens[1]), 1);
+    SAME(attempts_of(tokens[2]), 1);
 }
 
 static void leave_first(struct owner *first, int way) {
@@ -331,23 +331,23 @@ static void next_of_the_line_takes_over_the_looking(void **state) {
     (void)state;
     for (way = 0; way < 5; way++) {
         for (late = 0; late < 2; late++) {
-            struct owner *first = in_line(RLOCK_KIND_FAIR, "key", way == 2 ? 600 : RLOCK_FOREVER);
-            struct owner *next = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
-            struct owner *last = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+            struct owner *first = in_queue(RLOCK_KIND_FAIR, "key", way == 2 ? 600 : RLOCK_FOREVER);
+            struct owner *next = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+            struct owner *last = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
             uint64_t tokens[2];
             tokens[0] = token_of(next);
             tokens[1] = token_of(last);
             if (late && way < 3) { /* its attempt is in flight, and no timer runs */
-                run_ms(HALF_A_TURN + 2);
+                run_ms(HALF_A_TIMEOUT + 2);
                 assert_non_null(out_of(first));
             }
             leave_first(first, way);
-            run_ms(HALF_A_TURN + 2);
-            SAME(tries_of(tokens[0]), 2);
-            SAME(tries_of(tokens[1]), 1);
+            run_ms(HALF_A_TIMEOUT + 2);
+            SAME(attempts_of(tokens[0]), 2);
+            SAME(attempts_of(tokens[1]), 1);
             answer_to(next, scripted_held(FOR_LONG));
-            run_ms(HALF_A_TURN + 2);
-            SAME(tries_of(tokens[0]), 3);
+            run_ms(HALF_A_TIMEOUT + 2);
+            SAME(attempts_of(tokens[0]), 3);
             anew();
         }
     }
@@ -355,16 +355,16 @@ static void next_of_the_line_takes_over_the_looking(void **state) {
 
 /* A grant to another waiter does not put off the first one's next attempt. */
 static void grant_behind_the_first_changes_nothing_for_it(void **state) {
-    struct owner *first = in_line(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
-    struct owner *second = in_line(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
+    struct owner *first = in_queue(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
+    struct owner *second = in_queue(RLOCK_KIND_SEMAPHORE, "key", RLOCK_FOREVER);
     uint64_t token = token_of(first);
     (void)state;
     run_ms(300);
     call(second);
     answer_to(second, scripted_done());
-    SAME(tries_of(token), 1);
+    SAME(attempts_of(token), 1);
     run_ms(202);
-    SAME(tries_of(token), 2);
+    SAME(attempts_of(token), 2);
 }
 
 static void waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(void **state) {
@@ -372,24 +372,24 @@ static void waiter_whose_try_failed_is_asked_for_again_wherever_it_stands(void *
     size_t i;
     (void)state;
     for (i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        struct owner *first = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
         struct owner *fails = kind_handle(RLOCK_KIND_FAIR, "key");
         uint64_t token;
         SAME(owner_acquire(fails, RLOCK_FOREVER, 1000), RLOCK_OK);
         idle();
         token = token_of(fails);
         answer_to(fails, scripted_fault(faults[i], "words"));
-        SAME(tries_of(token), 1);
-        run_ms(HALF_A_TURN + 2);
-        SAME(tries_of(token), 2);
+        SAME(attempts_of(token), 1);
+        run_ms(HALF_A_TIMEOUT + 2);
+        SAME(attempts_of(token), 2);
         answer_to(fails, scripted_held(FOR_LONG));
         assert_non_null(out_of(first));
         answer_to(first, scripted_held(FOR_LONG));
         call(fails); /* now it has an offer that it must not miss */
         answer_to(fails, scripted_fault(faults[i], "words"));
-        SAME(tries_of(token), 3);
-        run_ms(HALF_A_TURN + 2);
-        SAME(tries_of(token), 4);
+        SAME(attempts_of(token), 3);
+        run_ms(HALF_A_TIMEOUT + 2);
+        SAME(attempts_of(token), 4);
         answer_to(fails, scripted_done());
         SAME(fails->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
         anew();
@@ -405,13 +405,13 @@ static void first_of_the_line_polls_where_nobody_is_called(void **state) {
     int tries;
     (void)state;
     scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
-    first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
-    second = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    first = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    second = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     always(RLOCK_OP_ACQUIRE, scripted_held(FOR_LONG));
     run_ms(1000);
-    tries = tries_of(token_of(first));
+    tries = attempts_of(token_of(first));
     BETWEEN(tries, 5, 16);
-    SAME(tries_of(token_of(second)), 1);
+    SAME(attempts_of(token_of(second)), 1);
 }
 
 /* An offer ends after a command timeout, however long poll_ms is. */
@@ -423,23 +423,23 @@ static void first_of_the_line_polls_twice_a_turn_at_least(void **state) {
     g.config.poll_ms = 3600000;
     start();
     scripted_pushing(&g.store, 0);
-    first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    first = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     always(RLOCK_OP_ACQUIRE, scripted_held(FOR_LONG));
     run_ms(5000);
-    tries = tries_of(token_of(first));
+    tries = attempts_of(token_of(first));
     BETWEEN(tries, 9, 20);
 }
 
 /* The queue says whether a waiter can be notified; and the last notification may be lost. */
 static void all_in_line_ask_when_calls_begin_or_end(void **state) {
-    static const unsigned changes[] = {0, RLOCK_PUSH_CALLS, RLOCK_PUSH_CHANGES,
-                                       RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS};
+    static const unsigned changes[] = {0, RLOCK_PUSH_NOTIFICATIONS, RLOCK_PUSH_CHANGES,
+                                       RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS};
     struct owner *line[3];
     size_t n;
     int i;
     (void)state;
     for (i = 0; i < 3; i++) {
-        line[i] = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        line[i] = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     }
     for (n = 0; n < sizeof changes / sizeof changes[0]; n++) {
         int before = asked(RLOCK_OP_ACQUIRE);
@@ -450,7 +450,7 @@ static void all_in_line_ask_when_calls_begin_or_end(void **state) {
         }
     }
     i = asked(RLOCK_OP_ACQUIRE);
-    scripted_pushing(&g.store, RLOCK_PUSH_CALLS); /* changes do not matter here */
+    scripted_pushing(&g.store, RLOCK_PUSH_NOTIFICATIONS); /* changes do not matter here */
     SAME(asked(RLOCK_OP_ACQUIRE), i);
 }
 
@@ -463,20 +463,20 @@ static void try_that_was_out_when_calls_began_is_asked_for_once_more(void **stat
         anew();
         scripted_pushing(&g.store, 0);
         if (watched) {
-            (void)in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+            (void)in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
         }
         for (i = 0; i < 2; i++) {
             line[i] = kind_handle(RLOCK_KIND_FAIR, "key");
             SAME(owner_acquire(line[i], RLOCK_FOREVER, 1000), RLOCK_OK);
         }
         idle();
-        scripted_pushing(&g.store, RLOCK_PUSH_CALLS);
+        scripted_pushing(&g.store, RLOCK_PUSH_NOTIFICATIONS);
         for (i = 0; i < 2; i++) {
-            SAME(tries_of(token_of(line[i])), 1);
+            SAME(attempts_of(token_of(line[i])), 1);
             answer_to(line[i], scripted_held(FOR_LONG));
-            SAME(tries_of(token_of(line[i])), 2);
+            SAME(attempts_of(token_of(line[i])), 2);
             answer_to(line[i], scripted_held(FOR_LONG));
-            SAME(tries_of(token_of(line[i])), 2);
+            SAME(attempts_of(token_of(line[i])), 2);
         }
     }
 }
@@ -486,7 +486,7 @@ static void changes_wake_no_one_in_line_and_any_change_all(void **state) {
     int i, before;
     (void)state;
     for (i = 0; i < 2; i++) {
-        line[i] = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        line[i] = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     }
     before = asked(RLOCK_OP_ACQUIRE);
     scripted_woken(&g.store, "key");
@@ -637,7 +637,7 @@ static void shutdown_tells_every_holder_and_every_one_in_line(void **state) {
     int i;
     (void)state;
     readers_hold(readers, FOR_LONG);
-    waits = in_line(RLOCK_KIND_READ, "key", RLOCK_FOREVER);
+    waits = in_queue(RLOCK_KIND_READ, "key", RLOCK_FOREVER);
     SAME(owner_renew(readers[0], 0), RLOCK_OK);
     SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_OK);
     idle();
@@ -657,7 +657,7 @@ static void client_free_releases_every_hold_and_place_and_tells_nobody(void **st
     int i;
     (void)state;
     readers_hold(readers, FOR_LONG);
-    waits = in_line(RLOCK_KIND_READ, "key", RLOCK_FOREVER);
+    waits = in_queue(RLOCK_KIND_READ, "key", RLOCK_FOREVER);
     tokens[READERS] = token_of(waits);
     for (i = 0; i < READERS; i++) {
         tokens[i] = token_of(readers[i]);
@@ -678,7 +678,7 @@ static void connection_that_comes_and_goes_with_many_holders_and_waiters(void **
         readers[i] = kind_holder(RLOCK_KIND_READ, "key", i == 0 ? 0 : 2900);
     }
     for (i = 0; i < READERS; i++) {
-        line[i] = in_line(RLOCK_KIND_READ, "key", i == 2 ? 700 : RLOCK_FOREVER);
+        line[i] = in_queue(RLOCK_KIND_READ, "key", i == 2 ? 700 : RLOCK_FOREVER);
     }
     SAME(owner_renew(readers[1], 0), RLOCK_OK);
     SAME(owner_renew(readers[2], 0), RLOCK_OK);
@@ -720,7 +720,7 @@ static void refused_user_ends_every_waiter_of_the_line(void **state) {
     int i;
     (void)state;
     for (i = 0; i < 3; i++) {
-        line[i] = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+        line[i] = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     }
     scripted_down(&g.store, RLOCK_FAULT_AUTH, "WRONGPASS");
     for (i = 0; i < 3; i++) {
@@ -737,7 +737,7 @@ static void refused_user_ends_every_waiter_of_the_line(void **state) {
 /* The grant is too late for its local deadline, but the server has the hold: left there, it would
  * block others. */
 static void late_grant_behind_the_first_is_asked_for_again_at_once(void **state) {
-    struct owner *first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    struct owner *first = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     struct owner *late = kind_handle(RLOCK_KIND_FAIR, "key");
     uint64_t token;
     (void)state;
@@ -747,7 +747,7 @@ static void late_grant_behind_the_first_is_asked_for_again_at_once(void **state)
     run_ms(200);
     answer_to(late, scripted_done());
     SAME(late->events, 0);
-    SAME(tries_of(token), 2);
+    SAME(attempts_of(token), 2);
     assert_true((out_of(late)->flags & RLOCK_REQUEST_RETRY) != 0);
     answer_to(late, scripted_done());
     SAME(late->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
@@ -782,10 +782,10 @@ static void grant_that_expires_before_it_is_told_is_asked_for_again(void **state
     idle();
     SAME(slow->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
     SAME(late->events, 0);
-    SAME(tries_of(token), 2);
+    SAME(attempts_of(token), 2);
     answer_to(late, scripted_held(FOR_LONG));
-    run_ms(HALF_A_TURN + 2);
-    SAME(tries_of(token), 3); /* it looks after the queue */
+    run_ms(HALF_A_TIMEOUT + 2);
+    SAME(attempts_of(token), 3); /* it looks after the queue */
     answer_to(late, scripted_done());
     SAME(late->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
@@ -794,7 +794,7 @@ static void grant_that_expires_before_it_is_told_is_asked_for_again(void **state
 static void call_before_the_grant_is_told_makes_it_look(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_READ, "key");
     (void)state;
-    g.store.looks_by_hand = true;
+    g.store.checks_by_hand = true;
     SAME(owner_acquire(owner, RLOCK_FOREVER, FOR_LONG), RLOCK_OK);
     idle();
     call(owner);
@@ -810,7 +810,7 @@ static void nothing_is_handed_on_of_a_queued_kind(void **state) {
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
         struct owner *holds = kind_holder(queued_kinds[i], "key", 10000);
-        struct owner *waits = in_line(queued_kinds[i], "key", RLOCK_FOREVER);
+        struct owner *waits = in_queue(queued_kinds[i], "key", RLOCK_FOREVER);
         uint64_t token = token_of(holds);
         SAME(owner_release(holds), RLOCK_OK);
         idle();
@@ -818,7 +818,7 @@ static void nothing_is_handed_on_of_a_queued_kind(void **state) {
         reply(RLOCK_OP_RELEASE, scripted_done());
         SAME(holds->seen[RLOCK_RELEASED].status, RLOCK_OK);
         SAME(waits->events, 0); /* the server notifies it */
-        SAME(tries_of(token_of(waits)), 1);
+        SAME(attempts_of(token_of(waits)), 1);
         SAME(stats().handed_on, 0);
         anew();
     }
@@ -841,8 +841,8 @@ static void release_names_who_asks_right_behind_it(void **state) {
     (void)state;
     for (i = 0; i < QUEUED_KINDS; i++) {
         struct owner *holds = holder_before_ours(queued_kinds[i], "key");
-        struct owner *first = in_line(queued_kinds[i], "key", RLOCK_FOREVER);
-        struct owner *second = in_line(queued_kinds[i], "key", RLOCK_FOREVER);
+        struct owner *first = in_queue(queued_kinds[i], "key", RLOCK_FOREVER);
+        struct owner *second = in_queue(queued_kinds[i], "key", RLOCK_FOREVER);
         uint64_t token = token_of(first);
         size_t at = g.store.count;
         SAME(owner_release(holds), RLOCK_OK);
@@ -861,7 +861,7 @@ static void release_names_who_asks_right_behind_it(void **state) {
         SAME(owner_release(first), RLOCK_OK);
         SAME(g.store.count, at + 1);
         SAME(g.store.log[at].next, 0);
-        SAME(tries_of(token_of(second)), 1);
+        SAME(attempts_of(token_of(second)), 1);
         anew();
     }
 }
@@ -873,7 +873,7 @@ static void release_names_nobody_who_has_no_place_or_asks_just_now(void **state)
         struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key"), *waits = NULL;
         size_t at;
         if (way == 4) {
-            waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+            waits = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
             call(waits);
         } else if (way) {
             waits = kind_handle(RLOCK_KIND_FAIR, way == 1 ? "other" : "key");
@@ -896,7 +896,7 @@ static void release_names_nobody_who_has_no_place_or_asks_just_now(void **state)
 /* The waiter that was named has asked since, and may have left. */
 static void release_that_is_sent_again_names_nobody(void **state) {
     struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key");
-    struct owner *waits = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    struct owner *waits = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     size_t at = g.store.count;
     (void)state;
     SAME(owner_release(holds), RLOCK_OK);
@@ -916,13 +916,13 @@ static void own_release_makes_the_first_of_the_line_ask_where_nobody_is_called(v
     (void)state;
     scripted_pushing(&g.store, 0);
     holds = kind_holder(RLOCK_KIND_FAIR, "key", 10000);
-    first = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
-    second = in_line(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    first = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
+    second = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     SAME(owner_release(holds), RLOCK_OK);
     idle();
     reply(RLOCK_OP_RELEASE, scripted_done());
-    SAME(tries_of(token_of(first)), 2);
-    SAME(tries_of(token_of(second)), 1);
+    SAME(attempts_of(token_of(first)), 2);
+    SAME(attempts_of(token_of(second)), 1);
 }
 
 static void one_fence_is_asked_for_by_each_of_a_queued_kind(void **state) {
@@ -956,10 +956,10 @@ static struct owner *owned(rlock_kind kind, const char *key, uint64_t owner) {
     return handle_with(&options);
 }
 
-static uint64_t beside_of(struct owner *reader) {
+static uint64_t writer_of(struct owner *reader) {
     uint64_t beside;
     SAME(owner_acquire(reader, RLOCK_FOREVER, 1000), RLOCK_OK);
-    beside = out_of(reader)->beside;
+    beside = out_of(reader)->writer;
     SAME(owner_cancel(reader), RLOCK_OK);
     idle();
     return beside;
@@ -974,16 +974,16 @@ static void reader_names_the_writer_of_its_owner_while_that_holds(void **state) 
     (void)state;
     (void)kind_handle(RLOCK_KIND_MUTEX, "key");          /* a mutex has no owner to name */
     (void)kind_holder(RLOCK_KIND_READ, "key", FOR_LONG); /* must not hide the writer */
-    SAME(beside_of(mine), 0);
+    SAME(writer_of(mine), 0);
     SAME(owner_acquire(writer, 0, FOR_LONG), RLOCK_OK);
-    SAME(beside_of(mine), 0); /* it does not hold yet */
+    SAME(writer_of(mine), 0); /* it does not hold yet */
     answer_to(writer, scripted_done());
-    SAME(beside_of(mine), token_of(writer));
-    SAME(beside_of(theirs), 0);
-    SAME(beside_of(nobodys), 0);
-    SAME(beside_of(elsewhere), 0);
+    SAME(writer_of(mine), token_of(writer));
+    SAME(writer_of(theirs), 0);
+    SAME(writer_of(nobodys), 0);
+    SAME(writer_of(elsewhere), 0);
     SAME(owner_release(writer), RLOCK_OK);
-    SAME(beside_of(mine), 0);
+    SAME(writer_of(mine), 0);
 }
 
 /* The server does not notify this reader, which is behind others: it must ask by itself. */
@@ -991,7 +991,7 @@ static void reader_in_line_asks_as_soon_as_its_writer_is_granted(void **state) {
     int is_out;
     (void)state;
     for (is_out = 0; is_out < 2; is_out++) {
-        struct owner *first = in_line(RLOCK_KIND_READ, "key", RLOCK_FOREVER);
+        struct owner *first = in_queue(RLOCK_KIND_READ, "key", RLOCK_FOREVER);
         struct owner *writer = owned(RLOCK_KIND_WRITE, "key", 7);
         struct owner *theirs = owned(RLOCK_KIND_READ, "key", 8);
         struct owner *mine = owned(RLOCK_KIND_READ, "key", 7);
@@ -1006,11 +1006,11 @@ static void reader_in_line_asks_as_soon_as_its_writer_is_granted(void **state) {
         answer_to(writer, scripted_done());
         assert_true(rlock_is_held(writer->lock));
         if (is_out) {
-            SAME(out_of(mine)->beside, 0);
+            SAME(out_of(mine)->writer, 0);
             answer_to(mine, scripted_held(FOR_LONG));
         }
         assert_non_null(out_of(mine));
-        assert_true(out_of(mine)->beside == token_of(writer));
+        assert_true(out_of(mine)->writer == token_of(writer));
         assert_true(out_of(mine)->urgent);
         assert_null(out_of(theirs));
         assert_null(out_of(first));

@@ -112,7 +112,7 @@ static void heavy_first_of_the_line_does_not_look_for_who_is_lighter(void **stat
         idle();
         answer_to(line[i], scripted_held(FOR_LONG));
     }
-    run_ms(HALF_A_TURN + 2);
+    run_ms(HALF_A_TIMEOUT + 2);
     for (i = 0; i < 7; i++) {
         SAME(out_of(line[i]) != NULL, looks[i]);
     }
@@ -202,7 +202,7 @@ static void each_key_of_a_set_wakes_who_waits_for_it(void **state) {
     (void)state;
     for (i = 0; i < 3; i++) {
         int before = asked(RLOCK_OP_ACQUIRE);
-        assert_true(scripted_watches(&g.store, keys[i]));
+        assert_true(scripted_tracks(&g.store, keys[i]));
         scripted_woken(&g.store, "d");
         SAME(asked(RLOCK_OP_ACQUIRE), before);
         scripted_woken(&g.store, keys[i]);
@@ -212,7 +212,7 @@ static void each_key_of_a_set_wakes_who_waits_for_it(void **state) {
     SAME(owner_cancel(set), RLOCK_OK);
     scripted_settle(&g.store);
     run_ms(100);
-    SAME(scripted_watching(&g.store), 0);
+    SAME(scripted_tracking(&g.store), 0);
 }
 
 static void each_key_of_a_set_makes_its_holder_look(void **state) {
@@ -227,7 +227,7 @@ static void each_key_of_a_set_makes_its_holder_look(void **state) {
         scripted_woken(&g.store, keys[i]);
         SAME(asked((rlock_op)SCRIPTED_LOOK), looks + 1);
     }
-    g.store.looks_by_hand = true;
+    g.store.checks_by_hand = true;
     scripted_woken(&g.store, "b");
     answer_to(set, scripted_plain(RLOCK_OUTCOME_GONE));
     SAME(set->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
@@ -268,11 +268,11 @@ static void release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back(void *
         grant(holds, FOR_LONG);
         waits = sleeps_for(way == 0 ? kind_handle(RLOCK_KIND_MUTEX, "c") : set);
         stranger = sleeps_for(kind_handle(RLOCK_KIND_MUTEX, "d"));
-        before = tries_of(token_of(waits));
+        before = attempts_of(token_of(waits));
         SAME(owner_release(holds), RLOCK_OK);
         idle();
         reply(RLOCK_OP_RELEASE, scripted_done());
-        SAME(tries_of(token_of(waits)), before + 1);
+        SAME(attempts_of(token_of(waits)), before + 1);
         assert_null(out_of(stranger));
         anew();
     }
@@ -289,16 +289,16 @@ static void key_is_watched_until_no_gate_of_it_wants_to_know(void **state) {
         SAME(owner_cancel(leaves), RLOCK_OK);
         scripted_settle(&g.store);
         memset(g.store.automatic, 0, sizeof g.store.automatic);
-        assert_true(scripted_watches(&g.store, "b"));
-        SAME(scripted_watches(&g.store, "a"), way == 1);
+        assert_true(scripted_tracks(&g.store, "b"));
+        SAME(scripted_tracks(&g.store, "a"), way == 1);
         sleeps_for(leaves); /* the key is tracked again */
-        SAME(scripted_watching(&g.store), 3);
+        SAME(scripted_tracking(&g.store), 3);
         SAME(owner_cancel(leaves), RLOCK_OK);
         SAME(owner_cancel(stays), RLOCK_OK);
         scripted_settle(&g.store);
         memset(g.store.automatic, 0, sizeof g.store.automatic);
         run_ms(100);
-        SAME(scripted_watching(&g.store), 0);
+        SAME(scripted_tracking(&g.store), 0);
         anew();
     }
 }

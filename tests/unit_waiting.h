@@ -41,7 +41,7 @@ static void first_try_is_plain_and_the_next_one_watches(void **state) {
     SAME(need(RLOCK_OP_ACQUIRE)->flags, 0);
     SAME(need(RLOCK_OP_ACQUIRE)->lease_ms, 10000);
     reply(RLOCK_OP_ACQUIRE, scripted_held(5000));
-    SAME(need(RLOCK_OP_ACQUIRE)->flags & RLOCK_REQUEST_WATCH, RLOCK_REQUEST_WATCH);
+    SAME(need(RLOCK_OP_ACQUIRE)->flags & RLOCK_REQUEST_TRACK, RLOCK_REQUEST_TRACK);
     reply(RLOCK_OP_ACQUIRE, scripted_held(5000));
     SAME(scripted_pending(&g.store, RLOCK_OP_ACQUIRE), 0);
     SAME(owner->events, 0);
@@ -166,7 +166,7 @@ static void place_in_a_line_is_asked_for_again_when_calls_can_be_heard(void **st
     }
     SAME(asked(RLOCK_OP_ACQUIRE), 3);
     reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
-    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
     SAME(asked(RLOCK_OP_ACQUIRE), 4); /* the first waiter's; the others' requests are in flight */
     for (i = 0; i < 3; i++) {
         reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
@@ -367,7 +367,7 @@ static void first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_
     idle();
     reply(RLOCK_OP_ACQUIRE, held_and_told(60000));
     SAME(asked(RLOCK_OP_ACQUIRE), 1);
-    assert_true(scripted_watches(&g.store, "told"));
+    assert_true(scripted_tracks(&g.store, "told"));
     run_ms(5000);
     SAME(asked(RLOCK_OP_ACQUIRE), 1);
     scripted_woken(&g.store, "told");

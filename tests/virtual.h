@@ -377,7 +377,7 @@ static inline struct virtual_state *virtual_earliest(struct virtual_loop *loop, 
 }
 
 /* One entry: fires the earliest timer that is due by then. False if there is none. */
-static inline bool virtual_turn(struct virtual_loop *loop, int64_t until_us) {
+static inline bool virtual_iteration(struct virtual_loop *loop, int64_t until_us) {
     struct virtual_state *state = virtual_earliest(loop, until_us);
     bool inside = loop->entered; /* a callback runs the loop */
     if (state == NULL) {
@@ -397,7 +397,7 @@ static inline bool virtual_turn(struct virtual_loop *loop, int64_t until_us) {
 static inline void virtual_run_until(struct virtual_loop *loop, int64_t until_us) {
     int64_t moment = loop->now_us;
     int spins = 0;
-    while (virtual_turn(loop, until_us)) {
+    while (virtual_iteration(loop, until_us)) {
         spins = loop->now_us == moment ? spins + 1 : 0;
         moment = loop->now_us;
         if (spins > VIRTUAL_SPINS) {
@@ -492,8 +492,8 @@ static inline void owner_on_event(rlock *lock, const rlock_event *event, void *u
 }
 
 /* A handle as the options say, which records. NULL if rlock_new failed: *status says how. */
-static inline struct owner *owner_try(struct virtual_loop *loop, rlock_client *client,
-                                      const rlock_options *options, int *status) {
+static inline struct owner *owner_attempt(struct virtual_loop *loop, rlock_client *client,
+                                          const rlock_options *options, int *status) {
     struct owner *owner = &loop->owners[loop->owned];
     rlock_options copy = *options;
     if (loop->owned == VIRTUAL_OWNERS) {
@@ -516,7 +516,7 @@ static inline struct owner *owner_try(struct virtual_loop *loop, rlock_client *c
 static inline struct owner *owner_new(struct virtual_loop *loop, rlock_client *client,
                                       const rlock_options *options) {
     int status;
-    struct owner *owner = owner_try(loop, client, options, &status);
+    struct owner *owner = owner_attempt(loop, client, options, &status);
     SAME(status, RLOCK_OK);
     return owner;
 }

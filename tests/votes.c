@@ -39,7 +39,7 @@ static int setup_with(int up) {
     virtual_begin(&g.loop);
     for (i = 0; i < SERVERS; i++) {
         scripted_begin(&servers[i], &g.loop);
-        servers[i].looks_by_hand = true;
+        servers[i].checks_by_hand = true;
         nodes[i].store = &servers[i].store;
     }
     SAME(rlock_quorum_new(&g.store, nodes, SERVERS), RLOCK_OK);
@@ -339,8 +339,8 @@ static void up_is_a_majority_and_down_is_none(void **state) {
         scripted_up(&servers[i]);
     }
     for (i = 0; i < SERVERS; i++) {
-        scripted_pushing(&servers[i], RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
-        scripted_called(&servers[i], "key", 1); /* nobody stands in a line */
+        scripted_pushing(&servers[i], RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
+        scripted_notified(&servers[i], "key", 1); /* nobody stands in a line */
         rlock_client_stats(g.client, &stats);
         SAME(stats.pushing, i + 1 >= MAJORITY);
     }
@@ -413,7 +413,7 @@ static void own_news_of_what_is_taken_back_is_waited_for_a_moment(void **state) 
             scripted_woken(&servers[i], "key");
         }
         while (asked(RLOCK_OP_ACQUIRE) < SERVERS) {
-            virtual_turn(&g.loop, INT64_MAX);
+            virtual_iteration(&g.loop, INT64_MAX);
         }
         longest_us = g.loop.now_us - start_us > longest_us ? g.loop.now_us - start_us : longest_us;
     }
@@ -1012,7 +1012,7 @@ static void every_failing_allocation_is_survived(void **state) {
             struct owner *owner;
             memset(&options, 0, sizeof options);
             options.key = "key";
-            owner = owner_try(&g.loop, g.client, &options, &status);
+            owner = owner_attempt(&g.loop, g.client, &options, &status);
             status = owner == NULL ? status : owner_acquire(owner, 0, LEASE_MS);
             virtual_idle(&g.loop);
             if (status == RLOCK_OK) {
@@ -1267,7 +1267,7 @@ static void link_answer(struct link *link, struct message *message) {
     link->events->answered(link->owner, request, &answer);
 }
 
-static void link_turns(struct link *link) {
+static void link_iterates(struct link *link) {
     rlock_answer answer = unknown();
     int i;
     answer.sure = false;
@@ -1317,7 +1317,7 @@ static void link_fire(rlock_timer *timer) {
     struct link *link = RLOCK__OF(timer, struct link, timer);
     struct message *first;
     if (link->up != link->told) {
-        link_turns(link);
+        link_iterates(link);
     }
     while ((first = link_first(link)) != NULL) {
         if (first->executed) {
@@ -1402,7 +1402,7 @@ static void storm_begins(uint64_t seed) {
         s.stores[i].close = link_close;
         s.stores[i].submit = link_submit;
         s.stores[i].forget = link_forget;
-        s.stores[i].watch = link_watch;
+        s.stores[i].track = link_watch;
         s.stores[i].flush = link_flush;
         nodes[i].store = &s.stores[i];
     }

@@ -17,7 +17,7 @@ typedef struct rlock__heap {
 /* Of those that are due at one time the one that was set in an earlier turn. */
 static bool rlock__sooner(const rlock_timer *one, const rlock_timer *other) {
     return one->due_us < other->due_us ||
-           (one->due_us == other->due_us && (int32_t)(one->turn - other->turn) < 0);
+           (one->due_us == other->due_us && (int32_t)(one->iteration - other->iteration) < 0);
 }
 
 static bool rlock__heap_reserve(rlock__heap *heap) {

@@ -19,7 +19,7 @@
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/leaving.h"
-#include "core/trying.h"
+#include "core/attempt.h"
 #include "core/holding.h"
 #include "core/question.h"
 #include "core/events.h"
@@ -191,7 +191,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     rlock__claim_give(claim, NULL);
-    if (claim->phase == RLOCK__TRYING) {
+    if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_let_go(claim);
@@ -317,7 +317,7 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     }
     *out = client->stats;
     out->held = client->phases[RLOCK__HOLDING];
-    out->waiting = client->phases[RLOCK__TRYING];
+    out->waiting = client->phases[RLOCK__ATTEMPTING];
     out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
     out->handles = client->handles;
     out->up = client->up && client->life != RLOCK__CLOSED;

@@ -17,7 +17,7 @@
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/leaving.h"
-#include "core/trying.h"
+#include "core/attempt.h"
 #include "core/holding.h"
 #include "core/granting.h"
 #include "core/deliver.h"
@@ -39,8 +39,8 @@ static const int rlock__on_call[6][4] = {
 
 static void rlock__claim_fire(rlock_timer *timer) {
     rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
-    if (claim->phase == RLOCK__TRYING) {
-        rlock__trying_fire(claim);
+    if (claim->phase == RLOCK__ATTEMPTING) {
+        rlock__attempt_fire(claim);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_fire(claim);
     } else {
@@ -71,8 +71,8 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
         claim->wish->references++;
     }
     claim->token = ++client->tokens;
-    claim->phase = RLOCK__TRYING;
-    client->phases[RLOCK__TRYING]++;
+    claim->phase = RLOCK__ATTEMPTING;
+    client->phases[RLOCK__ATTEMPTING]++;
     return claim;
 }
 
@@ -194,7 +194,7 @@ static int rlock__call(const rlock *lock, int call) {
     if (rlock__forked(lock->gate->client)) {
         return RLOCK_ERR_STATE;
     }
-    lock->gate->client->now_us = rlock__look(lock);
+    lock->gate->client->now_us = rlock__read_clock(lock);
     return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
 }
 
@@ -374,7 +374,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
-        rlock__claim_try(claim, false);
+        rlock__claim_attempt(claim, false);
         return RLOCK_OK;
     }
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
@@ -386,7 +386,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
         return RLOCK_OK;
     }
     if (first) { /* else the head is asking, or sleeps for a reason */
-        rlock__gate_try(gate);
+        rlock__gate_attempt(gate);
     }
     return RLOCK_OK;
 }
@@ -469,8 +469,9 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
-    if (!rlock__hand_on(claim)) {
-        claim->yields = claim->yields || (!rlock__queued(claim->gate) && rlock__turn_over(claim));
+    if (!rlock__hand_over(claim)) {
+        claim->yields =
+            claim->yields || (!rlock__queued(claim->gate) && rlock__hand_over_ends(claim));
         lock->status = RLOCK_OK;
         rlock__claim_let_go(claim);
     }
@@ -512,11 +513,11 @@ int rlock_cancel(rlock *lock) {
 
 bool rlock_is_held(const rlock *lock) {
     return lock && !rlock__forked(lock->gate->client) &&
-           rlock__state_at(lock, rlock__look(lock)) == RLOCK__HELD_STATE;
+           rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
 int64_t rlock_remaining_ms(const rlock *lock) {
-    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__look(lock)) : 0;
+    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__read_clock(lock)) : 0;
 }
 
 uint64_t rlock_fence(const rlock *lock) {

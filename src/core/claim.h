@@ -16,7 +16,7 @@
 #include "core/client.h"
 
 /* The columns of FAULT x OPERATION. */
-enum { RLOCK__IN_WAIT, RLOCK__IN_TRY, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
+enum { RLOCK__IN_WAIT, RLOCK__IN_ATTEMPT, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
 #define RLOCK__RETRY 1
 
 static const int rlock__on_fault[7][5] = {
@@ -51,7 +51,7 @@ typedef struct rlock__gate {
     rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
     uint32_t references; /* handles and claims */
     uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
-    bool watched;
+    bool tracked;
     bool special; /* no mutex with one key: rlock__things follow */
 } rlock__gate;    /* then each key's bytes and a NUL */
 
@@ -115,8 +115,8 @@ typedef struct rlock__claim {
     int64_t until_us;  /* the local deadline */
     int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
     union {
-        int64_t look_us; /* of a hold the next check, without a renewal */
-        int64_t over_us; /* of a clean-up its end, 0 = not known yet */
+        int64_t check_us; /* of a hold the next check, without a renewal */
+        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
     } of;
     uint64_t fence;
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
@@ -124,7 +124,7 @@ typedef struct rlock__claim {
     uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
     uint16_t fences;     /* how many fencing tokens in a row were reserved */
     uint16_t handed;     /* how many local hand-overs there were since that grant */
-    uint8_t phase;       /* RLOCK__TRYING to RLOCK__LETTING_GO */
+    uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
     bool ringed;         /* it waits in the ring */
     bool yields;         /* after local hand-overs: when it is let go, other clients come first */
     bool ours;           /* granted, and the next waiter at the server was of this client */
@@ -313,7 +313,7 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
 
 /* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
-    bool busy = client->phases[RLOCK__TRYING] || client->phases[RLOCK__HOLDING] ||
+    bool busy = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING] ||
                 client->phases[RLOCK__LETTING_GO];
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
@@ -337,7 +337,7 @@ static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__list_remove(&claim->link);
     rlock__ring_leave(claim);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
-        RLOCK_ASSERT(!gate->crowd->trying);
+        RLOCK_ASSERT(!gate->crowd->attempting);
         rlock_timer_drop(client, &gate->crowd->timer);
         rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
         gate->crowd = &client->nobody;
@@ -354,7 +354,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
     rlock__claim_unlink(claim);
-    if (phase != RLOCK__TRYING) { /* a writer first: nobody looks for one among many readers */
+    if (phase != RLOCK__ATTEMPTING) { /* a writer first: nobody looks for one among many readers */
         bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
         rlock__list_append(writer ? gate->claims.next : &gate->claims, &claim->link);
     }
@@ -407,7 +407,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
-    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__TRYING));
+    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
     if (!work) {
         return NULL;
@@ -437,7 +437,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
 static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (lock->status != RLOCK_ERR_UNKNOWN) {
-        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_TRY];
+        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
         rlock__set_text(&lock->text, text);
     }
 }
@@ -446,8 +446,8 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock__work *work = claim->work;
-    if (claim->gate->crowd->trying == claim) {
-        claim->gate->crowd->trying = NULL;
+    if (claim->gate->crowd->attempting == claim) {
+        claim->gate->crowd->attempting = NULL;
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);

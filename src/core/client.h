@@ -24,18 +24,18 @@ typedef struct rlock__ready {
 } rlock__ready;
 
 /* What a claim (see >>claim) does with the server. */
-enum { RLOCK__TRYING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
 
 /* Those who wait at one gate. */
 typedef struct rlock__crowd {
     rlock_link waiting; /* claims, first come first */
     struct rlock__gate *gate;
-    struct rlock__claim *trying; /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;           /* the next attempt, if nothing wakes the gate before */
-    uint8_t polls;               /* attempts since the last wake-up: exponent of the back-off */
-    bool dirty;                  /* woken during an attempt: its answer may be stale */
-    bool taken;                  /* a holder was known since the first waiter began to wait */
-    bool yields;                 /* the next attempt is put off: other clients come first */
+    struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
+    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
+    uint8_t polls;                   /* attempts since the last wake-up: exponent of the back-off */
+    bool dirty;                      /* woken during an attempt: its answer may be stale */
+    bool taken;                      /* a holder was known since the first waiter began to wait */
+    bool yields;                     /* the next attempt is put off: other clients come first */
 } rlock__crowd;
 
 typedef enum rlock__life {
@@ -55,7 +55,7 @@ struct rlock_client {
     int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
     rlock_link ready;   /* to be delivered in a later turn */
     rlock_link batch;   /* being delivered */
-    uint32_t turn;      /* how often timers were fired */
+    uint32_t iteration; /* how often timers were fired */
     unsigned depth;     /* calls and entries on the stack that are at work; ... */
     unsigned frames;    /* ... and those that a callback of the user stands on */
     rlock__life life;
@@ -89,7 +89,7 @@ struct rlock_client {
     rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
     int64_t ring_tick;
     rlock_timer ring_timer;
-    uint32_t watched; /* gates whose changes are told */
+    uint32_t tracked; /* gates whose changes are told */
 
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
@@ -208,10 +208,10 @@ static void rlock__leave(rlock_client *client) {
 /* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
  * here waits for the next loop iteration, and keeps nothing else waiting. */
 static void rlock__settle(rlock_client *client) {
-    uint32_t turn = ++client->turn;
+    uint32_t iteration = ++client->iteration;
     RLOCK_ASSERT(client->depth);
     while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
-           client->timers.items[1]->turn != turn && rlock__alive(client)) {
+           client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
         timer->fire(timer);
@@ -355,7 +355,7 @@ rlock_stats *rlock_client_counters(rlock_client *client) {
 int rlock_timer_add(rlock_client *client, rlock_timer *timer, void (*fire)(rlock_timer *timer)) {
     RLOCK_ASSERT(fire);
     timer->index = 0;
-    timer->turn = 0;
+    timer->iteration = 0;
     timer->fire = fire;
     return rlock__heap_reserve(&client->timers) ? RLOCK_OK : RLOCK_ERR_NOMEM;
 }
@@ -366,7 +366,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
         rlock__heap_stop(&client->timers, timer);
         return;
     }
-    timer->turn = client->turn;
+    timer->iteration = client->iteration;
     rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
     if (!client->depth && client->life != RLOCK__CLOSED) {
         rlock__arm(client); /* set from another client's entry */

@@ -40,7 +40,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 }
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
-static int64_t rlock__look(const rlock *lock) {
+static int64_t rlock__read_clock(const rlock *lock) {
     rlock_client *client = lock->gate->client;
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
@@ -55,7 +55,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
     rlock_client *client = lock->gate->client;
-    int64_t now_us = rlock__look(lock);
+    int64_t now_us = rlock__read_clock(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
     char *text = op->text;

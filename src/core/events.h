@@ -15,7 +15,7 @@
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/leaving.h"
-#include "core/trying.h"
+#include "core/attempt.h"
 #include "core/holding.h"
 #include "core/granting.h"
 #include "core/question.h"
@@ -33,8 +33,8 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     RLOCK_ASSERT(claim->work == work);
     claim->work = NULL;
     claim->note = request->store.note;
-    if (claim->phase == RLOCK__TRYING) {
-        rlock__trying_answered(claim, request, answer);
+    if (claim->phase == RLOCK__ATTEMPTING) {
+        rlock__attempt_answered(claim, request, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, request, answer);
     } else {
@@ -63,7 +63,7 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
 }
 
 /* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
-static void rlock__gate_turn_away(rlock__gate *gate) {
+static void rlock__gate_refuse(rlock__gate *gate) {
     rlock_link *list = &gate->crowd->waiting, *at = list->next->next, *next;
     bool line = !rlock__list_empty(list);
     RLOCK_ASSERT(!rlock__queued(gate));
@@ -88,10 +88,10 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
         rlock__holding_up(claim);
     }
     if (rlock__queued(gate)) {
-        rlock__line_try_all(gate, false);
+        rlock__queue_attempt_all(gate, false);
     } else {
-        rlock__gate_try(gate);
-        rlock__gate_turn_away(gate);
+        rlock__gate_attempt(gate);
+        rlock__gate_refuse(gate);
     }
 }
 
@@ -116,7 +116,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         int verdict =
-            rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT];
+            rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT];
         next = at->next;
         rlock__lock_note(claim->lock, why->fault, why->text);
         if (verdict != RLOCK__RETRY) {
@@ -156,12 +156,12 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
         if (key && rlock__shared(holds)) {
             break; /* so do all after it */
         }
-        rlock__holding_look(holds);
+        rlock__holding_check(holds);
     }
     if (!rlock__queued(gate)) {
         rlock__gate_wake(gate);
     } else if (!key) {
-        rlock__line_try_all(gate, true);
+        rlock__queue_attempt_all(gate, true);
     }
 }
 
@@ -171,28 +171,29 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     bool queued = rlock__queued(gate);
     rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
-    if (queued && (changed & RLOCK_PUSH_CALLS)) { /* a place tells whether to call; a call of ... */
-        rlock__line_try_all(gate, true);          /* ... before may be lost, by a holder too */
+    if (queued &&
+        (changed & RLOCK_PUSH_NOTIFICATIONS)) { /* a place tells whether to call; a call of ... */
+        rlock__queue_attempt_all(gate, true);   /* ... before may be lost, by a holder too */
         while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
-                rlock__holding_look(holds);
+                rlock__holding_check(holds);
             }
         }
     }
-    if (!gate->watched || !(changed & RLOCK_PUSH_CHANGES)) {
+    if (!gate->tracked || !(changed & RLOCK_PUSH_CHANGES)) {
         return;
     }
     if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
-        rlock__gate_watch_keys(gate, true);
+        rlock__gate_track_keys(gate, true);
         rlock__gate_woken(gate, gate->node.key);
-    } else if (!queued && rlock__waiter(gate) && !gate->crowd->trying && !rlock__holder(gate)) {
+    } else if (!queued && rlock__waiter(gate) && !gate->crowd->attempting && !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
 }
 
 static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
-    RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS)));
+    RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS)));
     client->pushing = part ? client->pushing : what;
     rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
@@ -216,27 +217,27 @@ static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
     return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);
 }
 
-static void rlock__gate_called(rlock__gate *gate, const void *with) {
+static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
     rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (holds && holds->phase == RLOCK__HOLDING) {
-        rlock__holding_look(holds);
+        rlock__holding_check(holds);
     } else if (waits && rlock__queued(gate) && !waits->work) {
-        rlock__claim_try(waits, true); /* its turn passes */
+        rlock__claim_attempt(waits, true); /* its turn passes */
     } else if (waits) {
         waits->again = true;
     }
 }
 
-static void rlock__store_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+static void rlock__store_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
     client->stats.woken++;
-    rlock__key_each(client, key, key_len, rlock__gate_called, &token);
+    rlock__key_each(client, key, key_len, rlock__gate_notified, &token);
 }
 
 static const rlock_store_events rlock__events = {rlock__store_answered, rlock__store_up,
                                                  rlock__store_down,     rlock__store_pushing,
-                                                 rlock__store_woken,    rlock__store_called};
+                                                 rlock__store_woken,    rlock__store_notified};
 
 #endif /* RLOCK_CORE_EVENTS_H */

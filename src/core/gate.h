@@ -17,20 +17,20 @@
 #include "core/token.h"
 #include "core/claim.h"
 
-#define RLOCK__SLEEP_MS 10000   /* the longest sleep of a waiter that is woken by push */
-#define RLOCK__MANY_KEYS 100    /* with so many tracked keys push alone is not relied on */
-#define RLOCK__DOZE_KEY_MS 5    /* each is asked for after so long times their number */
-#define RLOCK__DOZE_MIN_MS 1000 /* the least such time */
+#define RLOCK__SLEEP_MS 10000    /* the longest sleep of a waiter that is woken by push */
+#define RLOCK__MANY_KEYS 100     /* with so many tracked keys push alone is not relied on */
+#define RLOCK__CHECK_KEY_MS 5    /* each is asked for after so long times their number */
+#define RLOCK__CHECK_MIN_MS 1000 /* the least such time */
 
 /* Returns how long push alone is relied on. A server remembers only so many keys for it
  * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
  * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
-static int64_t rlock__doze_ms(const rlock_client *client) {
-    int64_t doze_ms = (int64_t)client->watched * RLOCK__DOZE_KEY_MS;
-    if (client->watched < RLOCK__MANY_KEYS) {
+static int64_t rlock__check_interval_ms(const rlock_client *client) {
+    int64_t interval_ms = (int64_t)client->tracked * RLOCK__CHECK_KEY_MS;
+    if (client->tracked < RLOCK__MANY_KEYS) {
         return RLOCK__SLEEP_MS;
     }
-    return doze_ms < RLOCK__DOZE_MIN_MS ? RLOCK__DOZE_MIN_MS : doze_ms;
+    return interval_ms < RLOCK__CHECK_MIN_MS ? RLOCK__CHECK_MIN_MS : interval_ms;
 }
 
 #define RLOCK__SOON_US 10000         /* until what failed for lack of memory is tried again */
@@ -38,7 +38,8 @@ static int64_t rlock__doze_ms(const rlock_client *client) {
 
 /* True if the store reports what concerns this gate: changes, or notifications. */
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->pushing & (rlock__queued(gate) ? RLOCK_PUSH_CALLS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing &
+            (rlock__queued(gate) ? RLOCK_PUSH_NOTIFICATIONS : RLOCK_PUSH_CHANGES)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -69,7 +70,7 @@ static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
 }
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
-static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer) {
+static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
            reader->wish->terms.owner && reader->wish->terms.owner == writer->wish->terms.owner;
 }
@@ -77,23 +78,24 @@ static bool rlock__beside(const rlock__claim *reader, const rlock__claim *writer
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
     const rlock__claim *holds = rlock__holder(reader->gate);
-    while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__beside(reader, holds)) {
+    while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) &&
+           !rlock__may_downgrade(reader, holds)) {
         holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
     }
     return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
 }
 
-static void rlock__claim_try(rlock__claim *claim, bool urgent) {
+static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     unsigned flags = 0;
     rlock_request *request;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
-    flags |= gate->watched && !claim->lock->once ? RLOCK_REQUEST_WATCH : 0u;
+    flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
     claim->again = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
@@ -110,11 +112,11 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
     if (request) {
         request->flags = (uint8_t)flags;
         request->fences = claim->fences;
-        request->beside = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
+        request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
         rlock__claim_submit(claim, request);
     } else { /* soon */
         claim->again = true;
-        gate->crowd->trying = NULL;
+        gate->crowd->attempting = NULL;
         rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
     }
 }
@@ -122,7 +124,7 @@ static void rlock__claim_try(rlock__claim *claim, bool urgent) {
 /* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
  * for those whose attempt failed. The server removes a waiter that weighs more than there are
  * permits now; so each waiter that weighs less than all before it makes an attempt too. */
-static void rlock__line_try(rlock__gate *gate) {
+static void rlock__queue_attempt(rlock__gate *gate) {
     bool weighed = rlock__things_of(gate)->sort == 's';
     uint32_t least = UINT32_MAX;
     rlock_link *at = gate->crowd->waiting.next;
@@ -131,7 +133,7 @@ static void rlock__line_try(rlock__gate *gate) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         uint32_t weight = claim->wish->terms.weight;
         if (!claim->work && (claim->again || weight < least)) {
-            rlock__claim_try(claim, false);
+            rlock__claim_attempt(claim, false);
         }
         least = weighed && weight < least ? weight : weighed ? least : 0;
     }
@@ -139,15 +141,15 @@ static void rlock__line_try(rlock__gate *gate) {
 
 /* A writer holds: readers of its owner are granted next to it, whatever their position: a
  * downgrade. */
-static void rlock__line_step_down(const rlock__claim *writer) {
+static void rlock__queue_downgrade(const rlock__claim *writer) {
     rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
     for (; writer->wish->terms.owner && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__beside(reader, writer)) {
+        if (rlock__may_downgrade(reader, writer)) {
             reader->again = true;
             if (!reader->work) {
-                rlock__claim_try(reader, true);
+                rlock__claim_attempt(reader, true);
             }
         }
     }
@@ -155,35 +157,35 @@ static void rlock__line_step_down(const rlock__claim *writer) {
 
 /* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
  * the answer may be stale. */
-static void rlock__line_try_all(rlock__gate *gate, bool old) {
+static void rlock__queue_attempt_all(rlock__gate *gate, bool old) {
     rlock_link *at = gate->crowd->waiting.next;
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         claim->again = claim->again || old || !claim->work;
     }
-    rlock__line_try(gate);
+    rlock__queue_attempt(gate);
 }
 
 /* A mutex: makes an attempt for the first waiter. */
-static void rlock__gate_try(rlock__gate *gate) {
+static void rlock__gate_attempt(rlock__gate *gate) {
     rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(!rlock__queued(gate));
-    if (crowd->trying || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
+    if (crowd->attempting || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
         return;
     }
-    crowd->trying = rlock__waiter(gate);
-    RLOCK_ASSERT(crowd->trying->phase == RLOCK__TRYING);
+    crowd->attempting = rlock__waiter(gate);
+    RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
     crowd->dirty = crowd->yields = false;
     rlock_timer_set(gate->client, &crowd->timer, -1);
-    rlock__claim_try(crowd->trying, false);
+    rlock__claim_attempt(crowd->attempting, false);
 }
 
 static void rlock__gate_ask(rlock__gate *gate) {
     if (rlock__queued(gate)) {
-        rlock__line_try(gate);
+        rlock__queue_attempt(gate);
     } else {
-        rlock__gate_try(gate);
+        rlock__gate_attempt(gate);
     }
 }
 
@@ -226,7 +228,7 @@ static bool rlock__gate_crowd(rlock__gate *gate) {
 /* Something may have changed. An attempt in flight may have been answered before that. */
 static void rlock__gate_wake(rlock__gate *gate) {
     gate->crowd->polls = 0;
-    if (gate->crowd->trying) {
+    if (gate->crowd->attempting) {
         gate->crowd->dirty = true;
     } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
         rlock__gate_ask(gate);
@@ -254,40 +256,40 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(pause_us >= 0);
     crowd->polls = 0;
-    if (!rlock__list_empty(&crowd->waiting) && !crowd->trying && !rlock__holder(gate)) {
+    if (!rlock__list_empty(&crowd->waiting) && !crowd->attempting && !rlock__holder(gate)) {
         crowd->yields = true;
         rlock_timer_set(gate->client, &crowd->timer,
                         gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
 
-static bool rlock__key_watched(const rlock_client *client, const char *key, size_t len) {
+static bool rlock__key_tracked(const rlock_client *client, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&client->gates, key, len);
-    while (node && !rlock__gate_at(node)->watched) {
+    while (node && !rlock__gate_at(node)->tracked) {
         node = rlock__map_same(node);
     }
     return node != NULL;
 }
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
-static void rlock__gate_watch_keys(rlock__gate *gate, bool on) {
+static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const char *key;
     uint32_t i;
-    client->watched += (uint32_t)on - (uint32_t)gate->watched;
-    gate->watched = on;
+    client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
+    gate->tracked = on;
     for (i = 0; rlock__gate_key(gate, &key, i); i++) {
         uint32_t len = rlock__gate_key_len(gate, i);
-        if (on || !rlock__key_watched(client, key, len)) {
-            client->store->watch(client->store_state, key, len, on);
+        if (on || !rlock__key_tracked(client, key, len)) {
+            client->store->track(client->store_state, key, len, on);
         }
     }
 }
 
 /* Tracks the gate's keys, if they are not tracked yet. */
-static void rlock__gate_watch(rlock__gate *gate) {
-    if (!gate->watched) {
-        rlock__gate_watch_keys(gate, true);
+static void rlock__gate_track(rlock__gate *gate) {
+    if (!gate->tracked) {
+        rlock__gate_track_keys(gate, true);
     }
 }
 
@@ -295,7 +297,8 @@ static void rlock__gate_watch(rlock__gate *gate) {
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     rlock_client *client = gate->client;
     rlock__crowd *crowd = gate->crowd;
-    int64_t delay_ms = poll ? client->poll_ms : rlock__min(rlock__doze_ms(client), RLOCK__SLEEP_MS);
+    int64_t delay_ms =
+        poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
     RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
     crowd->yields = false;
     if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
@@ -315,7 +318,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
 /* There is another first waiter. Of a queued kind it has its position already. */
 static void rlock__gate_next(rlock__gate *gate) {
     if (!rlock__queued(gate)) {
-        rlock__gate_try(gate);
+        rlock__gate_attempt(gate);
     } else if (rlock__waiter(gate) && !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
     }
@@ -324,7 +327,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
     if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -461,8 +464,8 @@ static void rlock__gate_unref(rlock__gate *gate) {
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
     RLOCK_ASSERT(gate->references);
-    if (idle && gate->watched && client->life != RLOCK__CLOSED) {
-        rlock__gate_watch_keys(gate, false);
+    if (idle && gate->tracked && client->life != RLOCK__CLOSED) {
+        rlock__gate_track_keys(gate, false);
     }
     if (--gate->references == 0) {
         RLOCK_ASSERT(idle && gate->crowd == &client->nobody);

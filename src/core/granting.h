@@ -14,11 +14,11 @@
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/leaving.h"
-#include "core/trying.h"
+#include "core/attempt.h"
 #include "core/holding.h"
 
-#define RLOCK__AGE_MS 100        /* a hold that lives longer is registered for push */
-#define RLOCK__TURN_MAX_US 20000 /* how long after its grant a hold may be handed on */
+#define RLOCK__AGE_MS 100             /* a hold that lives longer is registered for push */
+#define RLOCK__HAND_OVER_MAX_US 20000 /* how long after its grant a hold may be handed on */
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
@@ -32,7 +32,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock_client *client = claim->gate->client;
     rlock__crowd *crowd = claim->gate->crowd;
     int64_t lease_ms = rlock__given_ms(request, answer);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->granted_us = (uint32_t)request->sent_us;
     claim->handed = 0;
     claim->yields = false;
@@ -49,7 +49,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     if (answer->fences && answer->fences < claim->fences) {
         claim->fences = answer->fences;
     }
-    claim->of.look_us = request->sent_us + RLOCK__AGE_MS * 1000;
+    claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
@@ -60,19 +60,19 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
     if (claim->again) { /* called meanwhile: perhaps it was taken away already */
-        rlock__holding_look(claim);
+        rlock__holding_check(claim);
     }
     if (rlock__queued(claim->gate)) {
-        rlock__line_step_down(claim);
+        rlock__queue_downgrade(claim);
         rlock__gate_next(claim->gate);
     }
 }
 
-static void rlock__trying_answered(rlock__claim *claim, const rlock_request *request,
-                                   const rlock_answer *answer) {
+static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *request,
+                                    const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
-    claim->gate->crowd->trying = NULL;
+    claim->gate->crowd->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -81,18 +81,19 @@ static void rlock__trying_answered(rlock__claim *claim, const rlock_request *req
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
             nonsense.fault = RLOCK_FAULT_OTHER;
         }
-        rlock__trying_failed(claim, &nonsense);
+        rlock__attempt_failed(claim, &nonsense);
     }
 }
 
 /* True if the hold may not be handed over locally any more: other clients want the key too, so it
  * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
  * the lease is so short that too little of it would be left for the next holder. */
-static bool rlock__turn_over(const rlock__claim *held) {
-    int64_t turn_us = rlock__min(RLOCK__TURN_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
+static bool rlock__hand_over_ends(const rlock__claim *held) {
+    int64_t limit_us =
+        rlock__min(RLOCK__HAND_OVER_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->registered || /* which it is from its 100 ms on */
-           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)turn_us;
+           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)limit_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
@@ -112,7 +113,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
-        rlock__turn_over(held)) {
+        rlock__hand_over_ends(held)) {
         return NULL;
     }
     if (held->work || next->work || next->exists) {
@@ -127,7 +128,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
 /* Hands the hold over to the next waiter of this client, if there is one: with its token, its lease
  * and the next fencing token, and without the server. The waiter's own claim, which nobody was
  * asked for, ends. False: the caller has to release. */
-static bool rlock__hand_on(rlock__claim *held) {
+static bool rlock__hand_over(rlock__claim *held) {
     rlock_client *client = held->gate->client;
     rlock__claim *next = rlock__successor(held);
     int64_t since_us = rlock__since(held);
@@ -137,7 +138,7 @@ static bool rlock__hand_on(rlock__claim *held) {
         return false;
     }
     to = next->lock;
-    RLOCK_ASSERT(next->phase == RLOCK__TRYING && !next->exists);
+    RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->exists);
     RLOCK_ASSERT(to != held->lock);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);

@@ -15,7 +15,7 @@
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/leaving.h"
-#include "core/trying.h"
+#include "core/attempt.h"
 
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
@@ -90,7 +90,7 @@ static bool rlock__ring_add(rlock__claim *claim) {
 }
 
 static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->of.look_us);
+    int64_t due_us = rlock__min(claim->until_us, claim->of.check_us);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     rlock__ring_leave(claim);
     if (claim->next_us >= due_us || !rlock__ring_add(claim)) {
@@ -119,7 +119,7 @@ static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
-        claim->of.look_us = due_us;
+        claim->of.check_us = due_us;
         claim->again = true;
     }
     rlock__holding_arm(claim);
@@ -146,7 +146,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 }
 
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
-static void rlock__holding_look(rlock__claim *claim) {
+static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->work) {
         claim->again = true;
@@ -166,30 +166,31 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_CALLS);
+    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
-static void rlock__holding_doze(rlock__claim *claim) {
+static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    claim->of.look_us =
-        rlock__shared(claim) ? RLOCK__NEVER : client->now_us + rlock__doze_ms(client) * 1000;
+    claim->of.check_us = rlock__shared(claim)
+                             ? RLOCK__NEVER
+                             : client->now_us + rlock__check_interval_ms(client) * 1000;
 }
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->gate->client;
-    bool many = client->watched >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
-    bool look = claim->again || (claim->registered && many);
+    bool many = client->tracked >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
+    bool check = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        look = look || (claim->gate->pushing && !rlock__heard(claim));
+        check = check || (claim->gate->pushing && !rlock__heard(claim));
         claim->registered = true;
-        rlock__gate_watch(claim->gate);
+        rlock__gate_track(claim->gate);
     }
-    rlock__holding_doze(claim);
-    if (look) {
-        rlock__holding_look(claim);
+    rlock__holding_plan_check(claim);
+    if (check) {
+        rlock__holding_check(claim);
     }
 }
 
@@ -200,7 +201,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
-    if (claim->of.look_us <= client->now_us) {
+    if (claim->of.check_us <= client->now_us) {
         rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
@@ -272,7 +273,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {
-        rlock__holding_doze(claim); /* a renewal looks as well */
+        rlock__holding_plan_check(claim); /* a renewal looks as well */
     }
     rlock__holding_plan(claim, request->sent_us);
 }

@@ -85,7 +85,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
 static void rlock__claim_let_go(rlock__claim *claim) {
     rlock__claim *follower;
     bool held = claim->phase == RLOCK__HOLDING;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     rlock__claim_recall(claim);
     if (!held && !claim->exists) {
         rlock__claim_gone(claim);
@@ -99,7 +99,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     follower = held ? rlock__follower(claim) : NULL;
     rlock__letting_go_ask(claim, follower ? follower->token : 0);
     if (follower) {
-        rlock__claim_try(follower, true);
+        rlock__claim_attempt(follower, true);
     }
 }
 

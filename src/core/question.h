@@ -82,7 +82,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     rlock__claim *held = NULL;
     (void)with;
     while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
-        rlock__holding_look(held);
+        rlock__holding_check(held);
     }
     rlock__gate_wake(gate);
 }
@@ -97,7 +97,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
                             NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
-        rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_TRY], NULL,
+        rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_ATTEMPT], NULL,
                             answer->text);
     } else {
         rlock__question_end(question, RLOCK_ERR_SERVER, NULL, "unexpected reply");
@@ -117,7 +117,7 @@ static void rlock__question_fire(rlock_timer *timer) {
     rlock_client *client = question->gate->client;
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
-    rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_TRY], NULL,
+    rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
                         sent ? NULL : client->fault_text);
 }
 
@@ -130,7 +130,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
         if (rlock__list_empty(&question->ready.link) && rlock__gate_in(question->gate, part)) {
             bool sent = rlock__question_recall(question);
             rlock_fault why = sent ? RLOCK_FAULT_UNKNOWN : fault;
-            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_TRY], NULL, text);
+            rlock__question_end(question, rlock__on_fault[why][RLOCK__IN_ATTEMPT], NULL, text);
         }
     }
 }

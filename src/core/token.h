@@ -35,7 +35,7 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
 }
 
 /* True if the request is of a queued kind. */
-static bool rlock__in_line(const rlock_request *request) {
+static bool rlock__is_queued(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
@@ -46,7 +46,7 @@ static char rlock__sort_of(rlock_kind kind) {
 }
 
 static char rlock__sort(const rlock_request *request) {
-    return rlock__in_line(request) ? rlock__sort_of(request->terms->kind) : 'm';
+    return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
 }
 
 #endif /* RLOCK_CORE_TOKEN_H */

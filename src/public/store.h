@@ -39,7 +39,7 @@ typedef enum rlock_op {
  * WATCH: the handle waits; if the key is held, say for how long, and report a change by `woken`.
  * ONCE: the handle does not wait: it may not join the queue of a queued kind. */
 #define RLOCK_REQUEST_RETRY 1u
-#define RLOCK_REQUEST_WATCH 2u
+#define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
 
 typedef struct rlock_link {
@@ -48,8 +48,8 @@ typedef struct rlock_link {
 
 typedef struct rlock_timer {
     int64_t due_us;
-    uint32_t index; /* where it is in its heap, counted from 1; 0 = not in one */
-    uint32_t turn;  /* of its client, in which it was set */
+    uint32_t index;     /* where it is in its heap, counted from 1; 0 = not in one */
+    uint32_t iteration; /* of its client, in which it was set */
     void (*fire)(struct rlock_timer *timer);
 } rlock_timer;
 
@@ -88,7 +88,7 @@ typedef struct rlock_request {
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
-    uint64_t beside;  /* acquire: the hold of this token is no obstacle; 0 = none */
+    uint64_t writer;  /* acquire: the hold of this token is no obstacle; 0 = none */
     int64_t sent_us;  /* the store sets it: the clock before the request could leave */
     int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
     rlock_private store;
@@ -146,8 +146,8 @@ typedef struct rlock_answer {
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
 
-#define RLOCK_PUSH_CHANGES 1u /* `woken` comes for watched keys */
-#define RLOCK_PUSH_CALLS 2u   /* `called` comes for waiters in a queue */
+#define RLOCK_PUSH_CHANGES 1u       /* `woken` comes for tracked keys */
+#define RLOCK_PUSH_NOTIFICATIONS 2u /* `notified` comes for waiters in a queue */
 
 /* Some of the keys of a store, for example those of one node of a cluster. A set of keys belongs to
  * a part if one of its keys does. */
@@ -167,8 +167,9 @@ typedef struct rlock_store_events {
     /* An attempt to connect failed, or a connection was lost. */
     void (*down)(void *owner, const rlock_part *part, rlock_fault fault, const char *text);
 
-    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_CALLS, both or 0. A key that the
-     * client did not use before is taken for pushed as the last event about all keys said. */
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_NOTIFICATIONS, both or 0. A key
+     * that the client did not use before is taken for pushed as the last event about all keys said.
+     */
     void (*pushing)(void *owner, const rlock_part *part, unsigned what);
 
     /* A hint: the key changed; NULL = any key may have. */
@@ -176,7 +177,7 @@ typedef struct rlock_store_events {
 
     /* Notifies the client, which is a hint too: the key was offered to this token, or the hold of
      * this token was taken away. */
-    void (*called)(void *owner, const char *key, size_t key_len, uint64_t token);
+    void (*notified)(void *owner, const char *key, size_t key_len, uint64_t token);
 } rlock_store_events;
 
 struct rlock_config;
@@ -203,7 +204,7 @@ typedef struct rlock_store {
     bool (*forget)(void *state, rlock_request *request);
 
     /* Begins (on) or stops to report changes of a key by `woken`; may be repeated. */
-    void (*watch)(void *state, const char *key, size_t key_len, bool on);
+    void (*track)(void *state, const char *key, size_t key_len, bool on);
 
     /* Sends what was submitted; called at the end of each dispatch. */
     void (*flush)(void *state);

@@ -28,14 +28,14 @@ typedef struct rlock__memory {
 typedef struct rlock__entry { /* one key; kept while it is held, waited for or watched */
     rlock__node node;
     rlock_link link, watches;
-    rlock_link holders, line; /* members; of a mutex one holder at most, and no line */
-    int64_t permits_us;       /* until when `permits` counts */
-    uint32_t permits;         /* the number that was set; 0 = what the terms say */
-    uint32_t watching;        /* how many of the watches are on */
+    rlock_link holders, queue; /* members; of a mutex one holder at most, and no queue */
+    int64_t permits_us;        /* until when `permits` counts */
+    uint32_t permits;          /* the number that was set; 0 = what the terms say */
+    uint32_t watching;         /* how many of the watches are on */
 } rlock__entry;
 
-typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`line`) */
-    rlock_link link, called;
+typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`queue`) */
+    rlock_link link, notified;
     rlock__entry *entry;
     struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
     uint64_t token;
@@ -51,16 +51,16 @@ typedef struct rlock__tenant { /* one client of the store */
     void *owner;
     rlock_timer timer;
     int64_t offer_us; /* how long an offer lasts: one command timeout */
-    rlock_link requests, woken, called;
+    rlock_link requests, woken, notified;
     bool up;
 } rlock__tenant;
 
-typedef struct rlock__watch { /* one key that one client watches */
+typedef struct rlock__tracking { /* one key that one client watches */
     rlock_link link, woken;
     rlock__entry *entry;
     rlock__tenant *tenant;
     bool on;
-} rlock__watch;
+} rlock__tracking;
 
 #define RLOCK__DAY_US 86400000000 /* for so long a number of permits lives that was set */
 
@@ -72,8 +72,8 @@ static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, s
 /* --- members --- */
 
 static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
-    RLOCK_ASSERT(rlock__list_empty(&member->called) || member->tenant);
-    rlock__list_remove(&member->called);
+    RLOCK_ASSERT(rlock__list_empty(&member->notified) || member->tenant);
+    rlock__list_remove(&member->notified);
     rlock__list_remove(&member->link);
     rlock__list_append(&memory->spare, &member->link);
 }
@@ -91,12 +91,12 @@ static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *ent
         return NULL;
     }
     memset(member, 0, sizeof *member);
-    rlock__list_init(&member->called);
+    rlock__list_init(&member->notified);
     rlock__list_append(list, &member->link);
     member->entry = entry;
     member->tenant = tenant;
     member->token = request->token;
-    member->weight = rlock__in_line(request) ? request->terms->weight : 1;
+    member->weight = rlock__is_queued(request) ? request->terms->weight : 1;
     member->sort = rlock__sort(request);
     return member;
 }
@@ -112,9 +112,9 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
 }
 
 /* Notifies its client, in a dispatch of that client. */
-static void rlock__member_call(rlock__member *member) {
-    if (member->tenant && rlock__list_empty(&member->called)) {
-        rlock__list_append(&member->tenant->called, &member->called);
+static void rlock__member_notify(rlock__member *member) {
+    if (member->tenant && rlock__list_empty(&member->notified)) {
+        rlock__list_append(&member->tenant->notified, &member->notified);
         rlock_timer_set(member->tenant->client, &member->tenant->timer, 0);
     }
 }
@@ -130,7 +130,7 @@ static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, in
         at = at->next;
         if (member->expires_us > now_us) {
             used += member->weight;
-        } else if (rlock__list_empty(&member->called)) {
+        } else if (rlock__list_empty(&member->notified)) {
             rlock__member_drop(memory, member);
         }
     }
@@ -145,7 +145,7 @@ static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tena
 
 static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_request *request,
                                      int64_t now_us) {
-    bool queued = rlock__in_line(request);
+    bool queued = rlock__is_queued(request);
     bool set = queued && entry && entry->permits && entry->permits_us > now_us;
     return set ? entry->permits : queued ? request->terms->permits : 1;
 }
@@ -155,7 +155,7 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
  * nothing of a queue. */
 static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
                                  int64_t now_us) {
-    const rlock__member *first = RLOCK__OF(entry->line.next, rlock__member, link);
+    const rlock__member *first = RLOCK__OF(entry->queue.next, rlock__member, link);
     char sort = rlock__sort(request);
     const rlock_link *at;
     for (at = entry->holders.next; RLOCK__HAS_KINDS && at != &entry->holders; at = at->next) {
@@ -165,7 +165,7 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
         }
     }
     return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && sort != 's') ||
-           (sort != 'm' && !rlock__list_empty(&entry->line) && first->sort != sort);
+           (sort != 'm' && !rlock__list_empty(&entry->queue) && first->sort != sort);
 }
 
 /* Serves the queue while there is room: the first waiter holds for one command timeout, and is
@@ -173,8 +173,8 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
 static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
     uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
-    while (!rlock__list_empty(&entry->line)) {
-        rlock__member *member = RLOCK__OF(entry->line.next, rlock__member, link);
+    while (!rlock__list_empty(&entry->queue)) {
+        rlock__member *member = RLOCK__OF(entry->queue.next, rlock__member, link);
         if (member->weight > permits) {
             rlock__member_drop(tenant->memory, member);
             continue;
@@ -187,13 +187,13 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
         if (member != asking) {
-            rlock__member_call(member);
+            rlock__member_notify(member);
         }
     }
     return true;
 }
 
-static void rlock__watch_free(rlock__watch *watch) {
+static void rlock__tracking_free(rlock__tracking *watch) {
     RLOCK_ASSERT(watch->entry->watching >= watch->on);
     watch->entry->watching -= watch->on;
     rlock__list_remove(&watch->link);
@@ -203,7 +203,7 @@ static void rlock__watch_free(rlock__watch *watch) {
 
 static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     while (!rlock__list_empty(&entry->watches)) {
-        rlock__watch_free(RLOCK__OF(entry->watches.next, rlock__watch, link));
+        rlock__tracking_free(RLOCK__OF(entry->watches.next, rlock__tracking, link));
     }
     while (!rlock__list_empty(&entry->holders)) {
         rlock__member_drop(memory, RLOCK__OF(entry->holders.next, rlock__member, link));
@@ -216,7 +216,7 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
-    if (!held && rlock__list_empty(&entry->line) && !entry->watching &&
+    if (!held && rlock__list_empty(&entry->queue) && !entry->watching &&
         entry->permits_us <= now_us) {
         rlock__map_remove(&memory->map, &entry->node);
         rlock__entry_free(memory, entry);
@@ -239,7 +239,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
         memcpy((char *)(entry + 1), key, len);
         rlock__list_init(&entry->watches);
         rlock__list_init(&entry->holders);
-        rlock__list_init(&entry->line);
+        rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
         rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
     }
@@ -250,7 +250,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
 static void rlock__entry_changed(rlock__entry *entry) {
     rlock_link *at;
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
-        rlock__watch *watch = RLOCK__OF(at, rlock__watch, link);
+        rlock__tracking *watch = RLOCK__OF(at, rlock__tracking, link);
         if (watch->on && rlock__list_empty(&watch->woken)) {
             rlock__list_append(&watch->tenant->woken, &watch->woken);
             rlock_timer_set(watch->tenant->client, &watch->tenant->timer, 0);
@@ -278,12 +278,12 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
 }
 
 /* True if there is room for a queued kind; else the request joins the queue, if it may. */
-static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *request,
-                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+static bool rlock__memory_queue(rlock__tenant *tenant, const rlock_request *request,
+                                rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
-    uint64_t beside = request->beside;
-    if (beside && rlock__entry_holder(entry, tenant, beside, now_us)) {
+    rlock__member *waits = rlock__member_find(&entry->queue, tenant, request->token);
+    uint64_t writer = request->writer;
+    if (writer && rlock__entry_holder(entry, tenant, writer, now_us)) {
         if (waits) {
             rlock__member_drop(tenant->memory, waits);
         }
@@ -297,8 +297,8 @@ static bool rlock__memory_line(rlock__tenant *tenant, const rlock_request *reque
         return true;
     }
     if (!(request->flags & RLOCK_REQUEST_ONCE) &&
-        !rlock__member_find(&entry->line, tenant, request->token) &&
-        !rlock__member_add(tenant, entry, &entry->line, request)) {
+        !rlock__member_find(&entry->queue, tenant, request->token) &&
+        !rlock__member_add(tenant, entry, &entry->queue, request)) {
         rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
     }
     return false;
@@ -317,8 +317,8 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
         return true;
     }
     answer->outcome = RLOCK_OUTCOME_HELD;
-    if (rlock__in_line(request) ? rlock__memory_line(tenant, request, entry, answer, now_us)
-                                : !rlock__entry_used(tenant->memory, entry, now_us)) {
+    if (rlock__is_queued(request) ? rlock__memory_queue(tenant, request, entry, answer, now_us)
+                                  : !rlock__entry_used(tenant->memory, entry, now_us)) {
         answer->outcome = RLOCK_OUTCOME_DONE;
         return true;
     }
@@ -390,14 +390,14 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
 static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->line, tenant, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, tenant, request->token);
     if (RLOCK__HAS_KINDS && waits) {
         rlock__member_drop(tenant->memory, waits);
     }
     if (holder) {
         rlock__member_drop(tenant->memory, holder);
     }
-    if (rlock__in_line(request) && !rlock__entry_differs(entry, request, now_us)) {
+    if (rlock__is_queued(request) && !rlock__entry_differs(entry, request, now_us)) {
         rlock__entry_offer(tenant, entry, permits, NULL, now_us);
     } else if (holder) {
         rlock__entry_changed(entry);
@@ -407,7 +407,7 @@ static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *re
 /* A renewal, of all keys or none, or a release. */
 static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
-    uint64_t weight = rlock__in_line(request) ? request->terms->weight : 1;
+    uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
     int64_t expires_us = now_us + request->lease_ms * 1000;
     bool release = request->op == RLOCK_OP_RELEASE;
     const char *key;
@@ -447,7 +447,7 @@ static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *re
     uint64_t used = entry ? rlock__entry_used(memory, entry, now_us) : 0;
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock_link *at;
-    info->waiters = rlock__in_line(request) ? 0 : -1;
+    info->waiters = rlock__is_queued(request) ? 0 : -1;
     info->permits = used < permits ? (int64_t)(permits - used) : 0;
     for (at = entry ? entry->holders.next : NULL; entry && at != &entry->holders; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
@@ -462,7 +462,7 @@ static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *re
             info->token = memory->token;
         }
     }
-    for (at = entry ? entry->line.next : NULL; entry && at != &entry->line; at = at->next) {
+    for (at = entry ? entry->queue.next : NULL; entry && at != &entry->queue; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
         if (member->tenant == tenant && member->token == request->token) {
             info->position = info->waiters;
@@ -479,10 +479,10 @@ static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry,
         if (member->expires_us > now_us) {
             memory->info.holders++;
             member->expires_us = 0;
-            rlock__member_call(member);
+            rlock__member_notify(member);
         }
     }
-    if (!rlock__in_line(request)) {
+    if (!rlock__is_queued(request)) {
         rlock__entry_changed(entry);
     }
 }
@@ -508,7 +508,7 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
             entry->permits = request->permits;
             entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
         }
-        if (rlock__in_line(request)) {
+        if (rlock__is_queued(request)) {
             rlock__entry_offer(tenant, entry, rlock__entry_permits(entry, request, now_us), NULL,
                                now_us);
         }
@@ -535,17 +535,17 @@ static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
     int64_t now_us = rlock__memory_now_us(tenant);
-    rlock_link woken, called, requests;
+    rlock_link woken, notified, requests;
     rlock__list_init(&woken);
-    rlock__list_init(&called);
+    rlock__list_init(&notified);
     rlock__list_init(&requests);
     rlock__list_move(&woken, &tenant->woken);
-    rlock__list_move(&called, &tenant->called);
+    rlock__list_move(&notified, &tenant->notified);
     rlock__list_move(&requests, &tenant->requests);
     if (!tenant->up) {
         tenant->up = true;
         tenant->events->up(tenant->owner, NULL);
-        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_CALLS);
+        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
     }
     while (!rlock__list_empty(&requests)) {
         rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
@@ -557,15 +557,15 @@ static void rlock__memory_fire(rlock_timer *timer) {
         tenant->events->answered(tenant->owner, request, &answer);
     }
     while (!rlock__list_empty(&woken)) {
-        rlock__watch *watch = RLOCK__OF(woken.next, rlock__watch, woken);
+        rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
         tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
     }
-    while (RLOCK__HAS_KINDS && !rlock__list_empty(&called)) {
-        rlock__member *member = RLOCK__OF(called.next, rlock__member, called);
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
+        rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
         const rlock__node *node = &member->entry->node;
-        rlock__list_remove(&member->called);
-        tenant->events->called(tenant->owner, node->key, node->key_len, member->token);
+        rlock__list_remove(&member->notified);
+        tenant->events->notified(tenant->owner, node->key, node->key_len, member->token);
     }
 }
 
@@ -584,7 +584,7 @@ static int rlock__memory_open(const rlock_store *store, rlock_client *client,
     tenant->owner = owner;
     rlock__list_init(&tenant->requests);
     rlock__list_init(&tenant->woken);
-    rlock__list_init(&tenant->called);
+    rlock__list_init(&tenant->notified);
     *state = tenant;
     return RLOCK_OK;
 }
@@ -602,11 +602,11 @@ static bool rlock__memory_forget(void *state, rlock_request *request) {
     return false;
 }
 
-static void rlock__memory_watch(void *state, const char *key, size_t len, bool on) {
+static void rlock__memory_track(void *state, const char *key, size_t len, bool on) {
     rlock__tenant *tenant = (rlock__tenant *)state;
     int64_t now_us = rlock__memory_now_us(tenant);
     rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-    rlock__watch *watch = NULL;
+    rlock__tracking *watch = NULL;
     rlock_link *at;
     if (!entry && on) {
         entry = rlock__entry_new(tenant->memory, key, len, now_us);
@@ -615,13 +615,13 @@ static void rlock__memory_watch(void *state, const char *key, size_t len, bool o
         return; /* no memory: a waiter's back-stop timer does without */
     }
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
-        watch = RLOCK__OF(at, rlock__watch, link);
+        watch = RLOCK__OF(at, rlock__tracking, link);
         if (watch->tenant == tenant) {
             break;
         }
         watch = NULL;
     }
-    if (!watch && on && (watch = (rlock__watch *)rlock__alloc(sizeof *watch)) != NULL) {
+    if (!watch && on && (watch = (rlock__tracking *)rlock__alloc(sizeof *watch)) != NULL) {
         watch->entry = entry;
         watch->tenant = tenant;
         rlock__list_init(&watch->woken);
@@ -642,11 +642,11 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
     rlock_link *at, *next;
     for (at = entry->watches.next; at != &entry->watches; at = next) {
         next = at->next;
-        if (RLOCK__OF(at, rlock__watch, link)->tenant == tenant) {
-            rlock__watch_free(RLOCK__OF(at, rlock__watch, link));
+        if (RLOCK__OF(at, rlock__tracking, link)->tenant == tenant) {
+            rlock__tracking_free(RLOCK__OF(at, rlock__tracking, link));
         }
     }
-    for (at = entry->line.next; RLOCK__HAS_KINDS && at != &entry->line; at = next) {
+    for (at = entry->queue.next; RLOCK__HAS_KINDS && at != &entry->queue; at = next) {
         next = at->next;
         if (RLOCK__OF(at, rlock__member, link)->tenant == tenant) {
             rlock__member_drop(tenant->memory, RLOCK__OF(at, rlock__member, link));
@@ -656,7 +656,7 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
         rlock__member *member = RLOCK__OF(at, rlock__member, link);
         if (member->tenant == tenant) {
             member->tenant = NULL;
-            rlock__list_remove(&member->called);
+            rlock__list_remove(&member->notified);
         }
     }
 }
@@ -697,7 +697,7 @@ int rlock_memory_new(rlock_store **out) {
     memory->store.close = rlock__memory_close;
     memory->store.submit = rlock__memory_submit;
     memory->store.forget = rlock__memory_forget;
-    memory->store.watch = rlock__memory_watch;
+    memory->store.track = rlock__memory_track;
     memory->store.flush = rlock__memory_flush;
     *out = &memory->store;
     return RLOCK_OK;

@@ -146,7 +146,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
     RLOCK_ASSERT(!vote->request.out);
-    flags |= round ? round->flags & RLOCK_REQUEST_WATCH : 0u;
+    flags |= round ? round->flags & RLOCK_REQUEST_TRACK : 0u;
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
     ask->lease_ms = lease_ms;
@@ -427,7 +427,7 @@ static bool rlock__ballot_strays(const rlock__ballot *ballot) {
  * wait, this one too, and each would ask again at once, without end. */
 static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer *answer) {
     bool held = answer->outcome == RLOCK_OUTCOME_HELD, mended = false;
-    bool watched = (ballot->request->flags & RLOCK_REQUEST_WATCH) != 0;
+    bool watched = (ballot->request->flags & RLOCK_REQUEST_TRACK) != 0;
     if (answer->outcome == RLOCK_OUTCOME_FAULT) { /* the others are told at once: they end it */
         mended = answer->fault == RLOCK_FAULT_DOWN || answer->fault == RLOCK_FAULT_BUSY ||
                  answer->fault == RLOCK_FAULT_UNKNOWN;
@@ -809,7 +809,7 @@ static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
 }
 
 /* There is no line. */
-static void rlock__server_called(void *owner, const char *key, size_t key_len, uint64_t token) {
+static void rlock__server_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
     (void)owner;
     (void)key;
     (void)key_len;
@@ -818,7 +818,7 @@ static void rlock__server_called(void *owner, const char *key, size_t key_len, u
 
 static const rlock_store_events rlock__server_events = {
     rlock__server_answered, rlock__server_up,    rlock__server_down,
-    rlock__server_pushing,  rlock__server_woken, rlock__server_called};
+    rlock__server_pushing,  rlock__server_woken, rlock__server_notified};
 
 /* --- the store --- */
 
@@ -887,11 +887,11 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
     return maybe;
 }
 
-static void rlock__quorum_watch(void *state, const char *key, size_t len, bool on) {
+static void rlock__quorum_track(void *state, const char *key, size_t len, bool on) {
     const rlock__council *council = (const rlock__council *)state;
     int i;
     for (i = 0; i < council->count; i++) {
-        council->servers[i].store->watch(council->servers[i].state, key, len, on);
+        council->servers[i].store->track(council->servers[i].state, key, len, on);
     }
 }
 
@@ -1056,7 +1056,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     quorum->store.close = rlock__quorum_close;
     quorum->store.submit = rlock__quorum_submit;
     quorum->store.forget = rlock__quorum_forget;
-    quorum->store.watch = rlock__quorum_watch;
+    quorum->store.track = rlock__quorum_track;
     quorum->store.flush = rlock__quorum_flush;
     quorum->store.refuses = rlock__quorum_refuses;
     if (failed) {

@@ -333,13 +333,13 @@ static struct fake *fake_of(const redisAsyncContext *ac) {
     return &fakes[i];
 }
 
-static void fake_turn(void *object);
+static void fake_iteration(void *object);
 
 static void fake_plan(struct fake *fake) {
     static const int64_t delays_us[] = {200, 10, 30000, 60000};
     if (!fake->planned) {
         fake->planned = true;
-        sim_at(sim.now_us + take_of(delays_us, 4), fake_turn, fake);
+        sim_at(sim.now_us + take_of(delays_us, 4), fake_iteration, fake);
     }
 }
 
@@ -526,7 +526,7 @@ void redisAsyncHandleRead(redisAsyncContext *ac) {
  * The loop looks at a connection.
  */
 
-static void fake_turn(void *object) {
+static void fake_iteration(void *object) {
     struct fake *fake = (struct fake *)object;
     rlock__conn *conn = fake->ac != NULL ? (rlock__conn *)fake->ac->data : NULL;
     struct sim_seat *seat = sim.processes[0].seats;

@@ -17,8 +17,8 @@
 
 #include "quorum.h"
 
-#define SIM_FORCED_US 500000 /* how long it may take until force is told */
-#define SIM_TURN_US 1000000  /* the longest turn */
+#define SIM_FORCED_US 500000     /* how long it may take until force is told */
+#define SIM_ITERATION_US 1000000 /* the longest turn */
 #define SIM_HAND_ON_US 20100 /* for how long a hold may be handed on; its client's clock may lag */
 
 /* ------------------------------------------------------------------------------------------------
@@ -738,9 +738,9 @@ static inline bool slot_wanted(const struct slot *slot) {
 }
 
 /* Whether there is room for who is first in line, or, without one, for somebody who waits. */
-static inline bool line_wanted(const struct slot *slot) {
-    const struct token *head = line_head(slot);
-    int64_t used = line_used(slot);
+static inline bool queue_wanted(const struct slot *slot) {
+    const struct token *head = queue_head(slot);
+    int64_t used = queue_used(slot);
     bool wanted = false;
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
@@ -748,19 +748,19 @@ static inline bool line_wanted(const struct slot *slot) {
         wanted = wanted ||
                  (hand->slot == slot && hand_waits(hand) && oracle_patient(hand->actor) &&
                   (head != NULL ||
-                   used + hand->weight <= line_permits(slot, hand_sort(hand), slot->in_force)));
+                   used + hand->weight <= queue_permits(slot, hand_sort(hand), slot->in_force)));
     }
     return wanted && !slot->foreign && !slot->odd_line &&
-           (head == NULL || used + head->weight <= line_permits(slot, head->sort, slot->in_force));
+           (head == NULL || used + head->weight <= queue_permits(slot, head->sort, slot->in_force));
 }
 
 /* Who is called asks. */
-static inline void line_asks(const struct slot *slot) {
+static inline void queue_asks(const struct slot *slot) {
     int64_t patience_us = 40000 + 4 * sim.weather.slow_us;
     int i;
     for (i = 0; i < slot->member_count && oracle.quiet; i++) {
         const struct token *token = slot->members[i];
-        const struct hand *hand = token->offered && token->called ? line_hand(token) : NULL;
+        const struct hand *hand = token->offered && token->called ? queue_hand(token) : NULL;
         if (hand != NULL && hand_waits(hand) && sim.now_us > token->came_us + patience_us) {
             sim_failed("hand %d is called, and does not ask for %s", hand->number, slot->key);
         }
@@ -768,7 +768,7 @@ static inline void line_asks(const struct slot *slot) {
 }
 
 /* A reader who waits while the writer of its owner holds comes beside it: it asks, unasked. */
-static inline void line_steps_down(const struct slot *slot) {
+static inline void queue_steps_down(const struct slot *slot) {
     int64_t patience_us = 40000 + 8 * sim.weather.slow_us;
     int i, k;
     for (i = 0; i < oracle.hand_count && oracle.quiet; i++) {
@@ -796,11 +796,11 @@ static inline void oracle_liveness(void) {
     for (s = 0; s < oracle.slot_count; s++) {
         struct slot *slot = &oracle.slots[s];
         bool queued = slot_queued(slot);
-        bool is_wanted = queued ? line_wanted(slot) : slot_free(slot) && slot_wanted(slot);
+        bool is_wanted = queued ? queue_wanted(slot) : slot_free(slot) && slot_wanted(slot);
         int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
-        line_served(slot);
-        line_asks(slot);
-        line_steps_down(slot);
+        queue_served(slot);
+        queue_asks(slot);
+        queue_steps_down(slot);
         if (!is_wanted) {
             slot->free_since_us = -1;
         } else if (slot->free_since_us < 0) {
@@ -808,7 +808,7 @@ static inline void oracle_liveness(void) {
         }
         if (queued) { /* a turn may pass, and it may take half a turn to see it */
             since_us = since_us > slot->changed_us ? since_us : slot->changed_us;
-            patience_us += SIM_TURN_US * 3 / 2;
+            patience_us += SIM_ITERATION_US * 3 / 2;
         }
         since_us = since_us > slot->free_since_us ? since_us : slot->free_since_us;
         if (slot->free_since_us >= 0 && sim.now_us > since_us + patience_us) {
@@ -891,7 +891,7 @@ static inline struct slot *slot_new(struct sim_server *server, const char *key) 
     slot->free_since_us = -1;
     slot->key = key;
     slot_beside(slot->fence_key, key, "fence");
-    slot_beside(slot->line_key, key, "queue");
+    slot_beside(slot->queue_key, key, "queue");
     return slot;
 }
 
@@ -982,7 +982,7 @@ static inline void question_judge(const struct question *question, const rlock_i
     }
     token =
         question->hand->lock->claim != NULL && question->hand->lock->claim->token == question->token
-            ? line_token_of(question->slot, question->actor->id, question->token)
+            ? queue_token_of(question->slot, question->actor->id, question->token)
             : NULL;
     for (i = 0; i < question->slot->member_count && token != NULL; i++) {
         const struct token *other = question->slot->members[i];
@@ -1044,7 +1044,7 @@ static inline struct question *question_new(struct actor *actor, struct slot *sl
     question->slot = slot;
     question->op = op;
     question->asked_us = sim.now_us;
-    line_counted(slot, question);
+    queue_counted(slot, question);
     return question;
 }
 

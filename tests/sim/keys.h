@@ -80,14 +80,14 @@ struct slot { /* one key of one server */
 
     /* Of a queued kind. */
     enum slot_kind kind;
-    char line_key[40];
+    char queue_key[40];
     int64_t permits; /* in the options */
     int64_t in_force, next_in_force;
-    int64_t line_until_us; /* of the whole line, by the server's clock; -1 = it is not there */
-    bool foreign;          /* something that is no lock stands there ... */
-    int strangers;         /* ... or members that are nobody's are among the holders */
-    bool odd_line;         /* the line is of another type, or has such members */
-    bool odd_fence;        /* so has the counter a value that is not ours */
+    int64_t queue_until_us; /* of the whole line, by the server's clock; -1 = it is not there */
+    bool foreign;           /* something that is no lock stands there ... */
+    int strangers;          /* ... or members that are nobody's are among the holders */
+    bool odd_line;          /* the line is of another type, or has such members */
+    bool odd_fence;         /* so has the counter a value that is not ours */
     struct token *members[SIM_MEMBERS];
     int member_count;
     struct token *last_read; /* of the youngest hold beside which others may be */
@@ -266,7 +266,7 @@ static inline struct slot *oracle_slot(struct sim_server *server, const char *ke
         struct slot *slot = &oracle.slots[i];
         if (slot->server == server &&
             (oracle_is(slot->key, key, len) || oracle_is(slot->fence_key, key, len) ||
-             (slot_queued(slot) && oracle_is(slot->line_key, key, len)))) {
+             (slot_queued(slot) && oracle_is(slot->queue_key, key, len)))) {
             return slot;
         }
     }
@@ -459,18 +459,18 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
  */
 
 /* Whether a member is one of ours. */
-static inline bool line_is_ours(const char *member, size_t size) {
+static inline bool queue_is_ours(const char *member, size_t size) {
     return size > 38 && member[36] == ':' && strchr("fws", member[size - 1]) != NULL;
 }
 
 /* How many there are for a token, all in all. */
-static inline int64_t line_permits(const struct slot *slot, char sort, int64_t in_force) {
+static inline int64_t queue_permits(const struct slot *slot, char sort, int64_t in_force) {
     int64_t permits = slot->kind == SLOT_SEMAPHORE ? in_force : SIM_PERMITS;
     return sort == 'f' ? 1 : sort == 'w' ? 1000000000 : permits;
 }
 
 /* The token of a member, <client>:<number>:<weight><sort>. */
-static inline struct token *line_token(struct slot *slot, const char *member, size_t size) {
+static inline struct token *queue_token(struct slot *slot, const char *member, size_t size) {
     struct token *token = NULL;
     size_t length = size;
     char text[64];
@@ -499,7 +499,7 @@ static inline struct token *line_token(struct slot *slot, const char *member, si
     return token;
 }
 
-static inline void line_read_holders(struct slot *slot) {
+static inline void queue_read_holders(struct slot *slot) {
     struct model_value value;
     size_t i;
     slot->next_in_force = slot->permits;
@@ -516,10 +516,10 @@ static inline void line_read_holders(struct slot *slot) {
             char digits[24];
             snprintf(digits, sizeof digits, "%.*s", (int)field->name.size - 8, field->name.at + 8);
             slot->next_in_force = atoll(digits);
-        } else if (!line_is_ours(field->name.at, field->name.size)) {
+        } else if (!queue_is_ours(field->name.at, field->name.size)) {
             slot->strangers++;
         } else {
-            struct token *token = line_token(slot, field->name.at, field->name.size);
+            struct token *token = queue_token(slot, field->name.at, field->name.size);
             token->next_ms = (int64_t)(field->score < 0 ? -field->score : field->score);
             if ((field->score < 0) != (token->weight > 1 || token->sort == 'f')) {
                 sim_failed("%s holds with a score of the wrong sign", token->text);
@@ -529,27 +529,27 @@ static inline void line_read_holders(struct slot *slot) {
     slot->foreign = slot->foreign || slot->strangers > 0;
 }
 
-static inline void line_read(struct slot *slot) {
+static inline void queue_read(struct slot *slot) {
     struct model_value value;
     size_t i;
     int k;
-    slot->line_until_us = -1;
+    slot->queue_until_us = -1;
     slot->odd_line = false;
     for (k = 0; k < slot->member_count; k++) {
         slot->members[k]->next_ms = 0;
         slot->members[k]->next_place = 0;
     }
-    line_read_holders(slot);
-    if (!model_get(slot->server->model, slot->server->database, slot->line_key,
-                   strlen(slot->line_key), &value)) {
+    queue_read_holders(slot);
+    if (!model_get(slot->server->model, slot->server->database, slot->queue_key,
+                   strlen(slot->queue_key), &value)) {
         return;
     }
     slot->odd_line = value.type != MODEL_ZSET;
-    slot->line_until_us = value.type == MODEL_ZSET ? value.expires_us : -1;
+    slot->queue_until_us = value.type == MODEL_ZSET ? value.expires_us : -1;
     for (i = 0; i < value.count && value.type == MODEL_ZSET; i++) {
         const struct model_field *field = &value.fields[i];
-        if (line_is_ours(field->name.at, field->name.size)) {
-            line_token(slot, field->name.at, field->name.size)->next_place = field->score;
+        if (queue_is_ours(field->name.at, field->name.size)) {
+            queue_token(slot, field->name.at, field->name.size)->next_place = field->score;
         } else {
             slot->odd_line = true;
         }
@@ -557,12 +557,12 @@ static inline void line_read(struct slot *slot) {
 }
 
 /* The first in line of those for whom there are enough permits at all. */
-static inline struct token *line_head(const struct slot *slot) {
+static inline struct token *queue_head(const struct slot *slot) {
     struct token *head = NULL;
     int i;
     for (i = 0; i < slot->member_count; i++) {
         struct token *token = slot->members[i];
-        if (token->place > 0 && token->weight <= line_permits(slot, token->sort, slot->in_force) &&
+        if (token->place > 0 && token->weight <= queue_permits(slot, token->sort, slot->in_force) &&
             (head == NULL || token->place < head->place)) {
             head = token;
         }
@@ -571,7 +571,7 @@ static inline struct token *line_head(const struct slot *slot) {
 }
 
 /* What those weigh together who hold. */
-static inline int64_t line_used(const struct slot *slot) {
+static inline int64_t queue_used(const struct slot *slot) {
     int64_t used = 0, now_ms = slot_now_ms(slot);
     int i;
     for (i = 0; i < slot->member_count; i++) {
@@ -581,8 +581,8 @@ static inline int64_t line_used(const struct slot *slot) {
 }
 
 /* A token that holds or stands in line, or NULL. */
-static inline struct token *line_token_of(const struct slot *slot, const char *client_id,
-                                          uint64_t number) {
+static inline struct token *queue_token_of(const struct slot *slot, const char *client_id,
+                                           uint64_t number) {
     char text[64];
     int i;
     snprintf(text, sizeof text, "%.36s:%llu", client_id, (unsigned long long)number);
@@ -595,7 +595,7 @@ static inline struct token *line_token_of(const struct slot *slot, const char *c
 }
 
 /* The handle whose acquire has this token, or NULL. */
-static inline struct hand *line_hand(const struct token *token) {
+static inline struct hand *queue_hand(const struct token *token) {
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
         struct hand *hand = &oracle.hands[i];
@@ -609,7 +609,7 @@ static inline struct hand *line_hand(const struct token *token) {
 }
 
 /* A writer of the same client holds, beside which this reader may. */
-static inline bool line_beside(const struct slot *slot, const struct token *token) {
+static inline bool queue_beside(const struct slot *slot, const struct token *token) {
     int64_t now_ms = slot_now_ms(slot);
     int i;
     for (i = 0; i < slot->member_count && token->sort == 'w' && token->weight == 1; i++) {
@@ -623,7 +623,7 @@ static inline bool line_beside(const struct slot *slot, const struct token *toke
 }
 
 /* Nobody of another kind holds, nor does anything that is not ours stand there. */
-static inline void line_check_alone(const struct slot *slot, const struct token *token) {
+static inline void queue_check_alone(const struct slot *slot, const struct token *token) {
     static const char sorts[] = {'?', 'f', 'w', 's'}; /* [slot_kind] */
     int64_t now_ms = slot_now_ms(slot);
     int i;
@@ -637,13 +637,13 @@ static inline void line_check_alone(const struct slot *slot, const struct token 
 }
 
 /* Somebody comes to hold: itself, if nobody is before it, or who is first, for one turn. */
-static inline void line_check_new(struct slot *slot, struct sim_line *by, struct token *token) {
-    const struct token *head = line_head(slot);
+static inline void queue_check_new(struct slot *slot, struct sim_line *by, struct token *token) {
+    const struct token *head = queue_head(slot);
     const struct actor *actor = oracle_actor(by);
-    int64_t used = line_used(slot) + token->weight;
+    int64_t used = queue_used(slot) + token->weight;
     int64_t turn_ms = actor != NULL ? actor->command_timeout_ms : 0;
-    int64_t permits = line_permits(slot, token->sort, slot->next_in_force);
-    bool beside = line_beside(slot, token);
+    int64_t permits = queue_permits(slot, token->sort, slot->next_in_force);
+    bool beside = queue_beside(slot, token);
     if (!oracle_owns(by, token) &&
         (token != head || token->next_ms > slot_now_ms(slot) + turn_ms)) {
         sim_failed("%s gives %s to %s, who is not next, or for too long", by->client_id, slot->key,
@@ -657,11 +657,11 @@ static inline void line_check_new(struct slot *slot, struct sim_line *by, struct
                    (long long)token->weight, slot->key, (long long)(used - token->weight),
                    (long long)permits);
     }
-    line_check_alone(slot, token);
+    queue_check_alone(slot, token);
     seen.beside += used > permits;
 }
 
-static inline void line_check_holder(struct slot *slot, struct sim_line *by, struct token *token) {
+static inline void queue_check_holder(struct slot *slot, struct sim_line *by, struct token *token) {
     int64_t now_ms = slot_now_ms(slot);
     bool was = token->ends_ms > now_ms, is = token->next_ms > now_ms;
     bool own = oracle_owns(by, token);
@@ -683,17 +683,17 @@ static inline void line_check_holder(struct slot *slot, struct sim_line *by, str
                        token->text, slot->key, (long long)(token->next_ms - token->ends_ms));
         }
     } else if (!was && is) {
-        line_check_new(slot, by, token);
+        queue_check_new(slot, by, token);
     }
 }
 
-static inline void line_check_waiter(struct slot *slot, struct sim_line *by, struct token *token) {
+static inline void queue_check_waiter(struct slot *slot, struct sim_line *by, struct token *token) {
     const struct hand *hand;
     bool was = token->place > 0, is = token->next_place > 0, own = oracle_owns(by, token);
     int i;
     if (was && !is && !own && token->ends_ms <= slot_now_ms(slot) &&
         token->skipped != slot->script) {
-        if (token->weight <= line_permits(slot, token->sort, slot->in_force)) {
+        if (token->weight <= queue_permits(slot, token->sort, slot->in_force)) {
             sim_failed("%s puts %s out of the line of %s", by->client_id, token->text, slot->key);
         }
         seen.dropped++;
@@ -704,7 +704,7 @@ static inline void line_check_waiter(struct slot *slot, struct sim_line *by, str
     if (was || !is) {
         return;
     }
-    hand = line_hand(token);
+    hand = queue_hand(token);
     if (!own || (hand != NULL && hand->once)) {
         sim_failed("%s puts %s in line, who did not ask for that", by->client_id, token->text);
     }
@@ -717,8 +717,8 @@ static inline void line_check_waiter(struct slot *slot, struct sim_line *by, str
 }
 
 /* The line is forgotten when nobody has asked for long. */
-static inline void line_forgotten(const struct slot *slot, struct token *token) {
-    const struct hand *hand = line_hand(token);
+static inline void queue_forgotten(const struct slot *slot, struct token *token) {
+    const struct hand *hand = queue_hand(token);
     if (oracle.quiet && hand != NULL && hand->pending[RLOCK_ACQUIRED] > 0 && token->place > 0) {
         sim_failed("the line of %s is forgotten, where %s stands", slot->key, token->text);
     }
@@ -727,19 +727,19 @@ static inline void line_forgotten(const struct slot *slot, struct token *token) 
 }
 
 /* What nobody's script did: time passed, or a stranger was there. */
-static inline void line_check_gone(struct slot *slot, struct token *token) {
+static inline void queue_check_gone(struct slot *slot, struct token *token) {
     bool was = token->ends_ms > slot_now_ms(slot);
     if (oracle.stranger) { /* who makes it something else leaves its line */
         token->is_void = token->is_void || (was && token->next_ms == 0) || slot->foreign;
     } else if (was && token->next_ms == 0 && !oracle.refusing) { /* PEXPIRE was refused */
         sim_failed("%s is forgotten before %s's lease is over", slot->key, token->text);
     } else if (token->place > 0 && token->next_place == 0) {
-        line_forgotten(slot, token);
+        queue_forgotten(slot, token);
     }
 }
 
 /* The number of permits is changed by who was asked to. */
-static inline void line_check_permits(const struct slot *slot, const struct sim_line *by) {
+static inline void queue_check_permits(const struct slot *slot, const struct sim_line *by) {
     const struct actor *actor = oracle_actor(by);
     if (slot->next_in_force != slot->in_force &&
         (actor == NULL || actor->permits[slot - oracle.slots] == 0)) {
@@ -749,7 +749,7 @@ static inline void line_check_permits(const struct slot *slot, const struct sim_
 }
 
 /* What open questions may say of a key. */
-static inline void line_counted(const struct slot *slot, struct question *question) {
+static inline void queue_counted(const struct slot *slot, struct question *question) {
     int64_t holders = 0, waiters = 0, now_ms = slot_now_ms(slot);
     int i;
     for (i = 0; i < slot->member_count; i++) {
@@ -766,25 +766,25 @@ static inline void line_counted(const struct slot *slot, struct question *questi
     }
 }
 
-static inline void line_count(const struct slot *slot) {
+static inline void queue_count(const struct slot *slot) {
     int i;
     for (i = 0; i < oracle.question_count; i++) {
         if (!oracle.questions[i].answered && oracle.questions[i].slot == slot) {
-            line_counted(slot, &oracle.questions[i]);
+            queue_counted(slot, &oracle.questions[i]);
         }
     }
 }
 
 /* The server runs something that its client gave up for want of an answer. */
-static inline bool line_late(const struct sim_line *by, const struct token *token) {
-    const struct hand *hand = line_hand(token);
+static inline bool queue_late(const struct sim_line *by, const struct token *token) {
+    const struct hand *hand = queue_hand(token);
     const struct actor *actor = by != NULL ? oracle_actor(by) : NULL;
     return (hand == NULL || hand->pending[RLOCK_ACQUIRED] == 0) && actor != NULL &&
            sim.now_us > by->sent_us + actor->command_timeout_ms * 1000;
 }
 
 /* What was compared is so from now on. */
-static inline void line_commit(struct slot *slot, const struct sim_line *by) {
+static inline void queue_commit(struct slot *slot, const struct sim_line *by) {
     int64_t now_ms = slot_now_ms(slot);
     int i, kept = 0;
     for (i = 0; i < slot->member_count; i++) {
@@ -802,13 +802,13 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         }
         seen.turns += !was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered;
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
-            token->late = line_late(by, token);
+            token->late = queue_late(by, token);
             slot->changed_us = token->came_us = sim.now_us;
         }
         slot->left = slot->left || (was && !is && by != NULL);
         if (!was && is) {
             token->script = slot->script;
-            token->permits = line_permits(slot, token->sort, slot->next_in_force);
+            token->permits = queue_permits(slot, token->sort, slot->next_in_force);
             token->forced_us = 0; /* it asked once more, as if nothing had been */
         }
         token->ends_ms = token->next_ms;
@@ -819,14 +819,14 @@ static inline void line_commit(struct slot *slot, const struct sim_line *by) {
         }
     }
     slot->member_count = kept;
-    line_count(slot);
+    queue_count(slot);
     seen.permits += slot->in_force != slot->next_in_force;
     slot->in_force = slot->next_in_force;
 }
 
 /* Where somebody is taken away, who is first is served in the same script, if there is room. A
  * script that finds a fence counter that is not ours ends at once: who is first asks by itself. */
-static inline void line_served(struct slot *slot) {
+static inline void queue_served(struct slot *slot) {
     if (slot->unoffered && !oracle.refusing && !slot->odd_fence) {
         sim_failed("there is room for who is first in line for %s, and it is not called",
                    slot->key);
@@ -834,10 +834,10 @@ static inline void line_served(struct slot *slot) {
     slot->unoffered = false;
 }
 
-static inline void line_trace(const struct slot *slot) {
+static inline void queue_trace(const struct slot *slot) {
     int i;
     sim_trace("  server %d: %s, %lld of %lld out", slot->server->number, slot->key,
-              (long long)line_used(slot), (long long)slot->in_force);
+              (long long)queue_used(slot), (long long)slot->in_force);
     for (i = 0; i < slot->member_count && sim.tracing; i++) {
         const struct token *token = slot->members[i];
         sim_trace("      %s, weight %lld, place %g, holds for %lld ms more%s", token->text,
@@ -847,21 +847,21 @@ static inline void line_trace(const struct slot *slot) {
     }
 }
 
-static inline void line_touched(struct slot *slot, struct sim_line *by) {
+static inline void queue_touched(struct slot *slot, struct sim_line *by) {
     const struct token *head;
     int strangers = slot->strangers;
     bool foreign = slot->foreign, odd_line = slot->odd_line;
     uint64_t script = slot->server->model->scripts_run;
-    int64_t line_until_us = slot->line_until_us;
+    int64_t queue_until_us = slot->queue_until_us;
     int i, count;
-    bool over = line_until_us >= 0 && line_until_us <= slot->server->model->wall_us;
+    bool over = queue_until_us >= 0 && queue_until_us <= slot->server->model->wall_us;
     slot->changes++;
     if (slot->script != script || by == NULL) {
-        line_served(slot);
+        queue_served(slot);
         slot->script = script;
         slot->left = false;
     }
-    line_read(slot);
+    queue_read(slot);
     if (by != NULL && (slot->strangers != strangers || slot->foreign != foreign)) {
         sim_failed("%s changes what is not ours in %s", by->client_id, slot->key);
     }
@@ -870,23 +870,23 @@ static inline void line_touched(struct slot *slot, struct sim_line *by) {
     for (i = 0; i < count; i++) {
         if (by != NULL) {
             if (over) { /* time passed, and this is the first to see it */
-                line_forgotten(slot, slot->members[i]);
+                queue_forgotten(slot, slot->members[i]);
             }
-            line_check_holder(slot, by, slot->members[i]);
-            line_check_waiter(slot, by, slot->members[i]);
+            queue_check_holder(slot, by, slot->members[i]);
+            queue_check_waiter(slot, by, slot->members[i]);
         } else {
-            line_check_gone(slot, slot->members[i]);
+            queue_check_gone(slot, slot->members[i]);
         }
     }
     if (by != NULL) {
-        line_check_permits(slot, by);
+        queue_check_permits(slot, by);
     }
-    line_commit(slot, by);
-    line_trace(slot);
-    head = line_head(slot);
+    queue_commit(slot, by);
+    queue_trace(slot);
+    head = queue_head(slot);
     slot->unoffered =
         by != NULL && slot->left && head != NULL && !slot->foreign && !slot->odd_line &&
-        line_used(slot) + head->weight <= line_permits(slot, head->sort, slot->in_force);
+        queue_used(slot) + head->weight <= queue_permits(slot, head->sort, slot->in_force);
 }
 
 /* A key was changed, or one beside it. */
@@ -899,7 +899,7 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
     if (oracle_is(slot->fence_key, key, len)) {
         oracle_fence_touched(slot, by);
     } else if (slot_queued(slot)) {
-        line_touched(slot, by);
+        queue_touched(slot, by);
     } else {
         oracle_mutex_touched(slot, by);
     }
@@ -914,9 +914,9 @@ static inline void oracle_stranger(struct sim_server *server, int count, const c
 }
 
 /* After the server's data was lost or changed as a whole. */
-static inline void line_reread(struct slot *slot) {
+static inline void queue_reread(struct slot *slot) {
     int i, kept = 0;
-    line_read(slot);
+    queue_read(slot);
     for (i = 0; i < slot->member_count; i++) {
         struct token *token = slot->members[i];
         token->ends_ms = token->next_ms;
@@ -930,7 +930,7 @@ static inline void line_reread(struct slot *slot) {
     slot->member_count = kept;
     slot->in_force = slot->next_in_force;
     slot->unoffered = false;
-    line_count(slot);
+    queue_count(slot);
 }
 
 static inline void oracle_reread(struct sim_server *server) {
@@ -943,7 +943,7 @@ static inline void oracle_reread(struct sim_server *server) {
             slot->odd_fence = fence_is_odd(slot);
         }
         if (slot->server == server && slot_queued(slot)) {
-            line_reread(slot);
+            queue_reread(slot);
         } else if (slot->server == server) {
             slot->expires_us = oracle_read(slot, text);
             slot->there = text[0] ? oracle_token(text) : NULL; /* from earlier: no new order */

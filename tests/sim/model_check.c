@@ -894,7 +894,7 @@ static const char *const deniable[] = {"client",    "client|kill", "client|track
                                        "zincrby",   "zrange",      "zrem"};
 
 /* Masters are not down for who is none: that one takes the replica's sky along. */
-static void sky_turn(unsigned which, bool on) {
+static void sky_iteration(unsigned which, bool on) {
     char command[64];
 
     if (which == SKY_DENIED && on) {
@@ -913,9 +913,9 @@ static void sky_turn(unsigned which, bool on) {
     g.weather ^= 1u << which;
     note(on ? "ON     " : "OFF    ", skies[which].name, strlen(skies[which].name));
     if (which == SKY_MASTERDOWN && on != ((g.weather >> SKY_READONLY & 1) != 0)) {
-        sky_turn(SKY_READONLY, on);
+        sky_iteration(SKY_READONLY, on);
     } else if (which == SKY_READONLY && !on && (g.weather >> SKY_MASTERDOWN & 1)) {
-        sky_turn(SKY_MASTERDOWN, false);
+        sky_iteration(SKY_MASTERDOWN, false);
     }
 }
 
@@ -924,7 +924,7 @@ static void sky_clears(void) {
 
     for (i = 0; i < COUNT(skies); i++) {
         if (g.weather >> i & 1) {
-            sky_turn(i, false);
+            sky_iteration(i, false);
         }
     }
 }
@@ -1023,7 +1023,7 @@ static void step(bool stormy) {
     } else if (kind < 13 && stormy) {
         unsigned which = roll(COUNT(skies));
 
-        sky_turn(which, !(g.weather >> which & 1));
+        sky_iteration(which, !(g.weather >> which & 1));
     } else {
         run_pipeline(line, roll(4) ? 1 : 1 + (int)roll(4));
     }
@@ -1511,7 +1511,7 @@ static void redis_6_knows_no_options_of_pexpire(void **state) {
 static const char *line_call(struct model *m, rlock_op op, const char *member, const char *more) {
     static char copy[256], number[2];
     const char *argv[ARGS_MAX] = {"EVAL",
-                                  whole(rlock__scripts[RLOCK__ROW_LINE][op].lua),
+                                  whole(rlock__scripts[RLOCK__ROW_QUEUE][op].lua),
                                   "3",
                                   "k",
                                   "rlock:{k}:queue",

@@ -528,7 +528,7 @@ static inline struct slot *some_slot(struct sim_dice *dice) {
 static inline bool do_delete(struct sim_dice *dice) {
     struct slot *slot = some_slot(dice);
     if (slot_queued(slot) && sim_one_in(dice, 3)) { /* or its line */
-        const char *words[] = {"DEL", slot->line_key};
+        const char *words[] = {"DEL", slot->queue_key};
         oracle_stranger(slot->server, 2, words);
         return true;
     }
@@ -572,7 +572,7 @@ static inline void heal_strangers(void *object) {
     struct slot *slot = (struct slot *)object;
     const char *words[] = {"ZREM", slot->key, "alice"};
     oracle_stranger(slot->server, 3, words);
-    words[1] = slot->line_key;
+    words[1] = slot->queue_key;
     oracle_stranger(slot->server, 3, words);
 }
 
@@ -598,7 +598,7 @@ static inline bool do_foreign_member(struct sim_dice *dice) {
 static inline bool do_foreign_place(struct sim_dice *dice) {
     struct slot *slot = some_queued_slot(dice);
     if (slot != NULL && !slot->odd_line) {
-        add_stranger(slot, slot->line_key, dice);
+        add_stranger(slot, slot->queue_key, dice);
         later(1 + sim_roll(dice, 500000), heal_strangers, slot);
     }
     return slot != NULL;
@@ -606,14 +606,14 @@ static inline bool do_foreign_place(struct sim_dice *dice) {
 
 static inline void heal_line(void *object) {
     struct slot *slot = (struct slot *)object;
-    const char *words[] = {"DEL", slot->line_key};
+    const char *words[] = {"DEL", slot->queue_key};
     oracle_stranger(slot->server, 2, words);
 }
 
 static inline bool do_odd_line(struct sim_dice *dice) {
     struct slot *slot = some_queued_slot(dice);
     if (slot != NULL) {
-        const char *words[] = {"LPUSH", slot->line_key, "something"};
+        const char *words[] = {"LPUSH", slot->queue_key, "something"};
         heal_line(slot);
         oracle_stranger(slot->server, 3, words);
         later(1 + sim_roll(dice, 500000), heal_line, slot);
@@ -1412,7 +1412,7 @@ static inline void program_forgotten(void) {
             bool fence = slot != NULL && oracle_is(slot->fence_key, names[k].at, names[k].size);
             bool permits = slot != NULL && slot->kind == SLOT_SEMAPHORE &&
                            oracle_is(slot->key, names[k].at, names[k].size) &&
-                           line_used(slot) == 0; /* who expired there goes with its next use */
+                           queue_used(slot) == 0; /* who expired there goes with its next use */
             if (!fence && !permits) {
                 sim_failed("%.*s is left for ever", (int)names[k].size, names[k].at);
             }

@@ -413,12 +413,12 @@ static inline void sim_run_until(int64_t end_us) {
  * Loops.
  */
 
-static inline void sim_turn(void *object);
+static inline void sim_iteration(void *object);
 
 static inline void sim_wake(struct sim_process *process, int64_t at_us) {
     if (process->turn_us < 0 || at_us < process->turn_us) {
         process->turn_us = at_us > sim.now_us ? at_us : sim.now_us;
-        sim_at(process->turn_us, sim_turn, process);
+        sim_at(process->turn_us, sim_iteration, process);
     }
 }
 
@@ -553,7 +553,7 @@ static inline int64_t sim_seat_due_us(const struct sim_seat *seat) {
     return due_us;
 }
 
-static inline void sim_turn(void *object) {
+static inline void sim_iteration(void *object) {
     struct sim_process *process = (struct sim_process *)object;
     int64_t next_us = INT64_MAX;
     int i;

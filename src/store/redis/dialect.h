@@ -185,8 +185,8 @@ static bool rlock__has_tag(const char *key, size_t len) {
 }
 
 /* A key of the library in the cluster slot of the user's: key:suffix, or prefix{key}:suffix. */
-static void rlock__put_beside(rlock__redis *redis, const char *key, size_t len,
-                              const char *suffix) {
+static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
+                               const char *suffix) {
     bool tagged = rlock__has_tag(key, len);
     size_t around = tagged ? 1 : strlen(redis->prefix) + 3; /* the braces and the colon */
     rlock__put_count(redis, '$', around + len + strlen(suffix));
@@ -250,7 +250,7 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
     if (!RLOCK__HAS_KINDS || !request->terms) {
         return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
     }
-    return rlock__in_line(request) ? RLOCK__ROW_LINE : RLOCK__ROW_KEYS;
+    return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
 }
 
 RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis *redis,
@@ -302,7 +302,7 @@ static void rlock__put_single(rlock__redis *redis, const rlock_request *request)
     rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
     rlock__put_bytes(redis, request->key, request->key_len);
     if (fence) {
-        rlock__put_beside(redis, request->key, request->key_len, "fence");
+        rlock__put_own_key(redis, request->key, request->key_len, "fence");
     }
     if (!question) {
         rlock__put_token(redis, request->token);
@@ -328,7 +328,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
         rlock__put_bytes(redis, key, terms->lens[i]);
     }
     for (i = 0, key = request->key; i < terms->count && fence; key += terms->lens[i++] + 1) {
-        rlock__put_beside(redis, key, terms->lens[i], "fence");
+        rlock__put_own_key(redis, key, terms->lens[i], "fence");
     }
     rlock__put_token(redis, request->token);
     if (lease) {
@@ -339,7 +339,7 @@ static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
     }
 }
 
-static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
+static void rlock__put_queued(rlock__redis *redis, const rlock_request *request) {
     static const uint8_t arguments[] = {9, 6, 6, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
@@ -347,9 +347,9 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
     char sort = rlock__sort(request);
     rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
-    rlock__put_beside(redis, request->key, request->key_len, "queue");
+    rlock__put_own_key(redis, request->key, request->key_len, "queue");
     if (fence) {
-        rlock__put_beside(redis, request->key, request->key_len, "fence");
+        rlock__put_own_key(redis, request->key, request->key_len, "fence");
     }
     rlock__put_number(redis, request->op);
     rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
@@ -364,17 +364,17 @@ static void rlock__put_line(rlock__redis *redis, const rlock_request *request) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
     if (acquire) {
-        const char *heard = redis->calling ? "1" : "1.5";
+        const char *heard = redis->notifying ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, request->beside, terms->permits, sort);
+        rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
         rlock__put_number(redis, request->fences);
     }
 }
 
 static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
     int row = rlock__row(redis, request);
-    if (row == RLOCK__ROW_LINE) {
-        rlock__put_line(redis, request);
+    if (row == RLOCK__ROW_QUEUE) {
+        rlock__put_queued(redis, request);
     } else if (row == RLOCK__ROW_KEYS) {
         rlock__put_keys(redis, request);
     } else {
@@ -463,7 +463,7 @@ static bool rlock__ends_in_script(const char *text) {
 static bool rlock__undone(const rlock_request *request, const char *text) {
     bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
-    return inside ? !rlock__in_line(request) : *rlock__error_of(text)->words != 0;
+    return inside ? !rlock__is_queued(request) : *rlock__error_of(text)->words != 0;
 }
 
 static void rlock__parse_question(const rlock_request *request, const redisReply *reply,
@@ -500,7 +500,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
     } else if (acquire && reply->type == REDIS_REPLY_STRING) {
-        answer->ours = rlock__in_line(request) && reply->len && reply->str[reply->len - 1] == '+';
+        answer->ours = rlock__is_queued(request) && reply->len && reply->str[reply->len - 1] == '+';
         if (rlock__parse_fence(reply->str, (size_t)reply->len - answer->ours, &answer->fence) &&
             fenced == (answer->fence != 0)) {
             answer->outcome = RLOCK_OUTCOME_DONE;

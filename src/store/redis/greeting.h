@@ -22,7 +22,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
         redis->open_epoch = redis->lost_epoch;
     }
     redis->lost_id = 0;
-    redis->tracking_refused = redis->push_refused = redis->calls_refused = false;
+    redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
     redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
     redis->events->up(redis->owner, NULL);
 }
@@ -302,7 +302,7 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
     } else if (rlock__numeric(redis->host)) {
         rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
-    } else if (conn == &redis->watcher) { /* where the other went */
+    } else if (conn == &redis->push) { /* where the other went */
         rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
     } else {
         conn->resolving = true;
@@ -344,12 +344,12 @@ static void rlock__conn_fire(rlock_timer *timer) {
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
-    } else if (conn == &redis->watcher && !conn->outstanding && redis->subscribed &&
+    } else if (conn == &redis->push && !conn->outstanding && redis->subscribed &&
                conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {
-        rlock__watcher_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
+        rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
     }
     conn->doubted = false;
-    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->watcher)) {
+    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->push)) {
         int64_t due_us = conn->alive_us + timeout_us * (conn->outstanding ? 1 : RLOCK__HEARTBEAT);
         rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
     }

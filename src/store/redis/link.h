@@ -174,8 +174,9 @@ static bool rlock__by_channel(const rlock__redis *redis) {
 
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
-    unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->calling ? RLOCK_PUSH_CALLS : 0u);
-    RLOCK_ASSERT(!redis->calling || redis->subscribed);
+    unsigned what =
+        (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->notifying ? RLOCK_PUSH_NOTIFICATIONS : 0u);
+    RLOCK_ASSERT(!redis->notifying || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, NULL, what);
@@ -197,8 +198,8 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
 static bool rlock__tracks(const rlock__redis *redis) {
     return redis->push_wanted && !redis->push_refused;
 }
-static bool rlock__lines(const rlock__redis *redis) {
-    return RLOCK__HAS_KINDS && redis->line_wanted && !redis->calls_refused;
+static bool rlock__wants_notifications(const rlock__redis *redis) {
+    return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
 }
 
 /* Writes a line that says which connection it is of, and where that leads. Why attempts end is
@@ -252,21 +253,21 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->id = 0;
     if (main) {
         redis->tracked = redis->native = redis->served = false;
-        if (redis->watcher.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN,
-                             "closed with the command connection");
+        if (redis->push.state != RLOCK__CONN_DOWN) { /* it was registered there */
+            rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
         bool unknown = strncmp(conn->text, "ERR unknown command", 19) == 0;
         bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
-        bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->calls_wanted && !redis->calling;
-        redis->calls_refused = redis->calls_refused || refused;
+        bool last =
+            RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
+        redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
-        redis->subscribed = redis->calling = redis->tracked = false;
+        redis->subscribed = redis->notifying = redis->tracked = false;
     }
     rlock__redis_pushing(redis);
-    if (!main && !rlock__tracks(redis) && !rlock__lines(redis)) {
+    if (!main && !rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
@@ -317,7 +318,7 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
 /* True for the channel on which this client is notified: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
-    return RLOCK__HAS_KINDS && redis->calls_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
+    return RLOCK__HAS_KINDS && redis->notify_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
            memcmp(text, redis->prefix, head) == 0 &&
            memcmp(text + head, rlock_client_id(redis->client), len - head) == 0;
 }

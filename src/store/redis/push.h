@@ -23,23 +23,23 @@ static void rlock__woken_by(rlock__redis *redis, const char *name, size_t len) {
 }
 
 /* A notification: the token's number, a colon, the key. */
-static void rlock__called_by(rlock__redis *redis, const char *text, size_t len) {
+static void rlock__notified_by(rlock__redis *redis, const char *text, size_t len) {
     char *end;
     uint64_t token = strtoull(text, &end, 10);
     if (end != text && *end == ':') {
         size_t head = (size_t)(end + 1 - text);
-        redis->events->called(redis->owner, end + 1, len - head, token);
+        redis->events->notified(redis->owner, end + 1, len - head, token);
     }
 }
 
-static void rlock__calls_subscribe(rlock__redis *redis);
+static void rlock__notify_subscribe(rlock__redis *redis);
 
 static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
     if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
-        redis->calling = true;
+        redis->notifying = true;
     } else if (!redis->subscribed) {
         redis->subscribed = true;
-        rlock__calls_subscribe(redis);
+        rlock__notify_subscribe(redis);
     }
     rlock__redis_pushing(redis);
 }
@@ -69,7 +69,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
         rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
     } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
-        rlock__called_by(redis, payload->str, (size_t)payload->len);
+        rlock__notified_by(redis, payload->str, (size_t)payload->len);
     } else if (payload->type == REDIS_REPLY_ARRAY) {
         for (i = 0; i < payload->elements; i++) {
             if (payload->element[i]->type == REDIS_REPLY_STRING) {
@@ -83,26 +83,26 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
 }
 
 /* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
-static void rlock__watcher_subscribe(rlock__redis *redis) {
-    RLOCK_ASSERT(redis->watcher.ac);
+static void rlock__push_subscribe(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->push.ac);
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);
     } else {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
-    rlock__conn_say(&redis->watcher, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message);
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
-static void rlock__calls_subscribe(rlock__redis *redis) {
-    if (!RLOCK__HAS_KINDS || !redis->calls_wanted || redis->calls_refused || !redis->subscribed) {
+static void rlock__notify_subscribe(rlock__redis *redis) {
+    if (!RLOCK__HAS_KINDS || !redis->notify_wanted || redis->notify_refused || !redis->subscribed) {
         return;
     }
     rlock__put_words(redis, "SUBSCRIBE", 1);
     rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
                       "");
-    rlock__conn_say(&redis->watcher, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message);
 }
 
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
@@ -122,7 +122,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply->type == REDIS_REPLY_ERROR &&
         (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, reply->str); /* and once more */
+        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, reply->str); /* and once more */
         return;
     }
     if (!redis->tracked) {
@@ -130,12 +130,12 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
         redis->push_refused = !rlock__by_channel(redis);
         rlock__conn_log(conn, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
-    if (redis->watcher.state != RLOCK__CONN_READY) {
+    if (redis->push.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
-    } else if (!rlock__tracks(redis) && !rlock__lines(redis)) {
-        rlock__conn_doom(&redis->watcher, RLOCK_FAULT_DOWN, "not needed");
+    } else if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
     } else {
-        rlock__watcher_subscribe(redis);
+        rlock__push_subscribe(redis);
     }
     rlock__redis_pushing(redis);
 }
@@ -144,35 +144,35 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
  * connection, if some key is to be tracked: notifications need none of them.
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
-    rlock__conn *watcher = &redis->watcher;
+    rlock__conn *push = &redis->push;
     if (redis->commands.state != RLOCK__CONN_READY ||
-        (!rlock__tracks(redis) && !rlock__lines(redis))) {
+        (!rlock__tracks(redis) && !rlock__wants_notifications(redis))) {
         return;
     }
-    if (watcher->state != RLOCK__CONN_READY) {
-        rlock__conn_wanted(watcher);
+    if (push->state != RLOCK__CONN_READY) {
+        rlock__conn_wanted(push);
         return;
     }
-    if (*watcher->run_id && *redis->commands.run_id &&
-        strcmp(watcher->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN,
+    if (*push->run_id && *redis->commands.run_id &&
+        strcmp(push->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
+        rlock__conn_doom(push, RLOCK_FAULT_DOWN,
                          "it reached another server than the command connection");
         return;
     }
-    if (rlock__tracks(redis) && !watcher->id) { /* CLIENT ID is refused */
+    if (rlock__tracks(redis) && !push->id) { /* CLIENT ID is refused */
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
     }
-    if (!rlock__tracks(redis) && !rlock__lines(redis)) {
-        rlock__conn_doom(watcher, RLOCK_FAULT_DOWN, "not needed");
+    if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+        rlock__conn_doom(push, RLOCK_FAULT_DOWN, "not needed");
         return;
     }
     if (!rlock__tracks(redis) || rlock__by_channel(redis)) {
-        rlock__watcher_subscribe(redis);
+        rlock__push_subscribe(redis);
         return;
     }
     rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
-    rlock__put_number(redis, (uint64_t)watcher->id);
+    rlock__put_number(redis, (uint64_t)push->id);
     rlock__put_text(redis, "NOLOOP");
     rlock__conn_say(&redis->commands, rlock__on_tracking);
 }

@@ -11,10 +11,10 @@
 
 #include "lua/fence.lua"
 #include "lua/extend.lua"
-#include "lua/line_head.lua"
-#include "lua/line_hold.lua"
-#include "lua/line_two.lua"
-#include "lua/line_offer.lua"
+#include "lua/queue_head.lua"
+#include "lua/queue_hold.lua"
+#include "lua/queue_two.lua"
+#include "lua/queue_offer.lua"
 
 #include "lua/string_acquire.lua"
 #include "lua/string_renew.lua"
@@ -34,16 +34,16 @@
 #include "lua/keys_renew.lua"
 #include "lua/keys_release.lua"
 
-#include "lua/line.lua"
-#include "lua/line_renew.lua"
-#include "lua/line_ask.lua"
+#include "lua/queue.lua"
+#include "lua/queue_renew.lua"
+#include "lua/queue_question.lua"
 
 /* What scripts have in common: in them stands one byte for it, its place in here and one. */
 static const char *const rlock__pieces[] = {
-    RLOCK__LUA_FENCE,     RLOCK__LUA_EXTEND,
+    RLOCK__LUA_FENCE,      RLOCK__LUA_EXTEND,
 #if RLOCK__HAS_KINDS
-    RLOCK__LUA_LINE_HEAD, RLOCK__LUA_LINE_HOLD, RLOCK__LUA_LINE_TWO,
-    RLOCK__LUA_LINE_OFFER
+    RLOCK__LUA_QUEUE_HEAD, RLOCK__LUA_QUEUE_HOLD, RLOCK__LUA_QUEUE_TWO,
+    RLOCK__LUA_QUEUE_OFFER
 #endif
 };
 
@@ -54,7 +54,7 @@ typedef struct rlock__script {
 static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
                                                 RLOCK__LUA_STRING_RENEW_MANY};
 
-enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_LINE, RLOCK__ROWS };
+enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
 
 #define RLOCK__SCRIPT(name) \
     { RLOCK__SHA_##name, RLOCK__LUA_##name }
@@ -72,8 +72,9 @@ static const rlock__script
          RLOCK__SCRIPT(REDISSON_FORCE), RLOCK__NO_SCRIPT},
         {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE),
          RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
-        {RLOCK__SCRIPT(LINE), RLOCK__SCRIPT(LINE_RENEW), RLOCK__SCRIPT(LINE),
-         RLOCK__SCRIPT(LINE_ASK), RLOCK__SCRIPT(LINE_ASK), RLOCK__SCRIPT(LINE_ASK)}};
+        {RLOCK__SCRIPT(QUEUE), RLOCK__SCRIPT(QUEUE_RENEW), RLOCK__SCRIPT(QUEUE),
+         RLOCK__SCRIPT(QUEUE_QUESTION), RLOCK__SCRIPT(QUEUE_QUESTION),
+         RLOCK__SCRIPT(QUEUE_QUESTION)}};
 #else
         {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE)},
         {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),

@@ -112,7 +112,7 @@ typedef struct rlock__redis {
     int port, database;
     rlock_wire wire;
     int64_t timeout_ms;
-    rlock__conn commands, watcher;
+    rlock__conn commands, push;
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */
@@ -135,12 +135,12 @@ typedef struct rlock__redis {
     bool tracking_refused; /* by the server of this connection: its version, or an ACL */
     bool push_refused;     /* channels too, or they would not help */
     bool tracked, subscribed, closing;
-    bool calls_wanted;  /* some key is of a queued kind: notifications are wanted */
-    bool line_wanted;   /* a handle of this client has waited in a queue */
-    bool calls_refused; /* notifications are refused, by an ACL */
-    bool calling;       /* the client's own channel is subscribed to */
-    unsigned pushing;   /* what was reported last */
-    char *buffer;       /* where commands are formatted */
+    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
+    bool queue_wanted;   /* a handle of this client has waited in a queue */
+    bool notify_refused; /* notifications are refused, by an ACL */
+    bool notifying;      /* the client's own channel is subscribed to */
+    unsigned pushing;    /* what was reported last */
+    char *buffer;        /* where commands are formatted */
     size_t length, room;
     bool overflow;
 } rlock__redis;

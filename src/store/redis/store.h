@@ -26,9 +26,9 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
     request->store.how = RLOCK__HOW_BEST;
     request->store.where = RLOCK__QUEUED;
-    if (rlock__in_line(request) && !redis->calls_wanted) {
-        redis->calls_wanted = true; /* with the watching connection, once that is wanted */
-        rlock__calls_subscribe(redis);
+    if (rlock__is_queued(request) && !redis->notify_wanted) {
+        redis->notify_wanted = true; /* with the watching connection, once that is wanted */
+        rlock__notify_subscribe(redis);
     }
     rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
     rlock__conn_wanted(&redis->commands);
@@ -113,9 +113,9 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
-    if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__in_line(request) &&
-        !(request->flags & RLOCK_REQUEST_ONCE) && !redis->line_wanted) {
-        redis->line_wanted = true;
+    if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__is_queued(request) &&
+        !(request->flags & RLOCK_REQUEST_ONCE) && !redis->queue_wanted) {
+        redis->queue_wanted = true;
         rlock__track(redis);
     }
     answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
@@ -285,7 +285,7 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
     size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
     uint32_t i;
-    if (rlock__in_line(request)) {
+    if (rlock__is_queued(request)) {
         bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
     }
     for (i = 1; terms && i < terms->count; i++) {
@@ -375,10 +375,10 @@ static void rlock__redis_flush(void *state) {
         rlock__queue_send(redis, queue, now_us);
     }
     rlock__conn_flush(&redis->commands);
-    rlock__conn_flush(&redis->watcher);
+    rlock__conn_flush(&redis->push);
 }
 
-static void rlock__redis_watch(void *state, const char *key, size_t len, bool on) {
+static void rlock__redis_track(void *state, const char *key, size_t len, bool on) {
     rlock__redis *redis = (rlock__redis *)state;
     if (on && !redis->push_wanted) {
         redis->push_wanted = true;
@@ -387,7 +387,7 @@ static void rlock__redis_watch(void *state, const char *key, size_t len, bool on
     if (rlock__by_channel(redis) && redis->subscribed) {
         rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
         rlock__put_channel(redis, key, len);
-        rlock__conn_say(&redis->watcher, rlock__on_message);
+        rlock__conn_say(&redis->push, rlock__on_message);
     }
 }
 
@@ -446,9 +446,9 @@ static void rlock__redis_close(void *state) {
     redis->closing = true;
     rlock__redis_goodbye(redis);
     rlock__conn_close(&redis->commands);
-    rlock__conn_close(&redis->watcher);
+    rlock__conn_close(&redis->push);
     rlock_timer_drop(redis->client, &redis->commands.timer);
-    rlock_timer_drop(redis->client, &redis->watcher.timer);
+    rlock_timer_drop(redis->client, &redis->push.timer);
     rlock__redis_free(redis);
 }
 
@@ -523,7 +523,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-    if (rlock__conn_init(&redis->watcher, redis) != RLOCK_OK) {
+    if (rlock__conn_init(&redis->push, redis) != RLOCK_OK) {
         rlock_timer_drop(client, &redis->commands.timer);
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
@@ -537,9 +537,9 @@ static bool rlock__ends_with(const char *key, size_t len, const char *end) {
     return len >= n && memcmp(key + len - n, end, n) == 0;
 }
 
-/* Whether a key is called as rlock__put_beside calls one beside another, or has that other's line:
+/* Whether a key is called as rlock__put_own_key calls one beside another, or has that other's line:
  * prefix{other}. */
-static bool rlock__is_beside(const rlock__redis *redis, const char *key, size_t len) {
+static bool rlock__is_own_key(const rlock__redis *redis, const char *key, size_t len) {
     size_t head = strlen(redis->prefix);
     bool named = len > head + 2 && memcmp(key, redis->prefix, head) == 0 && key[head] == '{' &&
                  memchr(key, '}', len) == key + len - 1;
@@ -557,7 +557,7 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
         return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
-    if (queued && rlock__is_beside(redis, key, len)) {
+    if (queued && rlock__is_own_key(redis, key, len)) {
         return "the library may put a key of this name beside that of another lock; rename it";
     }
     return NULL;
@@ -568,7 +568,7 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_close,
                                                rlock__redis_submit,
                                                rlock__redis_forget,
-                                               rlock__redis_watch,
+                                               rlock__redis_track,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
 

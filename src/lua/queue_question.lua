@@ -4,10 +4,10 @@
 -- answer how many holds there were, or 0, and serve the queue.
 --: permits_said = ARGV[3], offer_ms = ARGV[4], channels = ARGV[5]
 --: new_permits = ARGV[6], follower = ARGV[6]
--- include line_head.lua
--- include line_hold.lua
--- include line_two.lua
--- include line_offer.lua
+-- include queue_head.lua
+-- include queue_hold.lua
+-- include queue_two.lua
+-- include queue_offer.lua
 local light, heavy = between('(' .. now, '+inf'), between('(-inf', '(' .. -now)
 local held = (#light + #heavy) / 2
 count_holders()

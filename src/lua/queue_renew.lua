@@ -2,8 +2,8 @@
 -- member holds no more. The ZSCORE at the end is for client tracking, as the
 -- PTTL of a mutex.
 --: lease_ms = ARGV[6]
--- include line_head.lua
--- include line_hold.lua
+-- include queue_head.lua
+-- include queue_hold.lua
 local ends = math.abs(call('ZSCORE', holders, me) or 0)
 if ends <= now then
   return -1

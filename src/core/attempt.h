@@ -1,9 +1,9 @@
 /* ------------------------------------------------------------------------------------------------
- * >>trying - an acquire that is refused, fails, is repeated or ends
+ * >>attempt - an acquire that is refused, fails, is repeated or ends
  */
 
-#ifndef RLOCK_CORE_TRYING_H
-#define RLOCK_CORE_TRYING_H
+#ifndef RLOCK_CORE_ATTEMPT_H
+#define RLOCK_CORE_ATTEMPT_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -20,7 +20,7 @@
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->gate;
     bool head = rlock__waiter(gate) == claim;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
     if (claim->lock && status != claim->lock->status) { /* the words were of another end */
@@ -39,11 +39,11 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->gate;
     rlock_client *client = gate->client;
     rlock *lock = claim->lock;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lock && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
-        rlock__claim_phase(claim, RLOCK__TRYING);
+        rlock__claim_phase(claim, RLOCK__ATTEMPTING);
         if (!rlock__gate_crowd(gate)) {
             claim->exists = exists;
             rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
@@ -68,8 +68,8 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->gate;
     rlock *lock = claim->lock;
-    bool told = gate->watched || answer->told, queued = rlock__queued(gate);
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    bool told = gate->tracked || answer->told, queued = rlock__queued(gate);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
     lock->left_ms = answer->left_ms;
     lock->status = RLOCK_ERR_TIMEOUT;
@@ -80,21 +80,22 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
         return;
     }
     if (!queued) { /* who stands in line is called */
-        rlock__gate_watch(gate);
+        rlock__gate_track(gate);
     }
     if (queued && claim->again) {
-        rlock__claim_try(claim, true); /* called meanwhile */
+        rlock__claim_attempt(claim, true); /* called meanwhile */
     } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
-        rlock__gate_try(gate); /* registered only now, or changed since: else a wake-up is missed */
+        rlock__gate_attempt(
+            gate); /* registered only now, or changed since: else a wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
     }
 }
 
-static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer) {
-    int column = claim->lock->once ? RLOCK__IN_TRY : RLOCK__IN_WAIT;
+static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answer) {
+    int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
     claim->lock->left_ms = -1;
@@ -108,12 +109,12 @@ static void rlock__trying_failed(rlock__claim *claim, const rlock_answer *answer
 }
 
 /* The wait is over. */
-static void rlock__trying_fire(rlock__claim *claim) {
+static void rlock__attempt_fire(rlock__claim *claim) {
     rlock_client *client = claim->gate->client;
     rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
     int status = lock->status;
-    RLOCK_ASSERT(claim->phase == RLOCK__TRYING);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
@@ -128,4 +129,4 @@ static void rlock__trying_fire(rlock__claim *claim) {
     rlock__acquire_end(claim, status);
 }
 
-#endif /* RLOCK_CORE_TRYING_H */
+#endif /* RLOCK_CORE_ATTEMPT_H */

@@ -8,7 +8,7 @@
 --: permits_said = ARGV[3], offer_ms = ARGV[4], channels = ARGV[5]
 --: lease_ms = ARGV[6], follower = ARGV[6]
 --: stand = ARGV[7], writer = ARGV[8], fences = ARGV[9], counter = KEYS[3]
--- include line_head.lua
+-- include queue_head.lua
 
 -- The short ways come first, before any function is made. To acquire a key that
 -- nobody holds or waits for, without a fence:
@@ -29,8 +29,8 @@ if op == '2' and call('EXISTS', queue) == 0 then
   return ends > now and 1 or -1
 end
 
--- include line_hold.lua
--- include line_two.lua
+-- include queue_hold.lua
+-- include queue_two.lua
 local my_end = math.abs(two[1] == me and two[2] or two[3] and call('ZSCORE', holders, me) or 0)
 
 -- Grants the hold, with its fence.
@@ -74,7 +74,7 @@ if op == '2' then
   end
 end
 
--- include line_offer.lua
+-- include queue_offer.lua
 
 count_holders()
 if op == '2' then
@@ -84,16 +84,16 @@ if op == '2' then
   return my_end > now and 1 or -1
 end
 
-local beside
+local next_to_writer
 if used < permits and two[1] then
   drop(between(-now .. '', now .. ''), true)
 end
 if writer ~= '' and math.abs(call('ZSCORE', holders, writer) or 0) > now then
-  beside = true
+  next_to_writer = true
   call('ZREM', queue, me)
 end
 -- An offer that was just made goes again where the fence is refused.
-if beside or offer() and used + weight(me) <= permits or mine then
+if next_to_writer or offer() and used + weight(me) <= permits or mine then
   local result = grant()
   if mine and type(result) == 'table' then
     call('ZREM', holders, me)
