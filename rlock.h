@@ -3408,13 +3408,11 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
     }
     conn->blamed = true;
     conn->fault = fault;
-    while (text[n] && n < sizeof conn->text - 1) {
+    do {
         other = other || conn->text[n] != text[n];
         conn->text[n] = text[n];
-        n++;
-    }
-    conn->repeats = other || conn->text[n] ? 0 : conn->repeats + 1;
-    conn->text[n] = 0;
+    } while (text[n++] && n < sizeof conn->text - 1);
+    conn->repeats = other ? 0 : conn->repeats + 1;
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
@@ -6421,7 +6419,8 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
-        claim->exists = claim->exists || (maybe && work->request.op == RLOCK_OP_ACQUIRE);
+        RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
+        claim->exists = claim->exists || maybe;
         claim->note = work->request.store.note;
         claim->work = NULL;
         rlock__work_put(client, work);
@@ -8840,7 +8839,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
         rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
     crowd = gate->crowd;
-    crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
+    crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_attempt(claim, false);

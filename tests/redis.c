@@ -995,6 +995,11 @@ static void name_is_resolved_by_the_loop(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
+static redisAsyncContext *no_context(void *user) {
+    (void)user;
+    return NULL;
+}
+
 static void name_without_a_resolver_is_refused_with_a_word(void **state) {
     rlock_config config = kit_config(&server);
     rlock_client *client = NULL;
@@ -1007,6 +1012,13 @@ static void name_without_a_resolver_is_refused_with_a_word(void **state) {
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
     assert_null(client);
     assert_non_null(strstr(kit_log_text, "resolve"));
+    config.unix_path = server.socket; /* then the name is not used */
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
+    config.unix_path = NULL;
+    config.connect = no_context;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
 }
 
 static int hook_calls;

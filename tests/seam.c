@@ -568,6 +568,27 @@ static void quorum_loses_the_node_of_a_key_in_one_of_its_stores(void **state) {
     SAME(status_of(b), RLOCK_OK);
 }
 
+static void quorum_relies_on_a_store_that_pushes_for_all_of_its_keys_only(void **state) {
+    (void)state;
+    quorum_of_scripted();
+    scripted_pushing(&g.store, RLOCK_PUSH_CHANGES);
+    g.others[0].part = &part_a;
+    scripted_pushing(&g.others[0], RLOCK_PUSH_CHANGES);
+    virtual_idle(&g.loop);
+    assert_false(stats().pushing);
+    g.others[0].part = NULL;
+    scripted_pushing(&g.others[0], RLOCK_PUSH_CHANGES);
+    virtual_idle(&g.loop);
+    assert_true(stats().pushing);
+    g.others[0].part = &part_a;
+    scripted_pushing(&g.others[0], RLOCK_PUSH_CHANGES);
+    virtual_idle(&g.loop);
+    assert_true(stats().pushing);
+    scripted_pushing(&g.others[0], 0);
+    virtual_idle(&g.loop);
+    assert_false(stats().pushing);
+}
+
 static void quorum_is_made_of_stores_in_the_process_too(void **state) {
     rlock_config nodes[3];
     rlock_client *other;
@@ -627,6 +648,7 @@ int main(int argc, char **argv) {
         STOPPED(quorum_needs_a_store_where_there_is_no_redis),
         STOPPED(lease_of_a_quorum_is_the_shortest_that_its_majority_gave),
         STOPPED(quorum_loses_the_node_of_a_key_in_one_of_its_stores),
+        STOPPED(quorum_relies_on_a_store_that_pushes_for_all_of_its_keys_only),
         STOPPED(quorum_is_made_of_stores_in_the_process_too),
     };
     if (argc > 1) {

@@ -273,6 +273,26 @@ static void tables_that_cannot_grow_cost_a_status_and_nothing_else(void **state)
     }
 }
 
+/* Also where the table of timers has to grow, which a claim, a crowd and a work have to share. */
+static void acquire_is_refused_by_each_allocation_that_fails(void **state) {
+    int i, refused = 0;
+    (void)state;
+    for (i = 0; i < CROWD; i++) { /* the waiters of one key: only their claims need a timer */
+        struct owner *owner = handle("key");
+        uint64_t n = 0;
+        int status;
+        do {
+            virtual_memory.fail_at = ++n;
+            status = owner_acquire(owner, RLOCK_FOREVER, 1000);
+            ok_or_nomem(status);
+            refused += status == RLOCK_ERR_NOMEM;
+        } while (status == RLOCK_ERR_NOMEM);
+        virtual_memory.fail_at = 0;
+    }
+    BETWEEN(refused, CROWD, 3 * CROWD);
+    SAME(stats().waiting, CROWD);
+}
+
 /* Does a little with each kind and question. Its allocations fail one after the other. */
 static void kinds_scenario(void) {
     static const char *const keys[] = {"a", "b"};

@@ -1044,12 +1044,12 @@ static void acquire_without_memory_is_told_and_harms_no_other(void **state) {
     }
     for (i = 0; i < 60; i++) {
         char key[16];
-        static const uint64_t fails[] = {1, 2, 2, 3, 0}; /* the second 2: its timer has no room */
-        int status, n = 0;
+        uint64_t n = 0;
+        int status;
         snprintf(key, sizeof key, "k%d", i);
         owners[i] = handle(key);
         do {
-            virtual_memory.fail_at = fails[n++];
+            virtual_memory.fail_at = ++n;
             status = owner_acquire(owners[i], 0, LEASE_MS);
             virtual_idle(&g.loop);
             virtual_memory.fail_at = 0;

@@ -371,7 +371,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
         rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
     crowd = gate->crowd;
-    crowd->taken = (crowd->taken && !first) || (held && !rlock__shared(held));
+    crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
     if (rlock__queued(gate)) {
         rlock__claim_attempt(claim, false);

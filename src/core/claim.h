@@ -451,7 +451,8 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
-        claim->exists = claim->exists || (maybe && work->request.op == RLOCK_OP_ACQUIRE);
+        RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
+        claim->exists = claim->exists || maybe;
         claim->note = work->request.store.note;
         claim->work = NULL;
         rlock__work_put(client, work);

@@ -36,13 +36,11 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
     }
     conn->blamed = true;
     conn->fault = fault;
-    while (text[n] && n < sizeof conn->text - 1) {
+    do {
         other = other || conn->text[n] != text[n];
         conn->text[n] = text[n];
-        n++;
-    }
-    conn->repeats = other || conn->text[n] ? 0 : conn->repeats + 1;
-    conn->text[n] = 0;
+    } while (text[n++] && n < sizeof conn->text - 1);
+    conn->repeats = other ? 0 : conn->repeats + 1;
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
