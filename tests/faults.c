@@ -308,6 +308,7 @@ int main(int argc, char **argv) {
         TEST(command_that_the_server_does_not_know_leaves_nothing),
         TEST(script_that_the_server_never_runs_leaves_no_place),
         TEST(words_that_are_not_known_may_stand_for_anything),
+        TEST(refusal_for_now_is_tried_again_and_leaves_nothing),
         TEST(error_inside_the_script_of_a_queue_is_cleaned_up_behind),
         TEST(only_a_restart_makes_sure_that_nothing_comes_late),
         TEST(restart_of_another_server_makes_nothing_sure),

@@ -138,6 +138,27 @@ static void words_that_are_not_known_may_stand_for_anything(void **state) {
     }
 }
 
+/* A server that refuses for now did nothing: a waiter tries again, and nothing is cleaned up. */
+static void refusal_for_now_is_tried_again_and_leaves_nothing(void **state) {
+    static const char *const answers[] = {"-LOADING the dataset\r\n", "-BUSY a script runs\r\n"};
+    static const int64_t waits_ms[] = {0, 5000};
+    size_t i, k;
+
+    (void)state;
+    for (i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        for (k = 0; k < 2; k++) {
+            int status;
+
+            stage_begins();
+            stage_lies("SET", answers[i], true, true);
+            status = stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), waits_ms[k], 1000);
+            assert_int_equal(status, waits_ms[k] ? RLOCK_OK : RLOCK_ERR_SERVER);
+            stage_runs(0);
+            assert_false(stage_heard("EVALSHA " RLOCK__SHA_STRING_RELEASE));
+        }
+    }
+}
+
 /* An error from inside the script of the queued kinds may come after it has given a position. */
 static void error_inside_the_script_of_a_queue_is_cleaned_up_behind(void **state) {
     static const char *const answers[] = {
