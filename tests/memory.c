@@ -11,6 +11,8 @@
 #define CLIENTS 3
 #define WATCHDOG_MS 3000
 
+#define TURN_MS 1000 /* the command timeout */
+
 static struct {
     struct virtual_loop loop;
     rlock_store *store;
@@ -602,8 +604,10 @@ static const rlock_store_events alone_events = {alone_answered, alone_up,    alo
                                                 alone_pushing,  alone_woken, alone_called};
 
 static void alone_begins(void) {
+    rlock_config config = g.config;
+    config.command_timeout_ms = TURN_MS; /* a client resolves it */
     memset(&alone, 0, sizeof alone);
-    SAME(g.store->open(g.store, g.clients[0], &g.config, &alone_events, &alone, &alone.state),
+    SAME(g.store->open(g.store, g.clients[0], &config, &alone_events, &alone, &alone.state),
          RLOCK_OK);
 }
 

@@ -1,7 +1,5 @@
 /* memory_kinds.h - the queued kinds, several keys and questions: a part of memory.c */
 
-#define TURN_MS 1000 /* the command timeout */
-
 static rlock_options options_of(rlock_kind kind, uint32_t permits, uint32_t weight) {
     rlock_options options;
     memset(&options, 0, sizeof options);
