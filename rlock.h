@@ -1853,7 +1853,7 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     uint32_t watching;         /* how many of the watches are on */
 } rlock__entry;
 
-typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`queue`) */
+typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
     rlock_link link, notified;
     rlock__entry *entry;
     struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
@@ -3831,7 +3831,7 @@ static void rlock__conn_close(rlock__conn *conn) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>redis-push - what the server reports unasked: a key changed, a token is notified (`called`)
+ * >>redis-push - what the server reports unasked: a key changed, a token is notified
  */
 
 /* Of the channel {a} both a and {a} may be the key. */
@@ -6197,8 +6197,9 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     int64_t end_us = rlock__lease_end(claim->gate->client, sent_us, lease_ms);
-    const rlock__limit *limit = claim->lock->limit;
+    const rlock__limit *limit;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
+    limit = claim->lock->limit;
     return limit ? rlock__min(end_us, limit->until_us) : end_us;
 }
 
@@ -6724,7 +6725,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
     RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
     crowd->yields = false;
-    if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
+    if (rlock__queued(gate)) { /* a waiter that is not notified must not miss its offer */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
@@ -7037,7 +7038,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool su
     } else {
         rlock__letting_go_again(claim, true);
     }
-    if (yields) { /* others were kept waiting: a push to them, and their try, come first */
+    if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
@@ -7147,14 +7148,13 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return;
     }
-    if (!queued) { /* who stands in line is called */
+    if (!queued) { /* the waiters of a queue are notified */
         rlock__gate_track(gate);
     }
     if (queued && claim->again) {
-        rlock__claim_attempt(claim, true); /* called meanwhile */
+        rlock__claim_attempt(claim, true); /* notified meanwhile */
     } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
-        rlock__gate_attempt(
-            gate); /* registered only now, or changed since: else a wake-up is missed */
+        rlock__gate_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
     }
@@ -7171,7 +7171,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
-        claim->again = true; /* it may have no place, or a turn that passes */
+        claim->again = true; /* it may not be in the queue, or has an offer that ends */
         rlock__claim_sleep(claim, -1, true);
     }
 }
@@ -7198,7 +7198,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>holding - when a hold is renewed or checked (`look`), and what the answer means for it
+ * >>holding - when a hold is renewed or checked, and what the answer means for it
  */
 
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
@@ -7391,7 +7391,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
         if (claim->work && !claim->work->request.lease_ms) {
-            rlock__claim_recall(claim); /* a renewal looks as well */
+            rlock__claim_recall(claim); /* a renewal checks as well */
         }
         if (!claim->work) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
@@ -7457,7 +7457,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {
-        rlock__holding_plan_check(claim); /* a renewal looks as well */
+        rlock__holding_plan_check(claim); /* a renewal checks as well */
     }
     rlock__holding_plan(claim, request->sent_us);
 }
@@ -7556,7 +7556,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
-    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+    if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
     if (rlock__queued(claim->gate)) {
@@ -7690,8 +7690,9 @@ static int64_t rlock__read_clock(const rlock *lock) {
 }
 
 static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
-    int64_t left_us = lock->claim->until_us - now_us;
+    int64_t left_us;
     RLOCK_ASSERT(lock->claim);
+    left_us = lock->claim->until_us - now_us;
     return left_us > 0 ? left_us / 1000 : 0;
 }
 
@@ -8115,9 +8116,9 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     bool queued = rlock__queued(gate);
     rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
-    if (queued &&
-        (changed & RLOCK_PUSH_NOTIFICATIONS)) { /* a place tells whether to call; a call of ... */
-        rlock__queue_attempt_all(gate, true);   /* ... before may be lost, by a holder too */
+    if (queued && (changed & RLOCK_PUSH_NOTIFICATIONS)) {
+        /* The server keeps with each waiter whether to notify it. A notification may be lost. */
+        rlock__queue_attempt_all(gate, true);
         while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
                 rlock__holding_check(holds);
@@ -8168,7 +8169,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_check(holds);
     } else if (waits && rlock__queued(gate) && !waits->work) {
-        rlock__claim_attempt(waits, true); /* its turn passes */
+        rlock__claim_attempt(waits, true); /* its offer ends soon */
     } else if (waits) {
         waits->again = true;
     }

@@ -58,6 +58,10 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
         }
         assert_int_equal(status, rows[i].status);
         assert_true(stage.told[0] > 0);
+        if (status == RLOCK_OK) { /* the push connection is greeted honestly */
+            stage_runs(300);
+            assert_int_equal(stage_is_pushing(), strcmp(rows[i].command, "CLIENT ID") != 0);
+        }
     }
 }
 

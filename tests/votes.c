@@ -1034,10 +1034,16 @@ static void every_failing_allocation_is_survived(void **state) {
     BETWEEN(n, 20, 59);
 }
 
-static void acquire_without_memory_is_told_and_harms_no_other(void **state) {
+static void nothing(rlock_timer *timer) {
+    (void)timer;
+}
+
+/* With a timer more or less the table of timers has to grow for another one of an acquire's. */
+static void acquire_without_memory_is_told(bool odd) {
     struct owner *owners[60];
+    rlock_timer timer;
     int i, refused = 0;
-    (void)state;
+    SAME(odd ? rlock_timer_add(g.client, &timer, nothing) : RLOCK_OK, RLOCK_OK);
     for (i = 0; i < SERVERS; i++) {
         scripted_always(&servers[i], RLOCK_OP_ACQUIRE, scripted_done());
         scripted_always(&servers[i], RLOCK_OP_RELEASE, scripted_done());
@@ -1065,6 +1071,19 @@ static void acquire_without_memory_is_told_and_harms_no_other(void **state) {
         virtual_idle(&g.loop);
         SAME(owners[i]->seen[RLOCK_RELEASED].status, RLOCK_OK);
     }
+    if (odd) {
+        rlock_timer_drop(g.client, &timer);
+    }
+}
+
+static void acquire_without_memory_is_told_and_harms_no_other(void **state) {
+    (void)state;
+    acquire_without_memory_is_told(false);
+}
+
+static void acquire_without_memory_for_the_other_timers_is_told(void **state) {
+    (void)state;
+    acquire_without_memory_is_told(true);
 }
 
 static void store_that_does_not_open_closes_the_others(void **state) {
@@ -1717,6 +1736,7 @@ int main(int argc, char **argv) {
         CASE(question_that_is_not_answered_ends),
         CASE(every_failing_allocation_is_survived),
         CASE(acquire_without_memory_is_told_and_harms_no_other),
+        CASE(acquire_without_memory_for_the_other_timers_is_told),
         CASE(store_that_does_not_open_closes_the_others),
         CASE(memory_of_handles_that_are_freed_is_given_back),
         cmocka_unit_test(vote_that_comes_late_behind_its_release_is_given_back),

@@ -79,14 +79,13 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return;
     }
-    if (!queued) { /* who stands in line is called */
+    if (!queued) { /* the waiters of a queue are notified */
         rlock__gate_track(gate);
     }
     if (queued && claim->again) {
-        rlock__claim_attempt(claim, true); /* called meanwhile */
+        rlock__claim_attempt(claim, true); /* notified meanwhile */
     } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
-        rlock__gate_attempt(
-            gate); /* registered only now, or changed since: else a wake-up is missed */
+        rlock__gate_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
     }
@@ -103,7 +102,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
     } else {
-        claim->again = true; /* it may have no place, or a turn that passes */
+        claim->again = true; /* it may not be in the queue, or has an offer that ends */
         rlock__claim_sleep(claim, -1, true);
     }
 }

@@ -229,8 +229,9 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     int64_t end_us = rlock__lease_end(claim->gate->client, sent_us, lease_ms);
-    const rlock__limit *limit = claim->lock->limit;
+    const rlock__limit *limit;
     RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
+    limit = claim->lock->limit;
     return limit ? rlock__min(end_us, limit->until_us) : end_us;
 }
 

@@ -46,8 +46,9 @@ static int64_t rlock__read_clock(const rlock *lock) {
 }
 
 static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
-    int64_t left_us = lock->claim->until_us - now_us;
+    int64_t left_us;
     RLOCK_ASSERT(lock->claim);
+    left_us = lock->claim->until_us - now_us;
     return left_us > 0 ? left_us / 1000 : 0;
 }
 

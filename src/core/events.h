@@ -171,9 +171,9 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     bool queued = rlock__queued(gate);
     rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
-    if (queued &&
-        (changed & RLOCK_PUSH_NOTIFICATIONS)) { /* a place tells whether to call; a call of ... */
-        rlock__queue_attempt_all(gate, true);   /* ... before may be lost, by a holder too */
+    if (queued && (changed & RLOCK_PUSH_NOTIFICATIONS)) {
+        /* The server keeps with each waiter whether to notify it. A notification may be lost. */
+        rlock__queue_attempt_all(gate, true);
         while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
                 rlock__holding_check(holds);
@@ -224,7 +224,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_check(holds);
     } else if (waits && rlock__queued(gate) && !waits->work) {
-        rlock__claim_attempt(waits, true); /* its turn passes */
+        rlock__claim_attempt(waits, true); /* its offer ends soon */
     } else if (waits) {
         waits->again = true;
     }

@@ -301,7 +301,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
     RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
     crowd->yields = false;
-    if (rlock__queued(gate)) { /* twice a turn at least: who is not called must not miss its own */
+    if (rlock__queued(gate)) { /* a waiter that is not notified must not miss its offer */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */

@@ -59,7 +59,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
-    if (claim->again) { /* called meanwhile: perhaps it was taken away already */
+    if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
     if (rlock__queued(claim->gate)) {

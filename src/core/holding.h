@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>holding - when a hold is renewed or checked (`look`), and what the answer means for it
+ * >>holding - when a hold is renewed or checked, and what the answer means for it
  */
 
 #ifndef RLOCK_CORE_HOLDING_H
@@ -207,7 +207,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
         if (claim->work && !claim->work->request.lease_ms) {
-            rlock__claim_recall(claim); /* a renewal looks as well */
+            rlock__claim_recall(claim); /* a renewal checks as well */
         }
         if (!claim->work) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
@@ -273,7 +273,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {
-        rlock__holding_plan_check(claim); /* a renewal looks as well */
+        rlock__holding_plan_check(claim); /* a renewal checks as well */
     }
     rlock__holding_plan(claim, request->sent_us);
 }

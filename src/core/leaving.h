@@ -148,7 +148,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool su
     } else {
         rlock__letting_go_again(claim, true);
     }
-    if (yields) { /* others were kept waiting: a push to them, and their try, come first */
+    if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */

@@ -34,7 +34,7 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     uint32_t watching;         /* how many of the watches are on */
 } rlock__entry;
 
-typedef struct rlock__member { /* a token that holds a key, or waits in its queue (`queue`) */
+typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
     rlock_link link, notified;
     rlock__entry *entry;
     struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>redis-push - what the server reports unasked: a key changed, a token is notified (`called`)
+ * >>redis-push - what the server reports unasked: a key changed, a token is notified
  */
 
 #ifndef RLOCK_STORE_REDIS_PUSH_H
