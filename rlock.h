@@ -6539,6 +6539,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
         request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
         rlock__claim_submit(claim, request);
     } else { /* soon */
+        rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
         claim->again = true;
         gate->crowd->attempting = NULL;
         rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
@@ -6967,6 +6968,9 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         request->next = next;
         rlock__claim_submit(claim, request);
     } else {
+        if (claim->lock) {
+            rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
+        }
         rlock__letting_go_again(claim, false);
     }
 }

@@ -309,6 +309,7 @@ static const struct CMUnitTest singles[] = {
     CASE(release_needs_no_memory),
     CASE(releases_of_many_need_no_memory),
     CASE(request_without_memory_is_made_soon),
+    CASE(request_that_there_was_never_memory_for_ends_as_such),
     STOPPED(acquire_is_refused_by_each_allocation_that_fails),
     CASE(freed_handles_give_back_what_was_kept_for_them),
     STOPPED(every_failing_allocation_is_survived_and_leaks_nothing),

@@ -125,6 +125,36 @@ static void request_without_memory_is_made_soon(void **state) {
     SAME(rlock_is_held(held->lock), true);
 }
 
+/* The server does not answer meanwhile. What was never asked ends for lack of memory. */
+static void request_that_there_was_never_memory_for_ends_as_such(void **state) {
+    enum { ALL = 2 * RLOCK__WORKS };
+    struct owner *owners[ALL], *first = handle("key"), *next = handle("key");
+    char key[16];
+    int i;
+    (void)state;
+    scripted_settle(&g.store);
+    for (i = 0; i < ALL; i++) {
+        snprintf(key, sizeof key, "key %d", i);
+        owners[i] = handle(key);
+        SAME(owner_acquire(owners[i], 0, 10000), RLOCK_OK);
+        idle();
+    }
+    memset(g.store.automatic, 0, sizeof g.store.automatic);
+    SAME(owner_acquire(first, RLOCK_FOREVER, 10000), RLOCK_OK);
+    SAME(owner_acquire(next, 5, 10000), RLOCK_OK); /* it ends before there is a request again */
+    virtual_memory.none = true;
+    for (i = 0; i < ALL; i++) {
+        SAME(owner_release(owners[i]), RLOCK_OK);
+    }
+    scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_fault(RLOCK_FAULT_AUTH, "no"));
+    run_ms(6);
+    SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_NOMEM);
+    run_ms(10000);
+    SAME(owners[0]->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
+    SAME(owners[ALL - 1]->seen[RLOCK_RELEASED].status, RLOCK_ERR_NOMEM);
+    virtual_memory.none = false;
+}
+
 static void freed_handles_give_back_what_was_kept_for_them(void **state) {
     enum { HANDLES = 100 };
     struct owner *owners[HANDLES];

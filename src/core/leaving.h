@@ -77,6 +77,9 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         request->next = next;
         rlock__claim_submit(claim, request);
     } else {
+        if (claim->lock) {
+            rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
+        }
         rlock__letting_go_again(claim, false);
     }
 }
