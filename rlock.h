@@ -364,7 +364,7 @@ typedef enum rlock_op {
 
 /* Flags of an acquire.
  * RETRY: this token may be there already, from an attempt that was not answered.
- * WATCH: the handle waits; if the key is held, say for how long, and report a change by `woken`.
+ * TRACK: the handle waits; if the key is held, say for how long, and report a change by `woken`.
  * ONCE: the handle does not wait: it may not join the queue of a queued kind. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_TRACK 2u
