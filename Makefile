@@ -20,6 +20,8 @@ endif
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
+# What the suites run: nothing else has to be compiled for `make test`.
+suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -o '[$$]BUILD/[a-z]*/*tests/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
@@ -78,8 +80,8 @@ quick:
 
 test:
 	@tools/setup test
-	@+$(build) tests examples
-	@+$(build) tests examples SANITIZE=1
+	@+$(build) $(filter-out $(BUILD)/asan/%,$(suite_programs)) examples
+	@+$(build) SANITIZE=1 $(filter $(BUILD)/asan/%,$(suite_programs))
 	@tools/run-tests
 
 matrix:

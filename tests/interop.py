@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Both wires against their other speakers: redis-py's Lock, and Redisson's lock as its scripts state it.
 
-Prints TAP. $BUILD (build) holds tests/peer; $RLOCK_REDIS_SERVER names another redis-server.
+    tests/interop.py build/tests/peer
+
+Prints TAP. $RLOCK_REDIS_SERVER names another redis-server.
 """
 
 import ctypes
@@ -20,8 +22,7 @@ import uuid
 import redis
 from redis.exceptions import LockError, LockNotOwnedError
 
-BUILD = os.environ.get("BUILD", "build")
-PEER = os.path.join(BUILD, "tests", "peer")
+PEER = sys.argv[1]
 OK, BUSY, TIMEOUT, NOT_HELD, LOST = 0, -1, -2, -4, -5
 EXPIRED, STOLEN, DELETED = 1, 2, 3
 FOREVER = -1
