@@ -258,19 +258,32 @@ RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis 
     return &rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
-/* A script in full, with the pieces that bytes stand for in it. */
-static void rlock__put_lua(rlock__redis *redis, const char *lua) {
-    const char *at, *piece;
-    size_t len = 0;
-    for (at = lua; *at; at++) {
-        len += *at < ' ' ? strlen(rlock__pieces[*at - 1]) : 1;
+static const char *rlock__lua_word(unsigned n) {
+    const char *word = rlock__words;
+    while (n--) {
+        word += 1 + (unsigned char)*word;
     }
-    rlock__put_count(redis, '$', len);
-    for (at = lua; *at; at++) {
-        piece = *at < ' ' ? rlock__pieces[*at - 1] : NULL;
-        rlock__put(redis, piece ? piece : at, piece ? strlen(piece) : 1);
+    RLOCK_ASSERT(word < rlock__words + sizeof rlock__words - 1);
+    return word;
+}
+
+/* A script, or a part of one, with the words that bytes stand for in it. Returns how long it is;
+ * NULL: that is all. */
+static size_t rlock__put_lua(rlock__redis *redis, const char *lua, size_t len) {
+    size_t whole = 0, i;
+    for (i = 0; i < len; i++) {
+        unsigned byte = (unsigned char)lua[i];
+        if (byte >= RLOCK__LUA_WORD) {
+            const char *word = rlock__lua_word(byte - RLOCK__LUA_WORD);
+            whole += rlock__put_lua(redis, word + 1, (unsigned char)*word);
+            continue;
+        }
+        whole++;
+        if (redis) {
+            rlock__put(redis, lua + i, 1);
+        }
     }
-    rlock__put(redis, "\r\n", 2);
+    return whole;
 }
 
 /* A script in full or by its SHA-1, and how many keys follow. */
@@ -278,7 +291,10 @@ static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bo
                             uint32_t keys) {
     rlock__put_text(redis, full ? "EVAL" : "EVALSHA");
     if (full) {
-        rlock__put_lua(redis, script->lua);
+        size_t len = strlen(script->lua);
+        rlock__put_count(redis, '$', rlock__put_lua(NULL, script->lua, len));
+        rlock__put_lua(redis, script->lua, len);
+        rlock__put(redis, "\r\n", 2);
     } else {
         rlock__put_text(redis, script->sha);
     }
