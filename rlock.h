@@ -1930,6 +1930,15 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
 }
 
+/* Its lease goes on for what the request says, unless it does anyway. */
+RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
+                                                 const rlock_request *request, int64_t now_us) {
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    if (member->expires_us < expires_us) {
+        member->expires_us = expires_us;
+    }
+}
+
 /* Notifies its client, in a dispatch of that client. */
 static void rlock__member_notify(rlock__member *member) {
     if (member->tenant && rlock__list_empty(&member->notified)) {
@@ -2153,7 +2162,6 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
 static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *request, const char *key,
                                size_t len, int64_t now_us) {
     rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-    int64_t expires_us = now_us + request->lease_ms * 1000;
     rlock__member *member;
     if (!entry) {
         entry = rlock__entry_new(tenant->memory, key, len, now_us);
@@ -2165,9 +2173,7 @@ static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *reque
     if (!member) {
         return false;
     }
-    if (member->expires_us < expires_us) {
-        member->expires_us = expires_us;
-    }
+    rlock__member_extend(member, request, now_us);
     if (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us) {
         entry->permits_us = now_us + RLOCK__DAY_US;
     }
@@ -2227,7 +2233,6 @@ static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *re
 static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
     uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
-    int64_t expires_us = now_us + request->lease_ms * 1000;
     bool release = request->op == RLOCK_OP_RELEASE;
     const char *key;
     size_t len;
@@ -2250,10 +2255,8 @@ static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *req
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-        rlock__member *holder = rlock__entry_holder(entry, tenant, request->token, now_us);
-        if (holder->expires_us < expires_us) {
-            holder->expires_us = expires_us;
-        }
+        rlock__member_extend(rlock__entry_holder(entry, tenant, request->token, now_us), request,
+                             now_us);
     }
 }
 
@@ -2334,26 +2337,38 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
     }
 }
 
-static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
-                                  rlock_answer *answer, int64_t now_us) {
-    if (request->op == RLOCK_OP_ACQUIRE) {
-        rlock__memory_acquire(tenant, request, answer, now_us);
-    } else if (request->op < RLOCK_OP_INSPECT) {
-        rlock__memory_change(tenant, request, answer, now_us);
-    } else if (RLOCK__HAS_KINDS) {
-        rlock__memory_question(tenant, request, answer, now_us);
-    }
-}
-
 /* The store's own time: what the clock under its clients shows. Each of them counts the steps back
  * by itself, so their own times come apart: no lease may end by another's. */
 static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
     return tenant->client->clock_us - tenant->client->stepped_us;
 }
 
+/* Does what was sent. NULL: nobody is left to hear the answers. */
+static void rlock__memory_execute(rlock__tenant *tenant, rlock_link *requests,
+                                  void (*answered)(void *owner, rlock_request *request,
+                                                   const rlock_answer *answer)) {
+    int64_t now_us = rlock__memory_now_us(tenant);
+    while (!rlock__list_empty(requests)) {
+        rlock_request *request = RLOCK__OF(requests->next, rlock_request, store.link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        rlock__list_remove(&request->store.link);
+        if (request->op == RLOCK_OP_ACQUIRE) {
+            rlock__memory_acquire(tenant, request, &answer, now_us);
+        } else if (request->op < RLOCK_OP_INSPECT) {
+            rlock__memory_change(tenant, request, &answer, now_us);
+        } else if (RLOCK__HAS_KINDS) {
+            rlock__memory_question(tenant, request, &answer, now_us);
+        }
+        if (answered) {
+            answered(tenant->owner, request, &answer);
+        }
+    }
+}
+
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
-    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link woken, notified, requests;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
@@ -2366,15 +2381,7 @@ static void rlock__memory_fire(rlock_timer *timer) {
         tenant->events->up(tenant->owner, NULL);
         tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
     }
-    while (!rlock__list_empty(&requests)) {
-        rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
-        rlock_answer answer;
-        memset(&answer, 0, sizeof answer);
-        answer.sure = true;
-        rlock__list_remove(&request->store.link);
-        rlock__memory_execute(tenant, request, &answer, now_us);
-        tenant->events->answered(tenant->owner, request, &answer);
-    }
+    rlock__memory_execute(tenant, &requests, tenant->events->answered);
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
@@ -2482,21 +2489,23 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
 
 static void rlock__memory_close(void *state) {
     rlock__tenant *tenant = (rlock__tenant *)state;
-    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link *at;
-    while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
-        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, store.link);
-        rlock_answer answer;
-        memset(&answer, 0, sizeof answer);
-        rlock__list_remove(&request->store.link);
-        rlock__memory_execute(tenant, request, &answer, now_us);
-    }
+    rlock__memory_execute(tenant, &tenant->requests, NULL); /* releases above all */
     for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
         rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), tenant);
     }
     rlock_timer_drop(tenant->client, &tenant->timer);
     rlock__dealloc(tenant);
 }
+
+static const rlock_store rlock__memory_store = {NULL,
+                                                rlock__memory_open,
+                                                rlock__memory_close,
+                                                rlock__memory_submit,
+                                                rlock__memory_forget,
+                                                rlock__memory_track,
+                                                rlock__memory_flush,
+                                                NULL};
 
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;
@@ -2511,13 +2520,8 @@ int rlock_memory_new(rlock_store **out) {
     }
     rlock__list_init(&memory->entries);
     rlock__list_init(&memory->spare);
+    memory->store = rlock__memory_store;
     memory->store.ctx = memory;
-    memory->store.open = rlock__memory_open;
-    memory->store.close = rlock__memory_close;
-    memory->store.submit = rlock__memory_submit;
-    memory->store.forget = rlock__memory_forget;
-    memory->store.track = rlock__memory_track;
-    memory->store.flush = rlock__memory_flush;
     *out = &memory->store;
     return RLOCK_OK;
 }
@@ -3912,7 +3916,7 @@ static void rlock__push_subscribe(rlock__redis *redis) {
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
-static void rlock__notify_subscribe(rlock__redis *redis) {
+RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->notify_wanted || redis->notify_refused || !redis->subscribed) {
         return;
     }
@@ -4337,7 +4341,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+RLOCK__NOINLINE static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
     conn->redis = redis;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
@@ -4382,7 +4386,8 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 }
 
 /* Lets it go out once more, in another way. */
-static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
+                                                 uint8_t how) {
     RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
     request->store.how = how;
     request->next = 0; /* it may have asked already */
@@ -5031,7 +5036,7 @@ static int rlock__ballot_standing(const rlock__ballot *ballot) {
 }
 
 /* What is left of the lease that the majority gave. */
-static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
+RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
     int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
     int64_t left_ms = ballot->lease_ms - age_us / 1000;
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
@@ -5916,6 +5921,15 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+static const rlock_store rlock__quorum_store = {NULL,
+                                                rlock__quorum_open,
+                                                rlock__quorum_close,
+                                                rlock__quorum_submit,
+                                                rlock__quorum_forget,
+                                                rlock__quorum_track,
+                                                rlock__quorum_flush,
+                                                rlock__quorum_refuses};
+
 void rlock_quorum_free(rlock_store *store) {
     rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
     int i;
@@ -5958,14 +5972,8 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
         copy->username = rlock__copy_text(servers[i].username, &failed);
         copy->password = rlock__copy_text(servers[i].password, &failed);
     }
+    quorum->store = rlock__quorum_store;
     quorum->store.ctx = quorum;
-    quorum->store.open = rlock__quorum_open;
-    quorum->store.close = rlock__quorum_close;
-    quorum->store.submit = rlock__quorum_submit;
-    quorum->store.forget = rlock__quorum_forget;
-    quorum->store.track = rlock__quorum_track;
-    quorum->store.flush = rlock__quorum_flush;
-    quorum->store.refuses = rlock__quorum_refuses;
     if (failed) {
         rlock_quorum_free(&quorum->store);
         return RLOCK_ERR_NOMEM;
@@ -6709,7 +6717,7 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
 }
 
 /* Tracks the gate's keys, if they are not tracked yet. */
-static void rlock__gate_track(rlock__gate *gate) {
+RLOCK__NOINLINE static void rlock__gate_track(rlock__gate *gate) {
     if (!gate->tracked) {
         rlock__gate_track_keys(gate, true);
     }
@@ -7300,7 +7308,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
 }
 
 /* Plans the next renewal, or if there is no watchdog the next check. */
-static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
+RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {

@@ -52,7 +52,8 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 }
 
 /* Lets it go out once more, in another way. */
-static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
+                                                 uint8_t how) {
     RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
     request->store.how = how;
     request->next = 0; /* it may have asked already */
