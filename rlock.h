@@ -37,7 +37,7 @@
  *     >>heap           due times in one heap
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
- *     >>token          how a token is written
+ *     >>token          how a token is written, the keys of a request
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
@@ -1788,7 +1788,7 @@ int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>token - how a token is written, and the letter of its kind
+ * >>token - how a token is written, the letter of its kind, and the keys of a request
  */
 
 /* Decimal digits of a number, without a NUL; returns how many (at most 20). */
@@ -1818,6 +1818,19 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
 /* True if the request is of a queued kind. */
 static bool rlock__is_queued(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
+static uint32_t rlock__request_keys(const rlock_request *request) {
+    return RLOCK__HAS_KINDS && request->terms ? request->terms->count : 1;
+}
+
+/* The i-th key of a request, where *key is the one before it; false: there is none. */
+static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
+                               size_t *len) {
+    const uint32_t *lens = RLOCK__HAS_KINDS && request->terms ? request->terms->lens : NULL;
+    *key = i && lens ? *key + *len + 1 : request->key;
+    *len = lens && i < request->terms->count ? lens[i] : request->key_len;
+    return i < rlock__request_keys(request);
 }
 
 /* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
@@ -2087,18 +2100,6 @@ static void rlock__entry_changed(rlock__entry *entry) {
 }
 
 /* --- requests --- */
-
-/* The i-th key of a request, where *key is the one before it; false: there is none. */
-static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
-                               size_t *len) {
-    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
-    *key = i ? *key + *len + 1 : request->key;
-    if (i >= (terms ? terms->count : 1)) {
-        return false;
-    }
-    *len = terms ? terms->lens[i] : request->key_len;
-    return true;
-}
 
 static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
     answer->outcome = RLOCK_OUTCOME_FAULT;
@@ -3155,16 +3156,20 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
-/* On the rows STRING and REDISSON. */
-static void rlock__put_single(rlock__redis *redis, const rlock_request *request) {
+static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) {
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
-    rlock__put_bytes(redis, request->key, request->key_len);
-    if (fence) {
-        rlock__put_own_key(redis, request->key, request->key_len, "fence");
+    uint32_t keys = rlock__request_keys(request), i;
+    const char *key;
+    size_t len;
+    rlock__put_head(redis, request, keys << fence, 0u + !question + (channel || lease) + fence);
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__put_bytes(redis, key, len);
+    }
+    for (i = 0; fence && rlock__request_key(request, i, &key, &len); i++) {
+        rlock__put_own_key(redis, key, len, "fence");
     }
     if (!question) {
         rlock__put_token(redis, request->token);
@@ -3173,28 +3178,6 @@ static void rlock__put_single(rlock__redis *redis, const rlock_request *request)
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
-    }
-    if (fence) {
-        rlock__put_number(redis, request->fences);
-    }
-}
-
-static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
-    const rlock_terms *terms = request->terms;
-    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
-    bool lease = request->op != RLOCK_OP_RELEASE;
-    const char *key;
-    uint32_t i;
-    rlock__put_head(redis, request, fence ? 2 * terms->count : terms->count, 1u + lease + fence);
-    for (i = 0, key = request->key; i < terms->count; key += terms->lens[i++] + 1) {
-        rlock__put_bytes(redis, key, terms->lens[i]);
-    }
-    for (i = 0, key = request->key; i < terms->count && fence; key += terms->lens[i++] + 1) {
-        rlock__put_own_key(redis, key, terms->lens[i], "fence");
-    }
-    rlock__put_token(redis, request->token);
-    if (lease) {
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
     if (fence) {
         rlock__put_number(redis, request->fences);
@@ -3233,17 +3216,6 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     }
 }
 
-static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
-    int row = rlock__row(redis, request);
-    if (row == RLOCK__ROW_QUEUE) {
-        rlock__put_queued(redis, request);
-    } else if (row == RLOCK__ROW_KEYS) {
-        rlock__put_keys(redis, request);
-    } else {
-        rlock__put_single(redis, request);
-    }
-}
-
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
     if (request->store.how == RLOCK__HOW_BEST) {
@@ -3251,8 +3223,10 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     }
     if (request->store.how == RLOCK__HOW_PLAIN) {
         rlock__put_plain(redis, request);
+    } else if (rlock__is_queued(request)) {
+        rlock__put_queued(redis, request);
     } else {
-        rlock__put_script(redis, request);
+        rlock__put_mutex(redis, request);
     }
 }
 
@@ -4617,14 +4591,14 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
-    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
+    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len, len;
+    const char *key;
     uint32_t i;
     if (rlock__is_queued(request)) {
         bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
     }
-    for (i = 1; terms && i < terms->count; i++) {
-        bytes += terms->lens[i] + 16u;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        bytes += len + 16u;
     }
     return bytes;
 }

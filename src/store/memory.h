@@ -269,18 +269,6 @@ static void rlock__entry_changed(rlock__entry *entry) {
 
 /* --- requests --- */
 
-/* The i-th key of a request, where *key is the one before it; false: there is none. */
-static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
-                               size_t *len) {
-    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
-    *key = i ? *key + *len + 1 : request->key;
-    if (i >= (terms ? terms->count : 1)) {
-        return false;
-    }
-    *len = terms ? terms->lens[i] : request->key_len;
-    return true;
-}
-
 static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
     answer->outcome = RLOCK_OUTCOME_FAULT;
     answer->fault = fault;
