@@ -37,7 +37,7 @@
  *     >>heap           due times in one heap
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
- *     >>token          how a token is written
+ *     >>token          how a token is written, the keys of a request
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
@@ -1788,7 +1788,7 @@ int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>token - how a token is written, and the letter of its kind
+ * >>token - how a token is written, the letter of its kind, and the keys of a request
  */
 
 /* Decimal digits of a number, without a NUL; returns how many (at most 20). */
@@ -1818,6 +1818,19 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
 /* True if the request is of a queued kind. */
 static bool rlock__is_queued(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
+static uint32_t rlock__request_keys(const rlock_request *request) {
+    return RLOCK__HAS_KINDS && request->terms ? request->terms->count : 1;
+}
+
+/* The i-th key of a request, where *key is the one before it; false: there is none. */
+static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
+                               size_t *len) {
+    const uint32_t *lens = RLOCK__HAS_KINDS && request->terms ? request->terms->lens : NULL;
+    *key = i && lens ? *key + *len + 1 : request->key;
+    *len = lens && i < request->terms->count ? lens[i] : request->key_len;
+    return i < rlock__request_keys(request);
 }
 
 /* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
@@ -1928,6 +1941,15 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
         at = at->next;
     }
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
+}
+
+/* Its lease goes on for what the request says, unless it does anyway. */
+RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
+                                                 const rlock_request *request, int64_t now_us) {
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    if (member->expires_us < expires_us) {
+        member->expires_us = expires_us;
+    }
 }
 
 /* Notifies its client, in a dispatch of that client. */
@@ -2079,18 +2101,6 @@ static void rlock__entry_changed(rlock__entry *entry) {
 
 /* --- requests --- */
 
-/* The i-th key of a request, where *key is the one before it; false: there is none. */
-static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
-                               size_t *len) {
-    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
-    *key = i ? *key + *len + 1 : request->key;
-    if (i >= (terms ? terms->count : 1)) {
-        return false;
-    }
-    *len = terms ? terms->lens[i] : request->key_len;
-    return true;
-}
-
 static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
     answer->outcome = RLOCK_OUTCOME_FAULT;
     answer->fault = fault;
@@ -2153,7 +2163,6 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
 static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *request, const char *key,
                                size_t len, int64_t now_us) {
     rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-    int64_t expires_us = now_us + request->lease_ms * 1000;
     rlock__member *member;
     if (!entry) {
         entry = rlock__entry_new(tenant->memory, key, len, now_us);
@@ -2165,9 +2174,7 @@ static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *reque
     if (!member) {
         return false;
     }
-    if (member->expires_us < expires_us) {
-        member->expires_us = expires_us;
-    }
+    rlock__member_extend(member, request, now_us);
     if (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us) {
         entry->permits_us = now_us + RLOCK__DAY_US;
     }
@@ -2227,7 +2234,6 @@ static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *re
 static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
     uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
-    int64_t expires_us = now_us + request->lease_ms * 1000;
     bool release = request->op == RLOCK_OP_RELEASE;
     const char *key;
     size_t len;
@@ -2250,10 +2256,8 @@ static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *req
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-        rlock__member *holder = rlock__entry_holder(entry, tenant, request->token, now_us);
-        if (holder->expires_us < expires_us) {
-            holder->expires_us = expires_us;
-        }
+        rlock__member_extend(rlock__entry_holder(entry, tenant, request->token, now_us), request,
+                             now_us);
     }
 }
 
@@ -2334,26 +2338,38 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
     }
 }
 
-static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
-                                  rlock_answer *answer, int64_t now_us) {
-    if (request->op == RLOCK_OP_ACQUIRE) {
-        rlock__memory_acquire(tenant, request, answer, now_us);
-    } else if (request->op < RLOCK_OP_INSPECT) {
-        rlock__memory_change(tenant, request, answer, now_us);
-    } else if (RLOCK__HAS_KINDS) {
-        rlock__memory_question(tenant, request, answer, now_us);
-    }
-}
-
 /* The store's own time: what the clock under its clients shows. Each of them counts the steps back
  * by itself, so their own times come apart: no lease may end by another's. */
 static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
     return tenant->client->clock_us - tenant->client->stepped_us;
 }
 
+/* Does what was sent. NULL: nobody is left to hear the answers. */
+static void rlock__memory_execute(rlock__tenant *tenant, rlock_link *requests,
+                                  void (*answered)(void *owner, rlock_request *request,
+                                                   const rlock_answer *answer)) {
+    int64_t now_us = rlock__memory_now_us(tenant);
+    while (!rlock__list_empty(requests)) {
+        rlock_request *request = RLOCK__OF(requests->next, rlock_request, store.link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        rlock__list_remove(&request->store.link);
+        if (request->op == RLOCK_OP_ACQUIRE) {
+            rlock__memory_acquire(tenant, request, &answer, now_us);
+        } else if (request->op < RLOCK_OP_INSPECT) {
+            rlock__memory_change(tenant, request, &answer, now_us);
+        } else if (RLOCK__HAS_KINDS) {
+            rlock__memory_question(tenant, request, &answer, now_us);
+        }
+        if (answered) {
+            answered(tenant->owner, request, &answer);
+        }
+    }
+}
+
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
-    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link woken, notified, requests;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
@@ -2366,15 +2382,7 @@ static void rlock__memory_fire(rlock_timer *timer) {
         tenant->events->up(tenant->owner, NULL);
         tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
     }
-    while (!rlock__list_empty(&requests)) {
-        rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
-        rlock_answer answer;
-        memset(&answer, 0, sizeof answer);
-        answer.sure = true;
-        rlock__list_remove(&request->store.link);
-        rlock__memory_execute(tenant, request, &answer, now_us);
-        tenant->events->answered(tenant->owner, request, &answer);
-    }
+    rlock__memory_execute(tenant, &requests, tenant->events->answered);
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
@@ -2482,21 +2490,23 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
 
 static void rlock__memory_close(void *state) {
     rlock__tenant *tenant = (rlock__tenant *)state;
-    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link *at;
-    while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
-        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, store.link);
-        rlock_answer answer;
-        memset(&answer, 0, sizeof answer);
-        rlock__list_remove(&request->store.link);
-        rlock__memory_execute(tenant, request, &answer, now_us);
-    }
+    rlock__memory_execute(tenant, &tenant->requests, NULL); /* releases above all */
     for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
         rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), tenant);
     }
     rlock_timer_drop(tenant->client, &tenant->timer);
     rlock__dealloc(tenant);
 }
+
+static const rlock_store rlock__memory_store = {NULL,
+                                                rlock__memory_open,
+                                                rlock__memory_close,
+                                                rlock__memory_submit,
+                                                rlock__memory_forget,
+                                                rlock__memory_track,
+                                                rlock__memory_flush,
+                                                NULL};
 
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;
@@ -2511,13 +2521,8 @@ int rlock_memory_new(rlock_store **out) {
     }
     rlock__list_init(&memory->entries);
     rlock__list_init(&memory->spare);
+    memory->store = rlock__memory_store;
     memory->store.ctx = memory;
-    memory->store.open = rlock__memory_open;
-    memory->store.close = rlock__memory_close;
-    memory->store.submit = rlock__memory_submit;
-    memory->store.forget = rlock__memory_forget;
-    memory->store.track = rlock__memory_track;
-    memory->store.flush = rlock__memory_flush;
     *out = &memory->store;
     return RLOCK_OK;
 }
@@ -2685,156 +2690,137 @@ struct rlock__redis;
 /* ------------------------------------------------------------------------------------------------
  * >>redis-scripts - what a server does in one step, and cannot do by one command
  *
- * Here they are as they are sent. docs/protocol.md shows them as they are written, with comments.
+ * docs/protocol.md shows them as they are written, with comments. Here they are as they are kept:
+ * without what a server does not need, and with a byte for each word that stands in them often.
+ * `tools/join --script NAME` prints one as it is sent; its SHA-1 is that of this text.
  */
 
-#define RLOCK__LUA_FENCE                                                                          \
-    "local i='0'if F then local k=m('GET',F)or'0'if type(k)=='table'then return k end if not k:"  \
-    "match('^%d+$')or k+R>=2^53 then return{err='ERR the fence counter is no number below 2^53'}" \
-    "end local q=b('TIME')i=q[1]*1000000+q[2]if k+1>i then i=k+1 end b('SET',F,string.format("    \
-    "'%.0f',i+R-1),'PX',K+86400000)i=string.format('%.0f',i)end "
-#define RLOCK__LUA_EXTEND "local L=b('PTTL',T)if L>=0 and L<tonumber(K)then b('PEXPIRE',T,K)end "
-#define RLOCK__LUA_QUEUE_HEAD                                                                      \
-    "local b,m,c,o,Z,C,w=redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'local" \
-    " q,e,n,Q,H,W,P,I=b('TIME')local l=q[1]*1000+math.floor(q[2]/1000)local x,N=C:sub(-1),"        \
-    "'^[%x-]+:%d+:(%d+)([fws])$'"
-#define RLOCK__LUA_QUEUE_HOLD                                                                      \
-    "local function y(a,z)local d,J=a:match(N)if J==x or z and J then return d+0 end if Z~='2'"    \
-    "then b('GET',c)b('GET',o)end P=true return 0 end local function _a(t)local p=m('PEXPIRE',c,t" \
-    ",'GT')if p==1 then return true end if p~=0 then m('ZREM',c,C..x)end p=b('PTTL',c)return p==-" \
-    "1 or p>=t+0 end local function S(a,d,h,t,r)local D=m('ZADD',c,((d>1 or x=='f')and-h or h).."  \
-    "'',a)if type(D)=='table'then return D end r=r or m('PEXPIRE',c,t)if type(r)~='table'then "    \
-    "return end if D==1 then b('ZREM',c,a)end return r end "
-#define RLOCK__LUA_QUEUE_TWO                                                                       \
-    "local f=b('ZRANGE',c,'0','1',w)local function V(v,g)g=g or b('ZRANGE',o,v,v,w)while g[1]and " \
-    "not g[1]:match(N)do b('ZREM',o,g[1])g=b('ZRANGE',o,v,v,w)end return g end "
-#define RLOCK__LUA_QUEUE_OFFER                                                                     \
-    "local function E(U,X,...)return b('ZRANGEBYSCORE',c,U,X,w,...)end local function u(a,O)if O"  \
-    "=='-inf'then Q=true n=(x=='s'and a:match('^permits:(%d+)$')or y(''))+0 return end local h="   \
-    "math.abs(O)local d=y(a,h<=l)if h>l then e,H=e+d,h end end local function _c()e,n=0,_g+0 if f" \
-    "[1]then u(f[1],f[2])end if not f[3]then return end u(f[3],f[4])if not H then local B=E('('.." \
-    "l,'+inf','LIMIT','0','1')if B[1]then u(B[1],B[2])end end e=b('ZCOUNT',c,'('..l,'+inf')local " \
-    "A=E('-inf','('..-l)for j=1,#A,2 do u(A[j],A[j+1])end end local function _d(s,z)for j=1,#s,2 " \
-    "do y(s[j],z)end for j=1,#s,2 do b('ZREM',c,s[j])end end local function Y(a)return m("         \
-    "'PUBLISH',_b..a:sub(1,36),a:match(':(%d+):')..':'..c)~=0 end local function _f()while e<n do" \
-    " local G=V('0',I)I=nil local a=G[1]if not a then return true end local d=y(a)if P then "      \
-    "return end if d<=n then if e+d>n or S(a,d,l+M,M,f[1]and _a(M))then return end e,f=e+d,{a,0,a" \
-    ",0}if a==C then W=true elseif a~=_e and G[2]%1==0 and not Y(a)then e=e-d b('ZREM',c,a)end "   \
-    "end b('ZREM',o,a)end end "
+#define RLOCK__LUA_STRING_ACQUIRE                                                                 \
+    "\311=\303\2223\247\245 \257\250\221\201b\230b\235h\243\251\221\205\305\264\206GET\203E)\232" \
+    "\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=\273\270\212\201b\210\271\252 "  \
+    "\262\211h\260\212\202g"
+#define RLOCK__SHA_STRING_ACQUIRE "a531947f3f58526af19dda79ce4c680a8671c79e"
+#define RLOCK__LUA_STRING_RENEW "\312\304\271\251\221\2021"
+#define RLOCK__SHA_STRING_RENEW "15c3f928332fd3d1183ce26725e8743bdc702f6e"
+#define RLOCK__LUA_STRING_RELEASE "\263\304\202\267"
+#define RLOCK__SHA_STRING_RELEASE "b267a59216801071fbed96e5ecd69c2beaf01b2d"
+#define RLOCK__LUA_STRING_RENEW_MANY                                                            \
+    "\200a,e,C,r=\245,{},\302]\257\204MGET\203\307\274e\217=\231\201b\217\226C\234\222d+2]\207" \
+    "\204\241\211r,'GT\215e\217='1'\205\205\204\244\307\202\306.concat(\223"
+#define RLOCK__SHA_STRING_RENEW_MANY "8d052097b3877ef72c4c0a47352dd5d10558d2e6"
+#define RLOCK__LUA_REDISSON_ACQUIRE                                                              \
+    "\311,q=\303\2223\247\245,\264 \200I=\204H\244\211h)\2261 \242I\230\204\244c)\2261\243\251"  \
+    "\221\205\305q\206GET\203E)\232\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=" \
+    "\273\270\212\201I\210\271\252 \204HSET\203\211h,1)\257q\206\241\211r\225\237b\246\267\202b" \
+    "\220\205\202g"
+#define RLOCK__SHA_REDISSON_ACQUIRE "2f27a8ac30eafc6e3cf6fbf50d139c9a012606a9"
+#define RLOCK__LUA_REDISSON_RENEW "\312\310\271\251\221\2021"
+#define RLOCK__SHA_REDISSON_RENEW "e8f2921a84008b64b69e44da584ccf5d979fc6c0"
+#define RLOCK__LUA_REDISSON_RELEASE "\263\310\267\264\3012\247\231)\2021"
+#define RLOCK__SHA_REDISSON_RELEASE "36ebd9523b96ba307db24747e32f71f695fb607e"
+#define RLOCK__LUA_WORDS                                                                           \
+    "\006local \003if \002\265 \002',\002a\206\004end \002('\005then \002 \207\002c,\002)\205\004" \
+    "and \0020 \002')\003[1]\003[d]\002 \205\003\203c)\005ARGV[\002e)\002\232 \002)\201\002==\004" \
+    "KEYS\002 \213\003'0'\002or\003-1 \002..\002~=\003[2]\005type(\002\226'\010PEXPIRE\203\002"    \
+    "\201\253\002\210\202\007EXISTS\203\012redis.call\005)\240\306'\207\002],\004\204GET\005\204P" \
+    "TTL\004else\004not \006:match\003\226\214\207\002\247\222\003\200b=\006,'PX\203r\006864\2660" \
+    "0\005\204SET\203\011\200\211a=\227\216,\245 \013redis.pcall\006return\003000\005\204DEL\221"  \
+    "\014f\232mat\206%.0f\203g\011\313r)\207\204\241\211r\212\006number\007string.\025f\224d,c in" \
+    " ipairs(\227)do \015\201j+1>g\210g=j+1\220G\242j\254\206^%d+$\215\224j+F>=2^53\210\265{err='" \
+    "ERR the fence counter is no \272 below 2^53'}\205\024\200s=\204TIME\215g=s\216*1\266\266+s"   \
+    "\236\007\273\270+F-1)\012\206PUBLISH\203\222\004\2221\2562\010\227\216,\227\236,\302\247\021" \
+    "\257\250\221\201b\235\2221]\207\202b\230\214\232\233\205\012\200g=\231\201E\210\200j=\005tab" \
+    "le\012unpack(\227))\021\201\204H\244\211\2221])\255\202\204\244c)\233\205\013\200\211E,h,r,F" \
+    ",a\016\200\211r,a=\227\216,\2222\247\245 \021\200e=\251\221\201e>=\214\213e<to\272("
 
-#define RLOCK__LUA_STRING_ACQUIRE                                                                  \
-    "local T,F,c,K,R,b,m=KEYS[1],KEYS[2],ARGV[1],ARGV[2],ARGV[3],redis.call,redis.pcall local a=b" \
-    "('GET',T)if a and a~=c then return b('PTTL',T)end \001if a then \002else b('SET',T,c,'PX',K)" \
-    "end return i"
-#define RLOCK__SHA_STRING_ACQUIRE "dce1f7221796274213671408b554fa433c9755cb"
-#define RLOCK__LUA_STRING_RENEW                                                                    \
-    "local T,K,b=KEYS[1],ARGV[2],redis.call local a=b('GET',T)if a~=ARGV[1]then return a and 0 or" \
-    "-1 end \002b('PTTL',T)return 1"
-#define RLOCK__SHA_STRING_RENEW "92c158ee945d68cd6fa7b518ad3c2fad80c2558a"
-#define RLOCK__LUA_STRING_RELEASE                                                               \
-    "local c,b=KEYS[1],redis.call local a=b('GET',c)if a~=ARGV[1]then return a and 0 or-1 end " \
-    "return b('DEL',c)"
-#define RLOCK__SHA_STRING_RELEASE "d83557296dfbd838d4a7d7c0eb85c1309ae72b0a"
-#define RLOCK__LUA_STRING_INSPECT                                                                 \
-    "local c,b=KEYS[1],redis.call local a=b('GET',c)if not a then return'0 0 -1 1 -1 'end return" \
-    "'1 '..b('PTTL',c)..' -1 0 -1 '..a"
-#define RLOCK__SHA_STRING_INSPECT "a10d03eabaa01c9629a804020eb3ea528a04d4e5"
-#define RLOCK__LUA_STRING_FORCE "local b,a=KEYS[1],redis.call return a('GET',b)and a('DEL',b)or 0"
-#define RLOCK__SHA_STRING_FORCE "549528fb77ade04a5be201a9888dcbbeec547cb7"
-
-#define RLOCK__LUA_STRING_RENEW_MANY                                                              \
-    "local b,c,d,g=redis.call,{},ARGV[1],ARGV[2]local e=b('MGET',unpack(KEYS))for a,f in ipairs(" \
-    "KEYS)do c[a]='0'if e[a]==d..ARGV[a+2]then b('PEXPIRE',f,g,'GT')c[a]='1'end end b('EXISTS',"  \
-    "unpack(KEYS))return table.concat(c)"
-#define RLOCK__SHA_STRING_RENEW_MANY "0de0592da4d24dfe3ae08a340d0cf1c642bfac4d"
-
-#define RLOCK__LUA_REDISSON_ACQUIRE                                                                \
-    "local T,F,d,K,R,b,m=KEYS[1],KEYS[2],ARGV[1],ARGV[2],ARGV[3],redis.call,redis.pcall local c=b" \
-    "('HEXISTS',T,d)==1 if not c and b('EXISTS',T)==1 then return b('PTTL',T)end \001if c then "   \
-    "\002else b('HSET',T,d,1)local a=m('PEXPIRE',T,K)if type(a)=='table'then b('DEL',T)return a "  \
-    "end end return i"
-#define RLOCK__SHA_REDISSON_ACQUIRE "84b99309a18ef63628b03a179300608845ed3c1b"
-#define RLOCK__LUA_REDISSON_RENEW                                                                  \
-    "local T,K,b=KEYS[1],ARGV[2],redis.call if b('HEXISTS',T,ARGV[1])==0 then return b('EXISTS',T" \
-    ")-1 end \002b('PTTL',T)return 1"
-#define RLOCK__SHA_REDISSON_RENEW "df8b5dcdc07436faefc900d53d47c2112d0aa470"
-#define RLOCK__LUA_REDISSON_RELEASE                                                                \
-    "local b,a=KEYS[1],redis.call if a('HEXISTS',b,ARGV[1])==0 then return a('EXISTS',b)-1 end a(" \
-    "'DEL',b)redis.pcall('PUBLISH',ARGV[2],'0')return 1"
-#define RLOCK__SHA_REDISSON_RELEASE "a7ca1a30e7199c24d088d8d421fac4a1f85ca927"
-#define RLOCK__LUA_REDISSON_INSPECT                                                              \
-    "local c,b=KEYS[1],redis.call local a=b('HKEYS',c)[1]if not a then return'0 0 -1 1 -1 'end " \
-    "return'1 '..b('PTTL',c)..' -1 0 -1 '..a"
-#define RLOCK__SHA_REDISSON_INSPECT "6a336d5cb0da17f80c7c71ee5432c56921816b3f"
-#define RLOCK__LUA_REDISSON_FORCE                                                             \
-    "local b,a=KEYS[1],redis.call if a('HLEN',b)==0 then return 0 end a('DEL',b)redis.pcall(" \
-    "'PUBLISH',ARGV[1],'0')return 1"
-#define RLOCK__SHA_REDISSON_FORCE "05de06a6719373e171bd174a8ce628552aa6a1a7"
-
-#define RLOCK__LUA_KEYS_ACQUIRE                                                                    \
-    "local j,K,g=ARGV[1],ARGV[2],ARGV[3]local b,d,e,c=redis.call,#KEYS,{},'0'if g then d=d/2 end " \
-    "for a=1,d do e[a]=b('GET',KEYS[a])if e[a]and e[a]~=j then return b('PTTL',KEYS[a])end end if" \
-    " g then local h=b('TIME')c=h[1]*1000000+h[2]for a=d+1,#KEYS do local f=b('GET',KEYS[a])or'0'" \
-    "if not f:match('^%d+$')or f+g>=2^53 then return{err="                                         \
-    "'ERR the fence counter is no number below 2^53'}end if f+1>c then c=f+1 end end local i="     \
-    "string.format('%.0f',c+g-1)c=string.format('%.0f',c)for a=d+1,#KEYS do b('SET',KEYS[a],i,"    \
-    "'PX',K+86400000)end end for a=1,d do if not e[a]then b('SET',KEYS[a],j,'PX',K)else local T="  \
-    "KEYS[a]\002end end return c"
-#define RLOCK__SHA_KEYS_ACQUIRE "bcf31ea3d18c83c3993de0c79d945f3d973e0572"
-#define RLOCK__LUA_KEYS_RENEW                                                                     \
-    "local K=ARGV[2]local b=redis.call for c,T in ipairs(KEYS)do local a=b('GET',T)if a~=ARGV[1]" \
-    "then return a and 0 or-1 end end for c,T in ipairs(KEYS)do \002end b('EXISTS',unpack(KEYS))" \
-    "return 1"
-#define RLOCK__SHA_KEYS_RENEW "60c2faf21029eb5f4183ee92a8cd8e606cbcc570"
-#define RLOCK__LUA_KEYS_RELEASE                                                                    \
-    "local b=1 for d,c in ipairs(KEYS)do local a=redis.pcall('GET',c)if a==ARGV[1]then redis.call" \
-    "('DEL',c)elseif type(a)=='table'then b=a elseif b==1 then b=a and 0 or-1 end end return b"
-#define RLOCK__SHA_KEYS_RELEASE "875b4f5a2a0714e9a6d2f0f7948ad43ae575d721"
-
+#define RLOCK__LUA_STRING_INSPECT "\263\257\250\221\364"
+#define RLOCK__SHA_STRING_INSPECT "5b47d0a318b7cd54fa8dcf2dc10291b28f94507a"
+#define RLOCK__LUA_STRING_FORCE "\263\202\250\221\213\267\2240"
+#define RLOCK__SHA_STRING_FORCE "1cb79e93b987f5194ba76476868ab73347c61411"
+#define RLOCK__LUA_REDISSON_INSPECT "\263\257\204H\227\221\216\364"
+#define RLOCK__SHA_REDISSON_INSPECT "5c01c91a650c6071d1b4affc9f3e60834972fdee"
+#define RLOCK__LUA_REDISSON_FORCE "\263\201\204HLEN\221\255\202\214\205\267\264\3011\247\231)\2021"
+#define RLOCK__SHA_REDISSON_FORCE "0474d62c50403b58c701ce3f3b93036d0d43b8c9"
+#define RLOCK__LUA_KEYS_ACQUIRE                                                                  \
+    "\200h,r,F=\302\2563]\200a,f,\315g=\245,#\227,{},\231\201F\210f=f/2\220\327f\321b\217=\250"  \
+    "\203\227\217\225b\217\213b\217\235h\243\251\203\227\217\316\201F\210\277\362\200j=\250\203" \
+    "\227\217)\232\231\276\275\205\200i=\300g=\273\270)\362\262\227\217,i\260+\261\316\327f\321" \
+    "\242b\217\207\262\227\217,h\260)\252 \200c=\227\217\271\205\205\202g"
+#define RLOCK__SHA_KEYS_ACQUIRE "434dab978b0dd6f28db7d7fae3f4d029a90fa9eb"
+#define RLOCK__LUA_KEYS_RENEW \
+    "\200a=\245 \274\304\205\274\313\2222])\207\204\241\211\2222]\316\204\244\307\2021"
+#define RLOCK__SHA_KEYS_RENEW "fc85a9faf45c4fbb4787f61fa5f8d0070a923330"
+#define RLOCK__LUA_KEYS_RELEASE                                                                  \
+    "\200o=1 \274\257\264\206GET\221\201b\226\2221]\207\245\206DEL\221\252\201\237b\246o=b \252" \
+    "\201o\2261\210o=b\230\214\232\233\205\205\202o"
+#define RLOCK__SHA_KEYS_RELEASE "4b4a7ba788239739d802bfc2e927b6c9da70ee00"
 #define RLOCK__LUA_QUEUE                                                                           \
-    "local _g,M,_b,K,_e,_j,_l,R,F=ARGV[3],ARGV[4],ARGV[5],ARGV[6],ARGV[6],ARGV[7],ARGV[8],ARGV[9]" \
-    ",KEYS[3]\003if Z=='0'and not F and b('EXISTS',c,o)==0 then local h=l+K local _k=x=='f'or C:"  \
-    "match(':(%d+)%a$')+0>1 local D=m('ZADD',c,(_k and-h or h)..'',C)local r=type(D)=='number'and" \
-    " m('PEXPIRE',c,K)if type(r)=='table'then b('ZREM',c,C)end return type(r)=='number'and'0'or r" \
-    " or D end if Z=='2'and b('EXISTS',o)==0 then local h=math.abs(b('ZSCORE',c,C)or 0)b('ZREM',c" \
-    ",C)return h>l and 1 or-1 end \004\005local L=math.abs(f[1]==C and f[2]or f[3]and b('ZSCORE'," \
-    "c,C)or 0)local function T(D)local t=Q and'86400000'or K local r=not D and _a(t)\001r=S(C,y(C" \
-    "),math.max(l+K,L),t,r)if r or D then return r or i end local _h=m('ZRANGE',o,'0','0')[1]"     \
-    "return _h and _h:sub(1,36)==C:sub(1,36)and i..'+'or i end if Z=='0'then if not f[1]and b("    \
-    "'EXISTS',o)==0 then return T(true)end if L>l then return T()end end if Z=='2'then if L==0 "   \
-    "then b('ZREM',o,C)else b('ZREM',c,C)end if f[1]==C and not f[3]then f={}end I=m('ZRANGE',o,"  \
-    "'0','0',w)if not I[1]then return L>l and 1 or-1 end end \006_c()if Z=='2'then if not P then " \
-    "_f()end return L>l and 1 or-1 end local _i if e<n and f[1]then _d(E(-l..'',l..''),true)end "  \
-    "if _l~=''and math.abs(b('ZSCORE',c,_l)or 0)>l then _i=true b('ZREM',o,C)end if _i or _f()and" \
-    " e+y(C)<=n or W then local p=T()if W and type(p)=='table'then b('ZREM',c,C)end return p end " \
-    "if _j~='0'then local t=M*30 ..''b('PEXPIRE',o,t)local k=V('-1')[2]if b('ZADD',o,'NX',math."   \
-    "floor((k or 0)+1)+_j-1 ..'',C)==0 then b('ZADD',o,math.floor(b('ZSCORE',o,C))+_j-1 ..'',C)"   \
-    "end if not k then b('PEXPIRE',o,t)end end local h=f[3]and tonumber(E('('..l,'+inf','LIMIT',"  \
-    "'0','1')[2])h=math.min(h or H or 0,H or h or 0)return h>0 and h-l or-1"
-#define RLOCK__SHA_QUEUE "dac91bbe5bec964d3a5d63ba0046bb7e8d63bfcc"
+    "\200S,r,_g,_i,F,E=\2224\2566\2567\2568\2569\247\227[3]\352\3310'\213\253E\230\204\244\315k)"  \
+    "\255\336f+r \200_h=x\240f'\224e\254\206\341%a$\215+0>1 \200t=q\206\332\315(_h \360\203\223"   \
+    "\200m=\237t)\240\272'\213q\206\241\315r\225\237m\246\325\223\205\202\237m)\240\272'and\231"   \
+    "\224m\314t\220\3312'\213\204\244k)\255\336\337\351)\325\223\202h\346\366V=\337\323\226e\230i" \
+    "\236\224\335\213\351)\320_b(t)\200n=T and'\261'\224r \200m=\253t\230Q(n)\305q\206GET\203E)"   \
+    "\232\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=\273\270\212m=R(e,\324\223,"  \
+    "\354f+r,V),n,m\225m\314t\243m\314g\220\200_e=q\206\333\330\231)\216\202_e\230_e\345\226e\345" \
+    "\213g\322+'\224g\220\3310'\207\242\323\213\204\244k)\255\202_b(\326\212\201V>f\243_b(\316"    \
+    "\3312'\207\201V\255\334\317\223\252 \325\223\205\201\323\226e\230\253\335\207i={}\205C=q\206" \
+    "\333\330\330A\225\253C\216\207\202V\346\205\320\357Y(\225z\2402'\207\242O\210_a(\212\202V"    \
+    "\346\200_f \201p<v\230\323\367\212\201_i\235''\213\337\350_i)\2240)>f\210_f=\326 \334\317"    \
+    "\223\205\201_f\314_a()\213p+\324\223<=v\314I\210\200o=_b(\225I\230\237o\246\325\223\205\202o" \
+    "\220\201_g\235\231\207\200n=S*3\214\322'\204\241\317n)\200j=Z\206-1\215\236\201\204\332\317'" \
+    "NX\203\353(j\3140)+1)+_g\233\322\203\223\255\204\332\317\353\204Z\342\203\317\223)+_g\233"    \
+    "\322\203\223\205\242j\210\204\241\317n\316\336\335\213to\272(\356\236)h=\343min(h\314L\3140," \
+    "L\314h\3140)\202h>\214\213h-f \232-1"
+#define RLOCK__SHA_QUEUE "742431b9d651717becb826c8c799adc71b7f53a7"
 #define RLOCK__LUA_QUEUE_RENEW                                                                     \
-    "\003\004local h=math.abs(b('ZSCORE',c,C)or 0)if h<=l then return-1 end local t=ARGV[6]local " \
-    "f=h<l+t and S(C,y(C),l+t,t,_a(t))if f then return f end b('ZSCORE',c,C)return 1"
-#define RLOCK__SHA_QUEUE_RENEW "42cc257e326883684dd4d42db91b9261d6633b86"
+    "\352\365h=\337\351\225h<=f\210\265\233\205\200n=\2226]\200d=h<f+n\230R(e,\324\223,f+n,n,Q(n)" \
+    "\225d\243d\220\350\223\2021"
+#define RLOCK__SHA_QUEUE_RENEW "3a394aabbaf2aadbd1b122e8e84edcb875a19d37"
 #define RLOCK__LUA_QUEUE_QUESTION                                                                  \
-    "local _g,M,_b,K,_e=ARGV[3],ARGV[4],ARGV[5],ARGV[6],ARGV[6]\003\004\005\006local i,A=E('('..l" \
-    ",'+inf'),E('(-inf','('..-l)local k=(#i+#A)/2 _c()local G=b('ZRANGE',o,'0','0')[1]if G and G:" \
-    "match(N)then y(G)end if Z=='3'then local h=math.max(i[#i]or l,-(A[2]or-l))return("            \
-    "'%d %d %d %d %d %s'):format(k,h-l,b('ZCARD',o),math.max(n-e,0),b('ZRANK',o,C)or-1,((i[1]or A" \
-    "[1]or''):gsub(':%d+.$','')))end if Z=='4'then _d(E(-l..'',l..''),true)_d(i)_d(A)for j=1,#i,2" \
-    " do Y(i[j])end for j=1,#A,2 do Y(A[j])end else k=0 local a,F='permits:'..K,'86400000'local r" \
-    "=_a(F)if K~='0'then b('ZADD',c,'-inf',a)if not r then b('PEXPIRE',c,F)end end if f[2]=="      \
-    "'-inf'and f[1]~=a then b('ZREM',c,f[1])end end f={C,0,C,0}_c()_f()return k"
-#define RLOCK__SHA_QUEUE_QUESTION "19451d458c184d2d28f294ee6396f752fabfc306"
+    "\200S,E=\2224\2566]\352\366\363\357\200g,w=B\206\344\215,B\206(\355\200j=(#g+#w)/2 Y()\200G=" \
+    "\204\333\330\231)\216\201G\230G\254(N)\207\324G\212\3313'\207\336\354g[#g]\224f,-(w\236\232-" \
+    "f))\265\206%\361\361d %s\215:f\232mat(j,h-f,\204ZCARD\203k),\354v-p,0),\204ZRANK\203\317\223" \
+    "\232-1,((g\216\224w\216\232'\215:gsub\206:%d+.$\203'\215)\212\3314'\367)U(g)U(w)\327#g,2\321" \
+    "W(g\217\212\327#w,2\321W(w\217\212\252 j=\214\200\211r='permits:'\234E,'\261'\200m=Q(r\225E"  \
+    "\235\231\207\204\332\315'\340\221\242m\210\204\241\315r\316\201i\236\240\340'\213\323\235c"   \
+    "\210\325\323\316i={e,0,e,0}Y()_a()\202j"
+#define RLOCK__SHA_QUEUE_QUESTION "8a1cee5700eacd92f8a0eff0dd66da5aeb254479"
+#define RLOCK__LUA_MORE_WORDS                                                                      \
+    "\002 \224\002b,\002\212\205\002k,\002\200\363\004 do \002\234'\002i\216\002y(\002\334\315"    \
+    "\004true\006f\224d=1,\002\231,\003\201z\240\005ZADD\203\003\347\203\317\006\204ZREM\203\004i" \
+    "[3]\003\200h=\005\343abs(\004-inf\006:(%d+)\005SCORE\005math.\011\206\234f,'+inf\012:sub(1,3" \
+    "6)\010>f\2301 \232\233\205\006ZRANGE\005\204Z\342\203\315\004\350\223\2240f\200a,q,\315\317z" \
+    ",e,A=\245,\264,\303'WITH\342S'\200s,p,v,T,L,I,O,C=\204TIME\215\200f=s\216*1\266+\353s\236/1"  \
+    "\266)\200x,N=e:sub(-1),'^[%x-]+:%d+\341([fws])$'\006\343flo\232(\005\343max(\010\340\203'"    \
+    "\206\234-f)\017B\206\344\203'LIMIT\203\330'1\215\247B(_\211_d,\234.)\202\204\347BY\342\203"   \
+    "\315_\211_d,A,\234.\212\320J(\211X\225X\240\340'\207T=\326 v=(x\240s'\213c\254\206^permits"   \
+    "\341$\215\224\324'\215)+\214\370\202\205\201l<=v\210\201p+l>v\314R(\211l,f+S,S,\323\213Q(S))" \
+    "\207\202\205p,i=p+l,{\2110,\2110}\201c\226e\210I=\326 \252\201c\235\2226]\213G\236%1\226\214" \
+    "\213\253W(c)\207p=p-l \325c\316\334\317c\316\011and-h\314h)\322\006d %d %\013f\224d=f+1,#"    \
+    "\227\321\011function \035\242b\210\265'\214\214\2331 \233'\205\265'1 '\234\251\221\322 \233"  \
+    "\214\233'\234b\263\320\324\211D)\200l,M=c\254(N\225M\226x\314D\230M\243l+\214\205\201z\235'2" \
+    "'\207\250\203b)\250\203k\212O=\326 \202\214\205\320Q(n)\200o=q\206\241\315n,'GT\215\201o\226" \
+    "1\243\326\220\201o\235\214\207q\206ZREM\203\315e\234x\212o=\251\203b)\202o\226\233\224o>=n+"  \
+    "\214\205\320R(\211l,h,n,m)\200t=q\206\332\315((l>1\314x\240f\215\360\221\201\237t\246\202t"   \
+    "\220m=m\314q\206\241\315n\225\237m)\235'\306'\207\202\205\201t\2261\210\325c\212\202m\220"    \
+    "\200F\365i=\204\347\203\315\330'1\203A)\320Z(K,u)u=u\314\204\333K,K,A)while u\216\213\253u"   \
+    "\216\254(N)do \334\317u\216)u=\204\333K,K,A\212\202u\220\200\016\207U(B(-f\322\203f\322\215," \
+    "\326\351\202\205\336\337X)\200l=\324\211h<=f\225h>f\210p,L=p+l,h\220\205\320Y()p,v=0,\2223]+" \
+    "\214\201\323\207J(\323,i\236\212\242\335\207\202\205J(\335,i[4]\225\253L\210\200P=\356\201P"  \
+    "\216\207J(P\216,P\236\316p=\204ZCOUNT\203\315'\344\215\200w=B\206\355\327#w,2\321J(w\217,w[d" \
+    "+1]\316\320U(H,D)\327#H,2\321\324H\217,D\212\327#H,2\321\325H\217\316\320W(c)\202q\3015]\234" \
+    "c\345,c\254\206\341:\215\322:'\234b)\235\214\205\320_a()while p<v\321\200G=Z\2060\203C)C=nil" \
+    " \200c=G\216\242c\243\326\220\200l=\324c\225O\210"
 
-/* What scripts have in common: in them stands one byte for it, its place in here and one. */
-static const char *const rlock__pieces[] = {
-    RLOCK__LUA_FENCE,      RLOCK__LUA_EXTEND,
+/* Each word with its length before it. The bytes from RLOCK__LUA_WORD on stand for them, in scripts
+ * and in other words. */
+static const char rlock__words[] = RLOCK__LUA_WORDS
 #if RLOCK__HAS_KINDS
-    RLOCK__LUA_QUEUE_HEAD, RLOCK__LUA_QUEUE_HOLD, RLOCK__LUA_QUEUE_TWO,
-    RLOCK__LUA_QUEUE_OFFER
+    RLOCK__LUA_MORE_WORDS
 #endif
-};
+    ;
+
+#define RLOCK__LUA_WORD 128 /* the first one */
 
 typedef struct rlock__script {
     const char *sha, *lua;
@@ -3119,19 +3105,32 @@ RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis 
     return &rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
-/* A script in full, with the pieces that bytes stand for in it. */
-static void rlock__put_lua(rlock__redis *redis, const char *lua) {
-    const char *at, *piece;
-    size_t len = 0;
-    for (at = lua; *at; at++) {
-        len += *at < ' ' ? strlen(rlock__pieces[*at - 1]) : 1;
+static const char *rlock__lua_word(unsigned n) {
+    const char *word = rlock__words;
+    while (n--) {
+        word += 1 + (unsigned char)*word;
     }
-    rlock__put_count(redis, '$', len);
-    for (at = lua; *at; at++) {
-        piece = *at < ' ' ? rlock__pieces[*at - 1] : NULL;
-        rlock__put(redis, piece ? piece : at, piece ? strlen(piece) : 1);
+    RLOCK_ASSERT(word < rlock__words + sizeof rlock__words - 1);
+    return word;
+}
+
+/* A script, or a part of one, with the words that bytes stand for in it. Returns how long it is;
+ * NULL: that is all. */
+static size_t rlock__put_lua(rlock__redis *redis, const char *lua, size_t len) {
+    size_t whole = 0, i;
+    for (i = 0; i < len; i++) {
+        unsigned byte = (unsigned char)lua[i];
+        if (byte >= RLOCK__LUA_WORD) {
+            const char *word = rlock__lua_word(byte - RLOCK__LUA_WORD);
+            whole += rlock__put_lua(redis, word + 1, (unsigned char)*word);
+            continue;
+        }
+        whole++;
+        if (redis) {
+            rlock__put(redis, lua + i, 1);
+        }
     }
-    rlock__put(redis, "\r\n", 2);
+    return whole;
 }
 
 /* A script in full or by its SHA-1, and how many keys follow. */
@@ -3139,7 +3138,10 @@ static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bo
                             uint32_t keys) {
     rlock__put_text(redis, full ? "EVAL" : "EVALSHA");
     if (full) {
-        rlock__put_lua(redis, script->lua);
+        size_t len = strlen(script->lua);
+        rlock__put_count(redis, '$', rlock__put_lua(NULL, script->lua, len));
+        rlock__put_lua(redis, script->lua, len);
+        rlock__put(redis, "\r\n", 2);
     } else {
         rlock__put_text(redis, script->sha);
     }
@@ -3154,16 +3156,20 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
-/* On the rows STRING and REDISSON. */
-static void rlock__put_single(rlock__redis *redis, const rlock_request *request) {
+static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) {
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
-    rlock__put_bytes(redis, request->key, request->key_len);
-    if (fence) {
-        rlock__put_own_key(redis, request->key, request->key_len, "fence");
+    uint32_t keys = rlock__request_keys(request), i;
+    const char *key;
+    size_t len;
+    rlock__put_head(redis, request, keys << fence, 0u + !question + (channel || lease) + fence);
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__put_bytes(redis, key, len);
+    }
+    for (i = 0; fence && rlock__request_key(request, i, &key, &len); i++) {
+        rlock__put_own_key(redis, key, len, "fence");
     }
     if (!question) {
         rlock__put_token(redis, request->token);
@@ -3172,28 +3178,6 @@ static void rlock__put_single(rlock__redis *redis, const rlock_request *request)
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
-    }
-    if (fence) {
-        rlock__put_number(redis, request->fences);
-    }
-}
-
-static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
-    const rlock_terms *terms = request->terms;
-    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
-    bool lease = request->op != RLOCK_OP_RELEASE;
-    const char *key;
-    uint32_t i;
-    rlock__put_head(redis, request, fence ? 2 * terms->count : terms->count, 1u + lease + fence);
-    for (i = 0, key = request->key; i < terms->count; key += terms->lens[i++] + 1) {
-        rlock__put_bytes(redis, key, terms->lens[i]);
-    }
-    for (i = 0, key = request->key; i < terms->count && fence; key += terms->lens[i++] + 1) {
-        rlock__put_own_key(redis, key, terms->lens[i], "fence");
-    }
-    rlock__put_token(redis, request->token);
-    if (lease) {
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
     if (fence) {
         rlock__put_number(redis, request->fences);
@@ -3232,17 +3216,6 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     }
 }
 
-static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
-    int row = rlock__row(redis, request);
-    if (row == RLOCK__ROW_QUEUE) {
-        rlock__put_queued(redis, request);
-    } else if (row == RLOCK__ROW_KEYS) {
-        rlock__put_keys(redis, request);
-    } else {
-        rlock__put_single(redis, request);
-    }
-}
-
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
     if (request->store.how == RLOCK__HOW_BEST) {
@@ -3250,8 +3223,10 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     }
     if (request->store.how == RLOCK__HOW_PLAIN) {
         rlock__put_plain(redis, request);
+    } else if (rlock__is_queued(request)) {
+        rlock__put_queued(redis, request);
     } else {
-        rlock__put_script(redis, request);
+        rlock__put_mutex(redis, request);
     }
 }
 
@@ -3915,7 +3890,7 @@ static void rlock__push_subscribe(rlock__redis *redis) {
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
-static void rlock__notify_subscribe(rlock__redis *redis) {
+RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->notify_wanted || redis->notify_refused || !redis->subscribed) {
         return;
     }
@@ -4340,7 +4315,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+RLOCK__NOINLINE static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
     conn->redis = redis;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
@@ -4385,7 +4360,8 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 }
 
 /* Lets it go out once more, in another way. */
-static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
+                                                 uint8_t how) {
     RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
     request->store.how = how;
     request->next = 0; /* it may have asked already */
@@ -4615,14 +4591,14 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
-    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
+    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len, len;
+    const char *key;
     uint32_t i;
     if (rlock__is_queued(request)) {
         bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
     }
-    for (i = 1; terms && i < terms->count; i++) {
-        bytes += terms->lens[i] + 16u;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        bytes += len + 16u;
     }
     return bytes;
 }
@@ -5034,7 +5010,7 @@ static int rlock__ballot_standing(const rlock__ballot *ballot) {
 }
 
 /* What is left of the lease that the majority gave. */
-static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
+RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
     int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
     int64_t left_ms = ballot->lease_ms - age_us / 1000;
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
@@ -5919,6 +5895,15 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+static const rlock_store rlock__quorum_store = {NULL,
+                                                rlock__quorum_open,
+                                                rlock__quorum_close,
+                                                rlock__quorum_submit,
+                                                rlock__quorum_forget,
+                                                rlock__quorum_track,
+                                                rlock__quorum_flush,
+                                                rlock__quorum_refuses};
+
 void rlock_quorum_free(rlock_store *store) {
     rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
     int i;
@@ -5961,14 +5946,8 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
         copy->username = rlock__copy_text(servers[i].username, &failed);
         copy->password = rlock__copy_text(servers[i].password, &failed);
     }
+    quorum->store = rlock__quorum_store;
     quorum->store.ctx = quorum;
-    quorum->store.open = rlock__quorum_open;
-    quorum->store.close = rlock__quorum_close;
-    quorum->store.submit = rlock__quorum_submit;
-    quorum->store.forget = rlock__quorum_forget;
-    quorum->store.track = rlock__quorum_track;
-    quorum->store.flush = rlock__quorum_flush;
-    quorum->store.refuses = rlock__quorum_refuses;
     if (failed) {
         rlock_quorum_free(&quorum->store);
         return RLOCK_ERR_NOMEM;
@@ -6712,7 +6691,7 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
 }
 
 /* Tracks the gate's keys, if they are not tracked yet. */
-static void rlock__gate_track(rlock__gate *gate) {
+RLOCK__NOINLINE static void rlock__gate_track(rlock__gate *gate) {
     if (!gate->tracked) {
         rlock__gate_track_keys(gate, true);
     }
@@ -7303,7 +7282,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
 }
 
 /* Plans the next renewal, or if there is no watchdog the next check. */
-static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
+RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {

@@ -37,7 +37,7 @@
  *     >>heap           due times in one heap
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
- *     >>token          how a token is written
+ *     >>token          how a token is written, the keys of a request
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step

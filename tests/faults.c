@@ -94,6 +94,7 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
 #include <cmocka.h>
 
 #include "kit.h"
+#include "whole.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>

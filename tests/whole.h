@@ -1,4 +1,4 @@
-/* whole.h - a script of rlock.h in full, as it is sent: with the pieces that bytes stand for in it
+/* whole.h - a script of rlock.h in full, as it is sent: with the words that bytes stand for in it
  *
  * Include it after the implementation.
  */
@@ -9,25 +9,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Adds a script, or a part of one, to a text that is so long; returns how long it is then. */
+static inline size_t whole_adds(char *text, size_t n, const char *lua, size_t len) {
+    for (; len > 0; lua++, len--) {
+        const char *word = rlock__words;
+        int skip = (unsigned char)*lua - RLOCK__LUA_WORD;
+
+        if (skip < 0) {
+            text[n++] = *lua;
+            continue;
+        }
+        for (; skip > 0; skip--) {
+            word += 1 + (unsigned char)*word;
+        }
+        n = whole_adds(text, n, word + 1, (unsigned char)*word);
+    }
+    return n;
+}
+
 /* Each is made once, and kept for as long as the program runs. */
 static inline const char *whole(const char *script) {
     static struct {
         const char *lua;
         char text[RLOCK__LUA_MAX + 1];
     } made[32];
-    const char *at;
-    size_t i, n = 0;
+    size_t i;
 
     for (i = 0; made[i].lua != NULL && made[i].lua != script; i++) {
     }
-    for (at = made[i].lua == NULL ? script : ""; *at != '\0'; at++) {
-        const char *piece = *at < ' ' ? rlock__pieces[*at - 1] : at;
-        size_t len = *at < ' ' ? strlen(piece) : 1;
-
-        memcpy(made[i].text + n, piece, len);
-        n += len;
+    if (made[i].lua == NULL) {
+        whole_adds(made[i].text, 0, script, strlen(script));
+        made[i].lua = script;
     }
-    made[i].lua = script;
     return made[i].text;
 }
 

@@ -288,7 +288,7 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
 }
 
 /* Tracks the gate's keys, if they are not tracked yet. */
-static void rlock__gate_track(rlock__gate *gate) {
+RLOCK__NOINLINE static void rlock__gate_track(rlock__gate *gate) {
     if (!gate->tracked) {
         rlock__gate_track_keys(gate, true);
     }

@@ -115,7 +115,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
 }
 
 /* Plans the next renewal, or if there is no watchdog the next check. */
-static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
+RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>token - how a token is written, and the letter of its kind
+ * >>token - how a token is written, the letter of its kind, and the keys of a request
  */
 
 #ifndef RLOCK_CORE_TOKEN_H
@@ -37,6 +37,19 @@ static size_t rlock__token(const rlock_client *client, char *text, uint64_t numb
 /* True if the request is of a queued kind. */
 static bool rlock__is_queued(const rlock_request *request) {
     return RLOCK__HAS_KINDS && request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
+static uint32_t rlock__request_keys(const rlock_request *request) {
+    return RLOCK__HAS_KINDS && request->terms ? request->terms->count : 1;
+}
+
+/* The i-th key of a request, where *key is the one before it; false: there is none. */
+static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
+                               size_t *len) {
+    const uint32_t *lens = RLOCK__HAS_KINDS && request->terms ? request->terms->lens : NULL;
+    *key = i && lens ? *key + *len + 1 : request->key;
+    *len = lens && i < request->terms->count ? lens[i] : request->key_len;
+    return i < rlock__request_keys(request);
 }
 
 /* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,

@@ -111,6 +111,15 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
 }
 
+/* Its lease goes on for what the request says, unless it does anyway. */
+RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
+                                                 const rlock_request *request, int64_t now_us) {
+    int64_t expires_us = now_us + request->lease_ms * 1000;
+    if (member->expires_us < expires_us) {
+        member->expires_us = expires_us;
+    }
+}
+
 /* Notifies its client, in a dispatch of that client. */
 static void rlock__member_notify(rlock__member *member) {
     if (member->tenant && rlock__list_empty(&member->notified)) {
@@ -260,18 +269,6 @@ static void rlock__entry_changed(rlock__entry *entry) {
 
 /* --- requests --- */
 
-/* The i-th key of a request, where *key is the one before it; false: there is none. */
-static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
-                               size_t *len) {
-    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
-    *key = i ? *key + *len + 1 : request->key;
-    if (i >= (terms ? terms->count : 1)) {
-        return false;
-    }
-    *len = terms ? terms->lens[i] : request->key_len;
-    return true;
-}
-
 static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
     answer->outcome = RLOCK_OUTCOME_FAULT;
     answer->fault = fault;
@@ -334,7 +331,6 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
 static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *request, const char *key,
                                size_t len, int64_t now_us) {
     rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-    int64_t expires_us = now_us + request->lease_ms * 1000;
     rlock__member *member;
     if (!entry) {
         entry = rlock__entry_new(tenant->memory, key, len, now_us);
@@ -346,9 +342,7 @@ static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *reque
     if (!member) {
         return false;
     }
-    if (member->expires_us < expires_us) {
-        member->expires_us = expires_us;
-    }
+    rlock__member_extend(member, request, now_us);
     if (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us) {
         entry->permits_us = now_us + RLOCK__DAY_US;
     }
@@ -408,7 +402,6 @@ static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *re
 static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
     uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
-    int64_t expires_us = now_us + request->lease_ms * 1000;
     bool release = request->op == RLOCK_OP_RELEASE;
     const char *key;
     size_t len;
@@ -431,10 +424,8 @@ static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *req
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-        rlock__member *holder = rlock__entry_holder(entry, tenant, request->token, now_us);
-        if (holder->expires_us < expires_us) {
-            holder->expires_us = expires_us;
-        }
+        rlock__member_extend(rlock__entry_holder(entry, tenant, request->token, now_us), request,
+                             now_us);
     }
 }
 
@@ -515,26 +506,38 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
     }
 }
 
-static void rlock__memory_execute(rlock__tenant *tenant, rlock_request *request,
-                                  rlock_answer *answer, int64_t now_us) {
-    if (request->op == RLOCK_OP_ACQUIRE) {
-        rlock__memory_acquire(tenant, request, answer, now_us);
-    } else if (request->op < RLOCK_OP_INSPECT) {
-        rlock__memory_change(tenant, request, answer, now_us);
-    } else if (RLOCK__HAS_KINDS) {
-        rlock__memory_question(tenant, request, answer, now_us);
-    }
-}
-
 /* The store's own time: what the clock under its clients shows. Each of them counts the steps back
  * by itself, so their own times come apart: no lease may end by another's. */
 static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
     return tenant->client->clock_us - tenant->client->stepped_us;
 }
 
+/* Does what was sent. NULL: nobody is left to hear the answers. */
+static void rlock__memory_execute(rlock__tenant *tenant, rlock_link *requests,
+                                  void (*answered)(void *owner, rlock_request *request,
+                                                   const rlock_answer *answer)) {
+    int64_t now_us = rlock__memory_now_us(tenant);
+    while (!rlock__list_empty(requests)) {
+        rlock_request *request = RLOCK__OF(requests->next, rlock_request, store.link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.sure = true;
+        rlock__list_remove(&request->store.link);
+        if (request->op == RLOCK_OP_ACQUIRE) {
+            rlock__memory_acquire(tenant, request, &answer, now_us);
+        } else if (request->op < RLOCK_OP_INSPECT) {
+            rlock__memory_change(tenant, request, &answer, now_us);
+        } else if (RLOCK__HAS_KINDS) {
+            rlock__memory_question(tenant, request, &answer, now_us);
+        }
+        if (answered) {
+            answered(tenant->owner, request, &answer);
+        }
+    }
+}
+
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
-    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link woken, notified, requests;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
@@ -547,15 +550,7 @@ static void rlock__memory_fire(rlock_timer *timer) {
         tenant->events->up(tenant->owner, NULL);
         tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
     }
-    while (!rlock__list_empty(&requests)) {
-        rlock_request *request = RLOCK__OF(requests.next, rlock_request, store.link);
-        rlock_answer answer;
-        memset(&answer, 0, sizeof answer);
-        answer.sure = true;
-        rlock__list_remove(&request->store.link);
-        rlock__memory_execute(tenant, request, &answer, now_us);
-        tenant->events->answered(tenant->owner, request, &answer);
-    }
+    rlock__memory_execute(tenant, &requests, tenant->events->answered);
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
@@ -663,21 +658,23 @@ static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant)
 
 static void rlock__memory_close(void *state) {
     rlock__tenant *tenant = (rlock__tenant *)state;
-    int64_t now_us = rlock__memory_now_us(tenant);
     rlock_link *at;
-    while (!rlock__list_empty(&tenant->requests)) { /* what was sent is done, releases above all */
-        rlock_request *request = RLOCK__OF(tenant->requests.next, rlock_request, store.link);
-        rlock_answer answer;
-        memset(&answer, 0, sizeof answer);
-        rlock__list_remove(&request->store.link);
-        rlock__memory_execute(tenant, request, &answer, now_us);
-    }
+    rlock__memory_execute(tenant, &tenant->requests, NULL); /* releases above all */
     for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
         rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), tenant);
     }
     rlock_timer_drop(tenant->client, &tenant->timer);
     rlock__dealloc(tenant);
 }
+
+static const rlock_store rlock__memory_store = {NULL,
+                                                rlock__memory_open,
+                                                rlock__memory_close,
+                                                rlock__memory_submit,
+                                                rlock__memory_forget,
+                                                rlock__memory_track,
+                                                rlock__memory_flush,
+                                                NULL};
 
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;
@@ -692,13 +689,8 @@ int rlock_memory_new(rlock_store **out) {
     }
     rlock__list_init(&memory->entries);
     rlock__list_init(&memory->spare);
+    memory->store = rlock__memory_store;
     memory->store.ctx = memory;
-    memory->store.open = rlock__memory_open;
-    memory->store.close = rlock__memory_close;
-    memory->store.submit = rlock__memory_submit;
-    memory->store.forget = rlock__memory_forget;
-    memory->store.track = rlock__memory_track;
-    memory->store.flush = rlock__memory_flush;
     *out = &memory->store;
     return RLOCK_OK;
 }

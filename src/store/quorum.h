@@ -124,7 +124,7 @@ static int rlock__ballot_standing(const rlock__ballot *ballot) {
 }
 
 /* What is left of the lease that the majority gave. */
-static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
+RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
     int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
     int64_t left_ms = ballot->lease_ms - age_us / 1000;
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
@@ -1009,6 +1009,15 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+static const rlock_store rlock__quorum_store = {NULL,
+                                                rlock__quorum_open,
+                                                rlock__quorum_close,
+                                                rlock__quorum_submit,
+                                                rlock__quorum_forget,
+                                                rlock__quorum_track,
+                                                rlock__quorum_flush,
+                                                rlock__quorum_refuses};
+
 void rlock_quorum_free(rlock_store *store) {
     rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
     int i;
@@ -1051,14 +1060,8 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
         copy->username = rlock__copy_text(servers[i].username, &failed);
         copy->password = rlock__copy_text(servers[i].password, &failed);
     }
+    quorum->store = rlock__quorum_store;
     quorum->store.ctx = quorum;
-    quorum->store.open = rlock__quorum_open;
-    quorum->store.close = rlock__quorum_close;
-    quorum->store.submit = rlock__quorum_submit;
-    quorum->store.forget = rlock__quorum_forget;
-    quorum->store.track = rlock__quorum_track;
-    quorum->store.flush = rlock__quorum_flush;
-    quorum->store.refuses = rlock__quorum_refuses;
     if (failed) {
         rlock_quorum_free(&quorum->store);
         return RLOCK_ERR_NOMEM;

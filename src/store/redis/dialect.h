@@ -258,19 +258,32 @@ RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis 
     return &rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
-/* A script in full, with the pieces that bytes stand for in it. */
-static void rlock__put_lua(rlock__redis *redis, const char *lua) {
-    const char *at, *piece;
-    size_t len = 0;
-    for (at = lua; *at; at++) {
-        len += *at < ' ' ? strlen(rlock__pieces[*at - 1]) : 1;
+static const char *rlock__lua_word(unsigned n) {
+    const char *word = rlock__words;
+    while (n--) {
+        word += 1 + (unsigned char)*word;
     }
-    rlock__put_count(redis, '$', len);
-    for (at = lua; *at; at++) {
-        piece = *at < ' ' ? rlock__pieces[*at - 1] : NULL;
-        rlock__put(redis, piece ? piece : at, piece ? strlen(piece) : 1);
+    RLOCK_ASSERT(word < rlock__words + sizeof rlock__words - 1);
+    return word;
+}
+
+/* A script, or a part of one, with the words that bytes stand for in it. Returns how long it is;
+ * NULL: that is all. */
+static size_t rlock__put_lua(rlock__redis *redis, const char *lua, size_t len) {
+    size_t whole = 0, i;
+    for (i = 0; i < len; i++) {
+        unsigned byte = (unsigned char)lua[i];
+        if (byte >= RLOCK__LUA_WORD) {
+            const char *word = rlock__lua_word(byte - RLOCK__LUA_WORD);
+            whole += rlock__put_lua(redis, word + 1, (unsigned char)*word);
+            continue;
+        }
+        whole++;
+        if (redis) {
+            rlock__put(redis, lua + i, 1);
+        }
     }
-    rlock__put(redis, "\r\n", 2);
+    return whole;
 }
 
 /* A script in full or by its SHA-1, and how many keys follow. */
@@ -278,7 +291,10 @@ static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bo
                             uint32_t keys) {
     rlock__put_text(redis, full ? "EVAL" : "EVALSHA");
     if (full) {
-        rlock__put_lua(redis, script->lua);
+        size_t len = strlen(script->lua);
+        rlock__put_count(redis, '$', rlock__put_lua(NULL, script->lua, len));
+        rlock__put_lua(redis, script->lua, len);
+        rlock__put(redis, "\r\n", 2);
     } else {
         rlock__put_text(redis, script->sha);
     }
@@ -293,16 +309,20 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
-/* On the rows STRING and REDISSON. */
-static void rlock__put_single(rlock__redis *redis, const rlock_request *request) {
+static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) {
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    rlock__put_head(redis, request, 1u + fence, 0u + !question + (channel || lease) + fence);
-    rlock__put_bytes(redis, request->key, request->key_len);
-    if (fence) {
-        rlock__put_own_key(redis, request->key, request->key_len, "fence");
+    uint32_t keys = rlock__request_keys(request), i;
+    const char *key;
+    size_t len;
+    rlock__put_head(redis, request, keys << fence, 0u + !question + (channel || lease) + fence);
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        rlock__put_bytes(redis, key, len);
+    }
+    for (i = 0; fence && rlock__request_key(request, i, &key, &len); i++) {
+        rlock__put_own_key(redis, key, len, "fence");
     }
     if (!question) {
         rlock__put_token(redis, request->token);
@@ -311,28 +331,6 @@ static void rlock__put_single(rlock__redis *redis, const rlock_request *request)
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
-    }
-    if (fence) {
-        rlock__put_number(redis, request->fences);
-    }
-}
-
-static void rlock__put_keys(rlock__redis *redis, const rlock_request *request) {
-    const rlock_terms *terms = request->terms;
-    bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
-    bool lease = request->op != RLOCK_OP_RELEASE;
-    const char *key;
-    uint32_t i;
-    rlock__put_head(redis, request, fence ? 2 * terms->count : terms->count, 1u + lease + fence);
-    for (i = 0, key = request->key; i < terms->count; key += terms->lens[i++] + 1) {
-        rlock__put_bytes(redis, key, terms->lens[i]);
-    }
-    for (i = 0, key = request->key; i < terms->count && fence; key += terms->lens[i++] + 1) {
-        rlock__put_own_key(redis, key, terms->lens[i], "fence");
-    }
-    rlock__put_token(redis, request->token);
-    if (lease) {
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
     if (fence) {
         rlock__put_number(redis, request->fences);
@@ -371,17 +369,6 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     }
 }
 
-static void rlock__put_script(rlock__redis *redis, const rlock_request *request) {
-    int row = rlock__row(redis, request);
-    if (row == RLOCK__ROW_QUEUE) {
-        rlock__put_queued(redis, request);
-    } else if (row == RLOCK__ROW_KEYS) {
-        rlock__put_keys(redis, request);
-    } else {
-        rlock__put_single(redis, request);
-    }
-}
-
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
     if (request->store.how == RLOCK__HOW_BEST) {
@@ -389,8 +376,10 @@ static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     }
     if (request->store.how == RLOCK__HOW_PLAIN) {
         rlock__put_plain(redis, request);
+    } else if (rlock__is_queued(request)) {
+        rlock__put_queued(redis, request);
     } else {
-        rlock__put_script(redis, request);
+        rlock__put_mutex(redis, request);
     }
 }
 

@@ -355,7 +355,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+RLOCK__NOINLINE static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
     conn->redis = redis;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;

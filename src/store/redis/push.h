@@ -95,7 +95,7 @@ static void rlock__push_subscribe(rlock__redis *redis) {
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
-static void rlock__notify_subscribe(rlock__redis *redis) {
+RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
     if (!RLOCK__HAS_KINDS || !redis->notify_wanted || redis->notify_refused || !redis->subscribed) {
         return;
     }

@@ -1,7 +1,9 @@
 /* ------------------------------------------------------------------------------------------------
  * >>redis-scripts - what a server does in one step, and cannot do by one command
  *
- * Here they are as they are sent. docs/protocol.md shows them as they are written, with comments.
+ * docs/protocol.md shows them as they are written, with comments. Here they are as they are kept:
+ * without what a server does not need, and with a byte for each word that stands in them often.
+ * `tools/join --script NAME` prints one as it is sent; its SHA-1 is that of this text.
  */
 
 #ifndef RLOCK_STORE_REDIS_SCRIPTS_H
@@ -9,43 +11,36 @@
 
 #include "base/platform.h"
 
-#include "lua/fence.lua"
-#include "lua/extend.lua"
-#include "lua/queue_head.lua"
-#include "lua/queue_hold.lua"
-#include "lua/queue_two.lua"
-#include "lua/queue_offer.lua"
-
 #include "lua/string_acquire.lua"
 #include "lua/string_renew.lua"
 #include "lua/string_release.lua"
-#include "lua/string_inspect.lua"
-#include "lua/string_force.lua"
-
 #include "lua/string_renew_many.lua"
-
 #include "lua/redisson_acquire.lua"
 #include "lua/redisson_renew.lua"
 #include "lua/redisson_release.lua"
+#include "lua/words"
+
+#include "lua/string_inspect.lua"
+#include "lua/string_force.lua"
 #include "lua/redisson_inspect.lua"
 #include "lua/redisson_force.lua"
-
 #include "lua/keys_acquire.lua"
 #include "lua/keys_renew.lua"
 #include "lua/keys_release.lua"
-
 #include "lua/queue.lua"
 #include "lua/queue_renew.lua"
 #include "lua/queue_question.lua"
+#include "lua/more_words"
 
-/* What scripts have in common: in them stands one byte for it, its place in here and one. */
-static const char *const rlock__pieces[] = {
-    RLOCK__LUA_FENCE,      RLOCK__LUA_EXTEND,
+/* Each word with its length before it. The bytes from RLOCK__LUA_WORD on stand for them, in scripts
+ * and in other words. */
+static const char rlock__words[] = RLOCK__LUA_WORDS
 #if RLOCK__HAS_KINDS
-    RLOCK__LUA_QUEUE_HEAD, RLOCK__LUA_QUEUE_HOLD, RLOCK__LUA_QUEUE_TWO,
-    RLOCK__LUA_QUEUE_OFFER
+    RLOCK__LUA_MORE_WORDS
 #endif
-};
+    ;
+
+#define RLOCK__LUA_WORD 128 /* the first one */
 
 typedef struct rlock__script {
     const char *sha, *lua;

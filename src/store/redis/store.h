@@ -52,7 +52,8 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 }
 
 /* Lets it go out once more, in another way. */
-static void rlock__request_again(rlock__redis *redis, rlock_request *request, uint8_t how) {
+RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
+                                                 uint8_t how) {
     RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
     request->store.how = how;
     request->next = 0; /* it may have asked already */
@@ -282,14 +283,14 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    const rlock_terms *terms = RLOCK__HAS_KINDS ? request->terms : NULL;
-    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len;
+    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len, len;
+    const char *key;
     uint32_t i;
     if (rlock__is_queued(request)) {
         bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
     }
-    for (i = 1; terms && i < terms->count; i++) {
-        bytes += terms->lens[i] + 16u;
+    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
+        bytes += len + 16u;
     }
     return bytes;
 }
