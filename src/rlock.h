@@ -38,6 +38,7 @@
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
+ *     >>settings       the numbers of a configuration: names, limits, defaults
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
@@ -46,6 +47,7 @@
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
+ *     >>redis-url      config.url: one text for the address and the settings
  *     >>store          which store a configuration means
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
@@ -228,6 +230,8 @@ extern "C" {
 
 #include "core/token.h"
 
+#include "core/settings.h"
+
 #include "store/memory.h"
 
 #ifndef RLOCK_NO_REDIS
@@ -245,6 +249,8 @@ extern "C" {
 #include "store/redis/greeting.h"
 
 #include "store/redis/store.h"
+
+#include "store/redis/url.h"
 
 #endif /* RLOCK_NO_REDIS */
 

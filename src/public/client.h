@@ -22,9 +22,28 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
+/* The forms of config.url. What is in [] may be left out; valkey is as good as redis.
+ *
+ *     redis://[user:password@][host][:port][/database]
+ *     unix://[user:password@]/path/of/the/socket
+ *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
+ *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says
+ *
+ * What is left out is the default of its field. User or password may be empty. IPv6 stands in
+ * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
+ * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
+ * poll_ms, drift_permille, handovers; with Sentinels sentinel_username, sentinel_password (their
+ * own) and sentinel_tls (yes or no; the default is what the scheme says). They have the limits of
+ * their fields, which have to be zero. %XX is a byte; as such write in a user or password % / ? # @
+ * (%25 %2F %3F %23 %40), in a user : (%3A), elsewhere % & ? = @ (%26 %3D). The log names the part
+ * that is wrong, and never shows the password. */
+
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
+    const char *url;            /* none; as above; replaces all of the address: host to database,
+                                   the Sentinels' fields and connect; sets what else it names; for
+                                   Redis only: RLOCK_ERR_ARG with a store of your own */
     const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
                                    loop.resolve */
     int port;                   /* 6379; 1 to 65535 */
@@ -46,6 +65,11 @@ typedef struct rlock_config {
     int handovers;              /* 256; -1 to 4096; how many times in a row a release may hand the
                                    hold to this client's next waiter without the server; -1 =
                                    never */
+
+    /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
+     * and port. They are asked for the primary of that name, which is required. Username and
+     * password are the Sentinels' own; the server's are never sent to them. */
+    const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 
     /* None; replaces host, port and unix_path. Makes a context on which a connect was started
      * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
