@@ -150,7 +150,6 @@ static void each_form_means_what_its_fields_mean(void **state) {
         {"redis+sentinel://h/"
          "name?sentinel_username=su&sentinel_password=s%40p&sentinel_tls=no&db=2",
          "sentinels=h primary=name suser=su spassword=s@p db=2"},
-        {"redis+sentinel://h/name?sentinel_tls=yes", "sentinels=h primary=name"},
     };
     size_t i;
     (void)state;
@@ -245,9 +244,10 @@ static void what_is_wrong_is_named(void **state) {
         {"unixs:///h", SCHEME},
         {"unix+sentinel:///h", SCHEME},
         {"rediss+sentinels://h/n", SCHEME},
-        {"rediss://h", "rediss needs config.tls: see rlock_tls.h"},
-        {"valkeys://h", "rediss needs config.tls: see rlock_tls.h"},
-        {"rediss+sentinel://h/n?sentinel_tls=no", "rediss needs config.tls: see rlock_tls.h"},
+        {"rediss://h", "TLS needs config.tls: see rlock_tls.h"},
+        {"redis+sentinel://h/n?sentinel_tls=yes", "TLS needs config.tls: see rlock_tls.h"},
+        {"valkeys://h", "TLS needs config.tls: see rlock_tls.h"},
+        {"rediss+sentinel://h/n?sentinel_tls=no", "TLS needs config.tls: see rlock_tls.h"},
 #define STRAY "the user or the password has one of / ? # @, which are %2F %3F %23 %40"
         {"redis://:pa/ss@h", STRAY},
         {"redis://:pa@ss@h", STRAY},
@@ -285,10 +285,12 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://::1", "the host has two \":\"; IPv6 needs brackets"},
         {"redis://h:1:2", "the host has two \":\"; IPv6 needs brackets"},
         {"redis+sentinel://h,::1/n", "the host has two \":\"; IPv6 needs brackets"},
-        {"redis://[::1", "the host does not end with its \"]\""},
-        {"redis://[::1/0", "the host does not end with its \"]\""},
-        {"redis://[::1]6379", "the host does not end with its \"]\""},
-        {"redis+sentinel://[::1,h/n", "the host does not end with its \"]\""},
+        {"redis://[::1", "the host has brackets and is no IPv6 address"},
+        {"redis://[]", "the host has brackets and is no IPv6 address"},
+        {"redis://[localhost]:1", "the host has brackets and is no IPv6 address"},
+        {"redis://[::1/0", "the host has brackets and is no IPv6 address"},
+        {"redis://[::1]6379", "the host has brackets and is no IPv6 address"},
+        {"redis+sentinel://[::1,h/n", "the host has brackets and is no IPv6 address"},
         {"redis://h=1", "the address has a =, which is %3D"},
         {"unix:///tmp/s&db=1", "the address has a =, which is %3D"},
         {"redis://h/x", "the database is not 0 to 2147483647"},

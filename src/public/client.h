@@ -34,16 +34,13 @@ typedef enum rlock_wire {
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
  * poll_ms, drift_permille, handovers; with Sentinels sentinel_username, sentinel_password (their
  * own) and sentinel_tls (yes or no; the default is what the scheme says). They have the limits of
- * their fields, which have to be zero. %XX is a byte; as such write in a user or password % / ? # @
- * (%25 %2F %3F %23 %40), in a user : (%3A), elsewhere % & ? = @ (%26 %3D). The log names the part
+ * their fields, which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password
+ * as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D. The log names the part
  * that is wrong, and never shows the password. */
 
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
-    const char *url;            /* none; as above; replaces all of the address: host to database,
-                                   the Sentinels' fields and connect; sets what else it names; for
-                                   Redis only: RLOCK_ERR_ARG with a store of your own */
     const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
                                    loop.resolve */
     int port;                   /* 6379; 1 to 65535 */
@@ -66,11 +63,6 @@ typedef struct rlock_config {
                                    hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
-     * and port. They are asked for the primary of that name, which is required. Username and
-     * password are the Sentinels' own; the server's are never sent to them. */
-    const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
-
     /* None; replaces host, port and unix_path. Makes a context on which a connect was started
      * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
      * the back-off. The library calls it for the command connection, and after that for the push
@@ -83,6 +75,18 @@ typedef struct rlock_config {
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
+
+    /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
+
+    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels
+     * and connect, which have to be left out beside it, and sets what else it names. For Redis
+     * only: with a store of your own it is RLOCK_ERR_ARG. */
+    const char *url;
+
+    /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
+     * and port. They are asked for the primary of that name, which is required. Username and
+     * password are the Sentinels' own; the server's are never sent to them. */
+    const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -102,8 +106,8 @@ typedef struct rlock_stats {
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
- * Errors: RLOCK_ERR_ARG (a log line says which field), RLOCK_ERR_NOMEM (also: no random bytes,
- * loop.open failed); a store of your own may return others. */
+ * Errors: RLOCK_ERR_ARG (a log line says which field or part of the URL), RLOCK_ERR_NOMEM (also: no
+ * random bytes, loop.open failed); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.

@@ -174,8 +174,8 @@ static const char *rlock__url_host(rlock__url *url, char *text, char **end, int6
     *port = 0;
     url->part = "the host";
     if (*text == '[') {
-        if (!*at || (at[1] && at[1] != ':')) {
-            return " does not end with its \"]\"";
+        if (!*at || (at[1] && at[1] != ':') || !memchr(text, ':', (size_t)(at - text))) {
+            return " has brackets and is no IPv6 address";
         }
         *end = ++at;
     }
@@ -336,8 +336,8 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
         wrong = wrong ? wrong : rlock__url_path(url, path);
     }
     wrong = wrong ? wrong : rlock__url_query(url, query);
-    if (!wrong && url->tls) {
-        url->part = "rediss";
+    if (!wrong && (url->tls || url->sentinel_tls)) {
+        url->part = "TLS";
         url->shown = NULL;
         wrong = " needs config.tls: see rlock_tls.h";
     }
