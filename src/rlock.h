@@ -181,6 +181,7 @@
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
@@ -250,7 +251,11 @@ extern "C" {
 
 #include "store/redis/store.h"
 
+#ifndef RLOCK_NO_URL
+
 #include "store/redis/url.h"
+
+#endif /* RLOCK_NO_URL */
 
 #endif /* RLOCK_NO_REDIS */
 

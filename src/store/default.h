@@ -29,13 +29,13 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     if (!config->url) {
         return RLOCK_OK;
     }
-#ifndef RLOCK_NO_REDIS
+#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
     if (!config->store) {
         return rlock__url_read(config, member, texts, line);
     }
 #endif
     (void)member;
-    rlock__line_add(line, 0, "config.url is read by the Redis store only", "");
+    rlock__line_add(line, 0, "this store, or this build, reads no config.url", "");
     return RLOCK_ERR_ARG;
 }
 

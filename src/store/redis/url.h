@@ -68,23 +68,21 @@ static const char *rlock__url_decode(char *text) {
 }
 
 static const char *rlock__url_number(rlock__url *url, const rlock__setting *row, const char *text,
-                                     int64_t *value) {
+                                     int32_t *value) {
     const char *digits = *text == '-' ? text + 1 : text;
     size_t count = strspn(digits, "0123456789");
-    *value = strtoll(text, NULL, 10); /* the nearest there is to one that is too long */
-    if (!count || digits[count]) {
-        count = RLOCK__LINE; /* it is none */
-    } else if (*value >= row->least && *value <= row->most) {
-        return NULL;
+    long long number = strtoll(text, NULL, 10); /* the nearest there is to one that is too long */
+    if (count && !digits[count]) {
+        *value = (int32_t)number;
+        if (number >= row->least && number <= row->most) {
+            return NULL;
+        }
+        if (count <= 5 && !url->shown) {
+            url->shown = text;
+        }
     }
     url->limits = row;
-    url->shown = url->shown || count > 5 ? url->shown : text;
     return "";
-}
-
-/* Returns which of two words a text is: 0 or 1; or else -1. */
-static int rlock__url_word(const char *text, const char *first, const char *second) {
-    return strcmp(text, first) == 0 ? 0 : strcmp(text, second) == 0 ? 1 : -1;
 }
 
 /* Sets what row i stands for to a decoded text. */
@@ -94,25 +92,23 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
     rlock_config *config = url->config;
     const char **field = (const char **)(void *)((char *)config + row->at), *wrong;
     bool again = (url->seen >> i & 1u) != 0;
-    int64_t value;
-    int word;
+    int32_t value;
     url->seen |= 1u << i;
     if (row->type == RLOCK__TEXT) {
         again = again || *field;
         *field = text;
     } else if (row->type == RLOCK__WIRE) {
-        word = rlock__url_word(text, "string", "redisson");
-        if (word < 0) {
+        value = strcmp(text, "redisson") == 0;
+        if (!value && strcmp(text, "string") != 0) {
             return " is not string or redisson";
         }
         again = again || config->wire;
-        config->wire = (rlock_wire)word;
+        config->wire = value ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
     } else if (row->type == RLOCK__YES_NO) {
-        word = rlock__url_word(text, "no", "yes");
-        if (word < 0) {
-            return " is not no or yes";
+        url->sentinel_tls = strcmp(text, "yes") == 0;
+        if (!url->sentinel_tls && strcmp(text, "no") != 0) {
+            return " is not yes or no";
         }
-        url->sentinel_tls = word > 0;
     } else {
         wrong = rlock__url_number(url, row, text, &value);
         if (wrong) {
@@ -168,7 +164,7 @@ static const char *rlock__url_query(rlock__url *url, char *query) {
 }
 
 /* Reads one "host:port", both optional, IPv6 in brackets. *end: where the host ends. */
-static const char *rlock__url_host(rlock__url *url, char *text, char **end, int64_t *port) {
+static const char *rlock__url_host(rlock__url *url, char *text, char **end, int32_t *port) {
     char *at = text + strcspn(text, *text == '[' ? "]" : ":");
     *end = at;
     *port = 0;
@@ -193,7 +189,7 @@ static const char *rlock__url_hosts(rlock__url *url, char *list) {
     rlock_config *config = url->config;
     char *text = list, *end, *comma;
     const char *wrong;
-    int64_t port;
+    int32_t port;
     do {
         comma = url->sentinel ? strchr(text, ',') : NULL;
         if (comma) {
@@ -223,7 +219,7 @@ static const char *rlock__url_hosts(rlock__url *url, char *list) {
         list++;
     }
     config->host = *list ? list : NULL;
-    config->port = (int)port;
+    config->port = port;
     return rlock__url_decode(list);
 }
 
