@@ -38,6 +38,7 @@
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written, the keys of a request
+ *     >>settings       the numbers of a configuration: names, limits, defaults
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
@@ -46,6 +47,7 @@
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
+ *     >>redis-url      config.url: one text for the address and the settings
  *     >>store          which store a configuration means
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
@@ -179,6 +181,7 @@
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
@@ -581,12 +584,13 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
 /* Makes, and frees, a store of 1 to 15 servers that know nothing of each other: a key is held if a
  * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
  * It supports only a mutex with one key, without fencing tokens. Of each config the library reads
- * and copies only store (NULL = Redis), host, port, unix_path, username, password, database, and
- * connect with its user. All else comes from the client's config, whose own address is not used.
- * Every client that locks the same keys must name the same servers. Any number of clients, on any
- * threads, may use it if its stores allow it, as Redis does. Free it after them; NULL is allowed.
- * With RLOCK_NO_KINDS it does not exist. What is wrong with a server's config rlock_client_new
- * says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15; a store is NULL, with
+ * and copies only store (NULL = Redis), url, host, port, unix_path, username, password, database,
+ * the Sentinels' fields, and connect with its user; a url has no parameters but db and those of the
+ * Sentinels. All else comes from the client's config, whose own address is not used. Every client
+ * that locks the same keys must name the same servers. Any number of clients, on any threads, may
+ * use it if its stores allow it, as Redis does. Free it after them; NULL is allowed. With
+ * RLOCK_NO_KINDS it does not exist. What is wrong with a server's config rlock_client_new says.
+ * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15; a store is NULL, with
  * RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
@@ -607,6 +611,22 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
+
+/* The forms of config.url. What is in [] may be left out; valkey is as good as redis.
+ *
+ *     redis://[user:password@][host][:port][/database]
+ *     unix://[user:password@]/path/of/the/socket
+ *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
+ *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says
+ *
+ * What is left out is the default of its field. User or password may be empty. IPv6 stands in
+ * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
+ * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
+ * poll_ms, drift_permille, handovers; with Sentinels sentinel_username, sentinel_password (their
+ * own) and sentinel_tls (yes or no; the default is what the scheme says). They have the limits of
+ * their fields, which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password
+ * as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D. The log names the part
+ * that is wrong, and never shows the password. */
 
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
@@ -645,6 +665,18 @@ typedef struct rlock_config {
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
+
+    /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
+
+    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels
+     * and connect, which have to be left out beside it, and sets what else it names. For Redis
+     * only: with a store of your own it is RLOCK_ERR_ARG. */
+    const char *url;
+
+    /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
+     * and port. They are asked for the primary of that name, which is required. Username and
+     * password are the Sentinels' own; the server's are never sent to them. */
+    const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -664,8 +696,8 @@ typedef struct rlock_stats {
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
- * Errors: RLOCK_ERR_ARG (a log line says which field), RLOCK_ERR_NOMEM (also: no random bytes,
- * loop.open failed); a store of your own may return others. */
+ * Errors: RLOCK_ERR_ARG (a log line says which field or part of the URL), RLOCK_ERR_NOMEM (also: no
+ * random bytes, loop.open failed); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.
@@ -1841,6 +1873,85 @@ static char rlock__sort_of(rlock_kind kind) {
 
 static char rlock__sort(const rlock_request *request) {
     return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>settings - the numbers of a configuration: their names, limits and defaults, once
+ */
+
+enum { RLOCK__INT, RLOCK__INT64, RLOCK__TEXT, RLOCK__WIRE, RLOCK__YES_NO };
+
+typedef struct rlock__setting { /* a field of rlock_config; zero stands for its default */
+    const char *name;
+    int32_t most; /* of a number, with least and standard */
+    uint16_t standard;
+    uint16_t at; /* its offset */
+    int8_t least;
+    uint8_t type;
+} rlock__setting;
+
+#define RLOCK__SETTING(name, type, least, most, standard) \
+    { #name, most, standard, offsetof(rlock_config, name), least, type }
+
+#define RLOCK__SETTINGS 5
+
+static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
+    RLOCK__SETTING(watchdog_lease_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 30000),
+    RLOCK__SETTING(command_timeout_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 1000),
+    RLOCK__SETTING(poll_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 250),
+    RLOCK__SETTING(drift_permille, RLOCK__INT, 1, 500, 10),
+    RLOCK__SETTING(handovers, RLOCK__INT, -1, 4096, 256),
+};
+
+RLOCK__NOINLINE static int64_t rlock__number(const rlock_config *config,
+                                             const rlock__setting *row) {
+    const char *field = (const char *)config + row->at;
+    RLOCK_ASSERT(row->type <= RLOCK__INT64);
+    return row->type == RLOCK__INT64 ? *(const int64_t *)(const void *)field
+                                     : *(const int *)(const void *)field;
+}
+
+RLOCK__NOINLINE static void rlock__set_number(rlock_config *config, const rlock__setting *row,
+                                              int64_t value) {
+    char *field = (char *)config + row->at;
+    RLOCK_ASSERT(row->type <= RLOCK__INT64);
+    if (row->type == RLOCK__INT64) {
+        *(int64_t *)(void *)field = value;
+    } else {
+        *(int *)(void *)field = (int)value;
+    }
+}
+
+static bool rlock__within(int64_t value, int64_t least, int64_t most) {
+    return value == 0 || (value >= least && value <= most);
+}
+
+static size_t rlock__line_number(char *line, size_t n, const char *between, int32_t value) {
+    char number[21];
+    number[rlock__digits(number, (uint64_t)(value < 0 ? -value : value))] = 0;
+    n = rlock__line_add(line, n, between, value < 0 ? "-" : "");
+    return rlock__line_add(line, n, "", number);
+}
+
+/* Appends to the n bytes of a line what the limits of a number are. */
+static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) {
+    n = rlock__line_number(line, n, " is not ", row->least);
+    rlock__line_number(line, n, " to ", row->most);
+}
+
+/* Checks the numbers, then puts the defaults where there are none. False: the line says what is
+ * wrong. */
+static bool rlock__numbers_resolve(rlock_config *config, char *line) {
+    const rlock__setting *row;
+    for (row = rlock__settings; row < rlock__settings + RLOCK__SETTINGS; row++) {
+        int64_t value = rlock__number(config, row);
+        if (!rlock__within(value, row->least, row->most)) {
+            rlock__line_limits(line, rlock__line_add(line, 0, "config.", row->name), row);
+            return false;
+        }
+        rlock__set_number(config, row, value ? value : row->standard);
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4779,6 +4890,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->username && !config->password) {
         return "config.username without config.password";
     }
+    if (config->sentinels) {
+        return "this version asks no Sentinel";
+    }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
         return "config.unix_path is longer than a socket's may be";
@@ -4881,10 +4995,381 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_flush,
                                                rlock__redis_refuses};
 
+#ifndef RLOCK_NO_URL
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-url - config.url: one text for the address, and for every setting that a text can say
+ *
+ * A copy of the text is cut into its parts, which are decoded in place. The functions return what
+ * is wrong with the part at hand, or NULL. The part is named, and not shown: a password that is not
+ * encoded, or not in its place, must not come into the log. Shown are numbers as short as a port,
+ * and the names of parameters.
+ */
+
+#include <limits.h>
+
+enum {                           /* rows of what a query may set, beside those of rlock__settings */
+       RLOCK__URL_SENTINELS = 3, /* those before this one need Sentinels */
+       RLOCK__URL_DB = 3,
+       RLOCK__URL_CLIENT = 4, /* from this one on they are not for a server of a quorum */
+       RLOCK__URL_ROWS = 7
+};
+
+static const rlock__setting rlock__url_rows[RLOCK__URL_ROWS] = {
+    RLOCK__SETTING(sentinel_username, RLOCK__TEXT, 0, 0, 0),
+    RLOCK__SETTING(sentinel_password, RLOCK__TEXT, 0, 0, 0),
+    {"sentinel_tls", 0, 0, 0, 0, RLOCK__YES_NO},
+    {"db", INT_MAX, 0, offsetof(rlock_config, database), 0, RLOCK__INT},
+    RLOCK__SETTING(client_name, RLOCK__TEXT, 0, 0, 0),
+    RLOCK__SETTING(prefix, RLOCK__TEXT, 0, 0, 0),
+    RLOCK__SETTING(wire, RLOCK__WIRE, 0, 0, 0),
+};
+static const rlock__setting rlock__url_port = RLOCK__SETTING(port, RLOCK__INT, 1, 65535, 0);
+
+typedef struct rlock__url {
+    rlock_config *config;
+    const char *part, *shown;     /* the part at hand; of it what may be shown, or NULL */
+    const rlock__setting *limits; /* of a number that is not within them */
+    uint32_t seen;                /* the parameters that were set, a bit for each row */
+    bool member;                  /* it is a server's of a quorum */
+    bool tls, sentinel, local;    /* its scheme */
+    bool sentinel_tls;            /* as its scheme says, or the parameter */
+} rlock__url;
+
+static const char *rlock__url_decode(char *text) {
+    char *out = text, hex[3] = "";
+    for (; *text; text++) {
+        *out = *text;
+        if (*text == '%') {
+            memcpy(hex, text + 1, text[1] ? 2 : 1);
+            if (strspn(hex, "0123456789abcdefABCDEF") != 2) {
+                return " has a % without two hex digits";
+            }
+            *out = (char)strtol(hex, NULL, 16);
+            if (!*out) {
+                return " has a %00";
+            }
+            text += 2;
+        }
+        out++;
+    }
+    *out = 0;
+    return NULL;
+}
+
+static const char *rlock__url_number(rlock__url *url, const rlock__setting *row, const char *text,
+                                     int32_t *value) {
+    const char *digits = *text == '-' ? text + 1 : text;
+    size_t count = strspn(digits, "0123456789");
+    long long number = strtoll(text, NULL, 10); /* the nearest there is to one that is too long */
+    if (count && !digits[count]) {
+        *value = (int32_t)number;
+        if (number >= row->least && number <= row->most) {
+            return NULL;
+        }
+        if (count <= 5 && !url->shown) {
+            url->shown = text;
+        }
+    }
+    url->limits = row;
+    return "";
+}
+
+/* Sets what row i stands for to a decoded text. */
+static const char *rlock__url_set(rlock__url *url, int i, char *text) {
+    const rlock__setting *row =
+        i < RLOCK__URL_ROWS ? &rlock__url_rows[i] : &rlock__settings[i - RLOCK__URL_ROWS];
+    rlock_config *config = url->config;
+    const char **field = (const char **)(void *)((char *)config + row->at), *wrong;
+    bool again = (url->seen >> i & 1u) != 0;
+    int32_t value;
+    url->seen |= 1u << i;
+    if (row->type == RLOCK__TEXT) {
+        again = again || *field;
+        *field = text;
+    } else if (row->type == RLOCK__WIRE) {
+        value = strcmp(text, "redisson") == 0;
+        if (!value && strcmp(text, "string") != 0) {
+            return " is not string or redisson";
+        }
+        again = again || config->wire;
+        config->wire = value ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
+    } else if (row->type == RLOCK__YES_NO) {
+        url->sentinel_tls = strcmp(text, "yes") == 0;
+        if (!url->sentinel_tls && strcmp(text, "no") != 0) {
+            return " is not yes or no";
+        }
+    } else {
+        wrong = rlock__url_number(url, row, text, &value);
+        if (wrong) {
+            return wrong;
+        }
+        again = again || rlock__number(config, row);
+        rlock__set_number(config, row, value);
+    }
+    return again ? " is set twice, here or as a field" : NULL;
+}
+
+/* Returns the row of a parameter; -1: there is none, or it means nothing in this URL. */
+static int rlock__url_row(const rlock__url *url, const char *name) {
+    int i = url->sentinel ? 0 : RLOCK__URL_SENTINELS;
+    int end = url->member ? RLOCK__URL_CLIENT : RLOCK__URL_ROWS + RLOCK__SETTINGS;
+    for (; i < end; i++) {
+        const rlock__setting *row =
+            i < RLOCK__URL_ROWS ? &rlock__url_rows[i] : &rlock__settings[i - RLOCK__URL_ROWS];
+        if (strcmp(row->name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static const char *rlock__url_query(rlock__url *url, char *query) {
+    const char *wrong = NULL;
+    while (query && *query && !wrong) {
+        char *name = query, *value;
+        int row;
+        query = strchr(name, '&');
+        if (query) {
+            *query++ = 0;
+        }
+        value = strchr(name, '=');
+        url->part = "a parameter";
+        url->shown = NULL;
+        if (!value) {
+            return " has no value";
+        }
+        *value++ = 0;
+        url->part = "the parameter";
+        url->shown = url->config->sentinel_password ? NULL : name; /* it may be the rest of that */
+        row = rlock__url_row(url, name);
+        if (row < 0) {
+            return url->member ? " is unknown for a server of a quorum" : " is unknown";
+        }
+        url->shown = name;
+        wrong = rlock__url_decode(value);
+        wrong = wrong ? wrong : rlock__url_set(url, row, value);
+    }
+    return wrong;
+}
+
+/* Reads one "host:port", both optional, IPv6 in brackets. *end: where the host ends. */
+static const char *rlock__url_host(rlock__url *url, char *text, char **end, int32_t *port) {
+    char *at = text + strcspn(text, *text == '[' ? "]" : ":");
+    *end = at;
+    *port = 0;
+    url->part = "the host";
+    if (*text == '[') {
+        if (!*at || (at[1] && at[1] != ':') || !memchr(text, ':', (size_t)(at - text))) {
+            return " has brackets and is no IPv6 address";
+        }
+        *end = ++at;
+    }
+    if (!*at) {
+        return NULL;
+    }
+    if (strchr(at + 1, ':')) {
+        return " has two \":\"; IPv6 needs brackets";
+    }
+    url->part = "the port";
+    return rlock__url_number(url, &rlock__url_port, at + 1, port);
+}
+
+static const char *rlock__url_hosts(rlock__url *url, char *list) {
+    rlock_config *config = url->config;
+    char *text = list, *end, *comma;
+    const char *wrong;
+    int32_t port;
+    do {
+        comma = url->sentinel ? strchr(text, ',') : NULL;
+        if (comma) {
+            *comma = 0;
+        }
+        wrong = rlock__url_host(url, text, &end, &port);
+        if (!wrong && url->sentinel && end == text) {
+            url->part = "the host";
+            wrong = " of a Sentinel is missing";
+        }
+        if (wrong) {
+            return wrong;
+        }
+        if (comma) {
+            *comma = ',';
+            text = comma + 1;
+        }
+    } while (comma);
+    url->part = "the host";
+    if (url->sentinel) {
+        config->sentinels = list;
+        return rlock__url_decode(list);
+    }
+    *end = 0;
+    if (*list == '[') {
+        end[-1] = 0;
+        list++;
+    }
+    config->host = *list ? list : NULL;
+    config->port = port;
+    return rlock__url_decode(list);
+}
+
+/* Reads "user:password", either of which may be empty. */
+static const char *rlock__url_user(rlock__url *url, char *user) {
+    rlock_config *config = url->config;
+    char *password = strchr(user, ':');
+    const char *wrong;
+    url->part = "the user or the password";
+    if (user[strcspn(user, "/?#@")]) {
+        return " has one of / ? # @, which are %2F %3F %23 %40";
+    }
+    url->part = "the user";
+    if (!password) {
+        return *user ? " has no password" : NULL;
+    }
+    *password++ = 0;
+    config->username = *user ? user : NULL;
+    config->password = *user || *password ? password : NULL;
+    wrong = rlock__url_decode(user);
+    if (!wrong) {
+        url->part = "the password";
+        wrong = rlock__url_decode(password);
+    }
+    return wrong;
+}
+
+/* Reads the path behind its "/": "database", with Sentinels "primary/database". */
+static const char *rlock__url_path(rlock__url *url, char *path) {
+    size_t n = strlen(path);
+    const char *wrong = NULL;
+    if (n && path[n - 1] == '/') {
+        path[n - 1] = 0;
+    }
+    if (url->sentinel) {
+        char *primary = path;
+        path += strcspn(path, "/");
+        if (*path) {
+            *path++ = 0;
+        }
+        url->part = "the name of the primary";
+        url->config->sentinel_primary = primary;
+        wrong = *primary ? rlock__url_decode(primary) : " is missing";
+    }
+    if (wrong || !*path) {
+        return wrong;
+    }
+    url->part = "the database";
+    return rlock__url_set(url, RLOCK__URL_DB, path);
+}
+
+static char *rlock__after(char *text, const char *word) {
+    size_t n = strlen(word);
+    return strncmp(text, word, n) == 0 ? text + n : NULL;
+}
+
+/* Reads the scheme; returns what is behind its "://", or NULL. */
+static char *rlock__url_scheme(rlock__url *url, char *text) {
+    static const char *const words[] = {"unix", "redis", "valkey"};
+    char *end = NULL, *next;
+    int i;
+    for (i = 0; i < 3 && !end; i++) {
+        end = rlock__after(text, words[i]);
+    }
+    if (!end) {
+        return NULL;
+    }
+    url->local = i == 1;
+    if (!url->local) {
+        url->tls = url->sentinel_tls = *end == 's';
+        end += url->tls;
+        next = rlock__after(end, "+sentinel");
+        url->sentinel = next != NULL;
+        end = next ? next : end;
+    }
+    return rlock__after(end, "://");
+}
+
+static const char *rlock__url_parse(rlock__url *url, char *text) {
+    char *rest = rlock__url_scheme(url, text), *at, *query, *path;
+    const char *wrong = NULL;
+    url->part = "the scheme";
+    if (!rest) {
+        return " is not redis, rediss, unix, redis+sentinel or rediss+sentinel";
+    }
+    at = strrchr(rest, '@');
+    if (at) {
+        *at = 0;
+        wrong = rlock__url_user(url, rest);
+        rest = at + 1;
+    }
+    query = strchr(rest, '?');
+    if (query) {
+        *query++ = 0;
+    }
+    if (!wrong && strchr(rest, '=')) { /* it may be of a query that lost its head */
+        url->part = "the address";
+        wrong = " has a =, which is %3D";
+    }
+    if (!wrong && url->local) {
+        url->part = "the path";
+        url->config->unix_path = rest;
+        wrong = *rest == '/' ? rlock__url_decode(rest) : " does not begin with /";
+    } else if (!wrong) {
+        path = rest + strcspn(rest, "/");
+        if (*path) {
+            *path++ = 0;
+        }
+        wrong = rlock__url_hosts(url, rest);
+        wrong = wrong ? wrong : rlock__url_path(url, path);
+    }
+    wrong = wrong ? wrong : rlock__url_query(url, query);
+    if (!wrong && (url->tls || url->sentinel_tls)) {
+        url->part = "TLS";
+        url->shown = NULL;
+        wrong = " needs config.tls: see rlock_tls.h";
+    }
+    return wrong;
+}
+
+/* Puts into a configuration what its URL says. *texts: the memory of its texts. The line says what
+ * is wrong. */
+static int rlock__url_read(rlock_config *config, bool member, char **texts, char *line) {
+    rlock__url url;
+    const char *wrong;
+    size_t n;
+    memset(&url, 0, sizeof url);
+    url.config = config;
+    url.member = member;
+    if (config->host || config->port || config->unix_path || config->username || config->password ||
+        config->database || config->connect || config->sentinels || config->sentinel_primary ||
+        config->sentinel_username || config->sentinel_password) {
+        url.part = "host to database, sentinels and connect";
+        wrong = " have to be left out beside it";
+    } else {
+        *texts = rlock__copy(config->url, strlen(config->url));
+        if (!*texts) {
+            return RLOCK_ERR_NOMEM;
+        }
+        config->url = NULL; /* the texts are read in place of it */
+        wrong = rlock__url_parse(&url, *texts);
+    }
+    if (!wrong) {
+        return RLOCK_OK;
+    }
+    n = rlock__line_add(line, 0, "config.url: ", url.part);
+    n = rlock__line_add(line, n, " \"", url.shown);
+    n = rlock__line_add(line, n, url.shown ? "\"" : "", wrong);
+    if (url.limits) {
+        rlock__line_limits(line, n, url.limits);
+    }
+    return RLOCK_ERR_ARG;
+}
+
+#endif /* RLOCK_NO_URL */
+
 #endif /* RLOCK_NO_REDIS */
 
 /* ------------------------------------------------------------------------------------------------
- * >>store - which store a configuration means
+ * >>store - which store a configuration means, and at which address
  */
 
 static const rlock_store *rlock__store_of(const rlock_config *config) {
@@ -4893,6 +5378,24 @@ static const rlock_store *rlock__store_of(const rlock_config *config) {
 #else
     return config->store;
 #endif
+}
+
+/* Puts what config->url says into the other fields. `member`: it is a server's of a quorum, and may
+ * say nothing of the client. *texts is what the caller frees once the store has copied it, also
+ * after an error; the line says what is wrong. */
+static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
+    *texts = NULL;
+    if (!config->url) {
+        return RLOCK_OK;
+    }
+#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
+    if (!config->store) {
+        return rlock__url_read(config, member, texts, line);
+    }
+#endif
+    (void)member;
+    rlock__line_add(line, 0, "this store, or this build, reads no config.url", "");
+    return RLOCK_ERR_ARG;
 }
 
 #if RLOCK__HAS_KINDS
@@ -5832,25 +6335,50 @@ static void rlock__quorum_close(void *state) {
     rlock__council_free(council);
 }
 
+/* The texts that the config of a server may have of its own. */
+#define RLOCK__TEXTS 9
+static const char **rlock__server_text(rlock_config *config, int i) {
+    static const size_t at[RLOCK__TEXTS] = {
+        offsetof(rlock_config, url),
+        offsetof(rlock_config, host),
+        offsetof(rlock_config, unix_path),
+        offsetof(rlock_config, username),
+        offsetof(rlock_config, password),
+        offsetof(rlock_config, sentinels),
+        offsetof(rlock_config, sentinel_primary),
+        offsetof(rlock_config, sentinel_username),
+        offsetof(rlock_config, sentinel_password),
+    };
+    RLOCK_ASSERT(i >= 0 && i < RLOCK__TEXTS);
+    return (const char **)(void *)((char *)config + at[i]);
+}
+
 static int rlock__council_open(rlock__council *council, const rlock__quorum *quorum,
                                const rlock_config *config) {
-    int status = RLOCK_OK, i;
+    int status = RLOCK_OK, i, text;
     for (i = 0; i < council->count && status == RLOCK_OK; i++) {
         rlock__server *server = &council->servers[i];
         const rlock_config *its = &quorum->servers[i];
         rlock_config one = *config;
-        one.host = its->host;
+        char line[RLOCK__LINE], *texts;
+        one.store = its->store;
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            *rlock__server_text(&one, text) = *rlock__server_text(&quorum->servers[i], text);
+        }
         one.port = its->port;
-        one.unix_path = its->unix_path;
-        one.username = its->username;
-        one.password = its->password;
         one.database = its->database;
         one.connect = its->connect;
         one.user = its->user;
         server->council = council;
         server->store = rlock__store_of(its);
-        status = server->store->open(server->store, council->client, &one, &rlock__server_events,
-                                     server, &server->state);
+        status = rlock__url_resolve(&one, true, &texts, line);
+        if (status == RLOCK_OK) {
+            status = server->store->open(server->store, council->client, &one,
+                                         &rlock__server_events, server, &server->state);
+        } else if (status == RLOCK_ERR_ARG) {
+            rlock_client_log(council->client, RLOCK_LOG_ERROR, line, NULL);
+        }
+        rlock__dealloc(texts);
     }
     for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(council->client);
          i--) { /* all before the one that failed */
@@ -5906,12 +6434,11 @@ static const rlock_store rlock__quorum_store = {NULL,
 
 void rlock_quorum_free(rlock_store *store) {
     rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
-    int i;
+    int i, text;
     for (i = 0; quorum && i < quorum->count; i++) {
-        rlock__dealloc((char *)quorum->servers[i].host);
-        rlock__dealloc((char *)quorum->servers[i].unix_path);
-        rlock__dealloc((char *)quorum->servers[i].username);
-        rlock__dealloc((char *)quorum->servers[i].password);
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            rlock__dealloc((char *)*rlock__server_text(&quorum->servers[i], text));
+        }
     }
     rlock__dealloc(quorum);
 }
@@ -5919,7 +6446,7 @@ void rlock_quorum_free(rlock_store *store) {
 int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
     rlock__quorum *quorum;
     bool failed = false;
-    int i;
+    int i, text;
     if (!out) {
         return RLOCK_ERR_ARG;
     }
@@ -5941,10 +6468,10 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     for (i = 0; i < count; i++) {
         rlock_config *copy = &quorum->servers[i];
         *copy = servers[i];
-        copy->host = rlock__copy_text(servers[i].host, &failed);
-        copy->unix_path = rlock__copy_text(servers[i].unix_path, &failed);
-        copy->username = rlock__copy_text(servers[i].username, &failed);
-        copy->password = rlock__copy_text(servers[i].password, &failed);
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            const char **its = rlock__server_text(copy, text);
+            *its = rlock__copy_text(*its, &failed);
+        }
     }
     quorum->store = rlock__quorum_store;
     quorum->store.ctx = quorum;
@@ -8220,52 +8747,37 @@ static bool rlock__client_identify(rlock_client *client) {
     return true;
 }
 
-static bool rlock__within(int64_t value, int64_t least, int64_t most) {
-    return value == 0 || (value >= least && value <= most);
-}
-
-/* Returns what is wrong with a configuration, or NULL. */
-static const char *rlock__config_fault(const rlock_config *config) {
-    if (!config->loop.open || !config->loop.watch || !config->loop.set_timer ||
-        !config->loop.close) {
-        return "config.loop lacks a hook";
+/* Resolves the URL and the defaults, here and nowhere else, but for those of one store alone. The
+ * line says what is wrong; *texts as rlock__url_resolve has it. */
+static int rlock__config_resolve(rlock_config *config, char **texts, char *line) {
+    const rlock_loop *loop = &config->loop;
+    int status = rlock__url_resolve(config, false, texts, line);
+    if (status != RLOCK_OK) {
+        return status;
     }
-    if (!rlock__within(config->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
-        return "config.watchdog_lease_ms is not 10 to 86400000";
+    if (!loop->open || !loop->watch || !loop->set_timer || !loop->close) {
+        rlock__line_add(line, 0, "config.loop lacks a hook", "");
+        return RLOCK_ERR_ARG;
     }
-    if (!rlock__within(config->command_timeout_ms, 1, RLOCK_LEASE_MAX_MS)) {
-        return "config.command_timeout_ms is not 1 to 86400000";
+    if (!rlock__store_of(config)) {
+        rlock__line_add(line, 0, "config.store is needed where RLOCK_NO_REDIS leaves Redis out",
+                        "");
+        return RLOCK_ERR_ARG;
     }
-    if (!rlock__within(config->poll_ms, 1, RLOCK_LEASE_MAX_MS)) {
-        return "config.poll_ms is not 1 to 86400000";
-    }
-    if (!rlock__within(config->drift_permille, 1, 500)) {
-        return "config.drift_permille is not 1 to 500";
-    }
-    if (config->handovers < -1 || config->handovers > 4096) {
-        return "config.handovers is not -1 to 4096";
-    }
-    return rlock__store_of(config) ? NULL
-                                   : "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
-}
-
-static void rlock__default(int64_t *value, int64_t standard) {
-    *value = *value ? *value : standard;
-}
-
-/* Resolves the defaults, here and nowhere else, but for those of one store alone. */
-static bool rlock__client_configure(rlock_client *client, rlock_config *config) {
     config->prefix = config->prefix ? config->prefix : "rlock:";
-    config->drift_permille = config->drift_permille ? config->drift_permille : 10;
-    rlock__default(&config->watchdog_lease_ms, 30000);
-    rlock__default(&config->command_timeout_ms, 1000);
-    rlock__default(&config->poll_ms, 250);
+    return rlock__numbers_resolve(config, line) ? RLOCK_OK : RLOCK_ERR_ARG;
+}
+
+static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
+    client->loop = config->loop;
+    client->log = config->log;
+    client->user = config->user;
     client->store = rlock__store_of(config);
     client->watchdog_lease_ms = config->watchdog_lease_ms;
     client->command_timeout_ms = config->command_timeout_ms;
     client->poll_ms = config->poll_ms;
     client->drift_permille = config->drift_permille;
-    client->handovers = config->handovers < 0 ? 0 : config->handovers ? config->handovers : 256;
+    client->handovers = config->handovers < 0 ? 0 : config->handovers;
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
@@ -8283,32 +8795,16 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     }
 }
 
-int rlock_client_new(rlock_client **out, const rlock_config *config) {
-    rlock_client *client;
-    rlock_config resolved;
-    const char *fault;
+/* Makes a client of a configuration that is resolved. */
+static int rlock__client_make(rlock_client **out, const rlock_config *config) {
+    rlock_client *client = (rlock_client *)rlock__alloc(sizeof *client);
     int status = RLOCK_ERR_NOMEM;
-    if (!out || !config) {
-        return RLOCK_ERR_ARG;
-    }
-    *out = NULL;
-    fault = rlock__config_fault(config);
-    if (fault) {
-        if (config->log) {
-            config->log(config->user, RLOCK_LOG_ERROR, fault);
-        }
-        return RLOCK_ERR_ARG;
-    }
-    client = (rlock_client *)rlock__alloc(sizeof *client);
     if (!client) {
         return RLOCK_ERR_NOMEM;
     }
     client->pid = getpid();
     client->process = rlock__process();
     client->process_number = client->process ? *client->process : 0;
-    client->loop = config->loop;
-    client->log = config->log;
-    client->user = config->user;
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
@@ -8316,13 +8812,12 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
-    resolved = *config;
-    if (rlock__client_configure(client, &resolved) &&
+    if (rlock__client_configure(client, config) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
         rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
-        status = client->store->open(client->store, client, &resolved, &rlock__events, client,
+        status = client->store->open(client->store, client, config, &rlock__events, client,
                                      &client->store_state);
         if (status == RLOCK_OK) {
             rlock__leave(client);
@@ -8333,6 +8828,25 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
         client->loop.close(client->loop_state);
     }
     rlock__client_destroy(client);
+    return status;
+}
+
+int rlock_client_new(rlock_client **out, const rlock_config *config) {
+    rlock_config resolved;
+    char line[RLOCK__LINE], *texts;
+    int status;
+    if (!out || !config) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    resolved = *config;
+    status = rlock__config_resolve(&resolved, &texts, line);
+    if (status == RLOCK_OK) {
+        status = rlock__client_make(out, &resolved);
+    } else if (status == RLOCK_ERR_ARG && config->log) {
+        config->log(config->user, RLOCK_LOG_ERROR, line);
+    }
+    rlock__dealloc(texts);
     return status;
 }
 

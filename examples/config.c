@@ -116,9 +116,8 @@ static void on_log(void *user, int level, const char *line) {
 }
 
 static int take_part(void) {
-    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    rlock_config settings = {
-        .unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
+    const char *url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
+    rlock_config settings = {.url = url, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     rlock_options options = {.key = "config", .owner = 1}; /* who steps down: any number but 0 */
     rlock_client *client;
 

@@ -50,9 +50,9 @@ int main(int argc, char **argv) {
     rlock_client *client;
     rlock *lock;
     int status;
-    signal(SIGPIPE, SIG_IGN); /* a closed socket is an error, not the end of the program */
-    config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    config.watchdog_lease_ms = 10000;          /* if this process dies, others wait that long */
+    signal(SIGPIPE, SIG_IGN);         /* a closed socket is an error, not the end of the program */
+    config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
+    config.watchdog_lease_ms = 10000; /* if this process dies, others wait that long */
     work_s = argc > 1 ? atof(argv[1]) : 0;
     /* wait_ms 5000: it waits for 5 s at most; lease_ms 0: the watchdog renews */
     if ((status = rlock_client_new(&client, &config)) != RLOCK_OK ||

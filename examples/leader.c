@@ -80,7 +80,7 @@ static int gateway(void) {
     ev_signal_init(&term, on_term, SIGTERM);
     ev_signal_start(EV_DEFAULT, &term);
     config.loop = rlock_libev_loop(EV_DEFAULT);
-    config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
     config.log = on_log;
     config.watchdog_lease_ms = LEASE_MS;
     options.key = "leader";

@@ -26,8 +26,8 @@ static void on_log(void *user, int level, const char *line) {
 }
 
 static rlock_client *connect_to_server(void) {
-    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
+    const char *url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
+    rlock_config config = {.url = url, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     rlock_client *client;
 
     signal(SIGPIPE, SIG_IGN);

@@ -139,7 +139,7 @@ int main(void) {
     config.loop.watch = hook_watch;
     config.loop.set_timer = hook_set_timer;
     config.loop.close = hook_close;
-    config.unix_path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
+    config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
     config.log = on_log;
     options.key = "own-loop";
     if (rlock_client_new(&client, &config) != RLOCK_OK ||

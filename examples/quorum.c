@@ -1,6 +1,6 @@
 /* How do I keep a lock when the server dies that it is on?
- * By several servers, of which a majority has to live: quorum ADDRESS..., each host:port or the
- * path of a unix socket. Kill some of them meanwhile. */
+ * By several servers, of which a majority has to live: quorum URL..., each as redis://host:port or
+ * unix:///path. Kill some of them meanwhile. */
 #include <ev.h>
 #include <signal.h>
 #include <stdio.h>
@@ -70,19 +70,10 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     memset(servers, 0, sizeof servers);
     for (i = 0; i < count && i < 15; i++) {
-        char *colon = strrchr(argv[i + 1], ':');
-        if (argv[i + 1][0] == '/') {
-            servers[i].unix_path = argv[i + 1];
-        } else {
-            servers[i].port = colon ? atoi(colon + 1) : 0;
-            if (colon) {
-                *colon = 0;
-            }
-            servers[i].host = argv[i + 1];
-        }
+        servers[i].url = argv[i + 1];
     }
     if (rlock_quorum_new(&quorum, servers, count) != RLOCK_OK) {
-        fprintf(stderr, "usage: quorum ADDRESS..., 1 to 15 of them\n");
+        fprintf(stderr, "usage: quorum URL..., 1 to 15 of them\n");
         return 2;
     }
     memset(&config, 0, sizeof config);

@@ -6,8 +6,6 @@
  * so the number is exact whatever dies. A form is filled in for nothing only where it takes the
  * place of one whose process died registered. */
 #include <ev.h>
-#include <hiredis/hiredis.h>
-#include <hiredis/async.h>
 #include <hiredis/adapters/libev.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +15,7 @@
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #include "rlock_libev.h"
+#include "data.h"
 
 #define PLACES 40
 #define PROCESSES 4
@@ -94,8 +93,8 @@ static void on_log(void *user, int level, const char *line) {
     }
 }
 
-static int registrar(const char *path) {
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
+static int registrar(void) {
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     rlock_options options = {.key = "event", .kind = RLOCK_KIND_SEMAPHORE, .permits = PLACES};
     rlock_client *client;
     bool open = true;
@@ -103,8 +102,9 @@ static int registrar(const char *path) {
 
     alarm(30); /* should the parent be gone */
     signal(SIGPIPE, SIG_IGN);
-    config.watchdog_lease_ms = 1000; /* the places of a dead process come back after a second */
-    redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
+    config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
+    config.watchdog_lease_ms = 1000;  /* the places of a dead process come back after a second */
+    redis = data_connect_async();
     must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
     must_be_ok(rlock_client_new(&client, &config));
     for (i = 0; i < PEOPLE; i++) {
@@ -124,8 +124,8 @@ static int registrar(const char *path) {
 }
 
 /* A connection of its own: one that is open across a fork would belong to all. */
-static int ask(const char *path, const char *command) {
-    redisContext *c = path ? redisConnectUnix(path) : redisConnect("127.0.0.1", 6379);
+static int ask(const char *command) {
+    redisContext *c = data_connect();
     redisReply *r = c && !c->err ? redisCommand(c, command) : NULL;
     int answer;
 
@@ -137,24 +137,23 @@ static int ask(const char *path, const char *command) {
 }
 
 int main(void) {
-    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
     int status, killed = 0, failed = 0, sold;
 
-    ask(path, "DEL event:list event:refused");
+    ask("DEL event:list event:refused");
     for (me = 0; me < PROCESSES; me++) {
         if (fork() == 0) {
-            return registrar(path);
+            return registrar();
         }
     }
     while (wait(&status) > 0) {
         killed += WIFSIGNALED(status);
         failed |= WIFEXITED(status) && status != 0;
     }
-    sold = ask(path, "SCARD event:list");
+    sold = ask("SCARD event:list");
     printf("%d people, %d places, %d of %d processes killed\n", PROCESSES * PEOPLE, PLACES, killed,
            PROCESSES);
     printf("%d registered: %s\n", sold, sold == PLACES ? "exact" : "NOT EXACT");
-    printf("%d forms filled in for nothing\n", ask(path, "SCARD event:refused"));
-    ask(path, "DEL event:list event:refused");
+    printf("%d forms filled in for nothing\n", ask("SCARD event:refused"));
+    ask("DEL event:list event:refused");
     return failed || sold != PLACES;
 }

@@ -7,8 +7,6 @@
 #define _GNU_SOURCE 1 /* getopt_long, MAP_ANONYMOUS */
 #include <ev.h>
 #include <getopt.h>
-#include <hiredis/hiredis.h>
-#include <hiredis/async.h>
 #include <hiredis/adapters/libev.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +16,7 @@
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #include "rlock_libev.h"
+#include "data.h"
 
 typedef struct buyer {
     enum { LOCK, READ, PAUSE, WRITE, UNLOCK, AGAIN } todo;
@@ -117,9 +116,9 @@ static void on_log(void *user, int level, const char *line) {
 }
 
 /* One process of the sale: its buyers, and one client for all of them. */
-static int sell(const char *path) {
+static int sell(void) {
     rlock_options options = {.key = "sale:lock"};
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT)};
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT)};
     rlock_client *client;
     rlock_store *store = NULL; /* = Redis */
     buyer *all = calloc((size_t)buyers, sizeof *all);
@@ -129,7 +128,8 @@ static int sell(const char *path) {
     if (use_memory) {
         must_be_ok(rlock_memory_new(&store));
     } else {
-        redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
+        config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
+        redis = data_connect_async();
         must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
     }
     config.store = store;
@@ -162,7 +162,6 @@ int main(int argc, char **argv) {
         {"stock", 1, NULL, 's'},   {"processes", 1, NULL, 'p'},  {"buyers", 1, NULL, 'b'},
         {NULL, 0, NULL, 0}};
     static const char *const modes[] = {"without the lock", "with the lock   "};
-    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
     int i, name, status = 0, failed = 0;
 
     while ((name = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -170,7 +169,7 @@ int main(int argc, char **argv) {
         must(name != '?' && (name == 0 || (*number = atoi(optarg)) > 0), "see its first lines");
     }
     if (!use_memory) {
-        redisContext *c = path ? redisConnectUnix(path) : redisConnect("127.0.0.1", 6379);
+        redisContext *c = data_connect();
         redisReply *r = c && !c->err ? redisCommand(c, "SET sale:stock %d", stock) : NULL;
         must(r != NULL && r->type == REDIS_REPLY_STATUS, "no server (try --memory)");
         freeReplyObject(r);
@@ -181,7 +180,7 @@ int main(int argc, char **argv) {
     must(sold != MAP_FAILED, "out of memory");
     for (i = 0; i < processes; i++) {
         if (fork() == 0) {
-            return sell(path);
+            return sell();
         }
     }
     do {

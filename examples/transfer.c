@@ -1,8 +1,6 @@
 /* How do I lock two things without a deadlock? With several keys in one handle: all or none, in any
  * order. Four processes move money between accounts in Redis: read two, pause, write them back. */
 #include <ev.h>
-#include <hiredis/hiredis.h>
-#include <hiredis/async.h>
 #include <hiredis/adapters/libev.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +10,7 @@
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #include "rlock_libev.h"
+#include "data.h"
 
 #define PROCESSES 4
 #define CLERKS 5      /* a process; each makes one transfer after the other */
@@ -100,15 +99,16 @@ static void on_log(void *user, int level, const char *line) {
     }
 }
 
-static int bank(const char *path, int number) {
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
+static int bank(int number) {
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     clerk clerks[CLERKS];
     int i;
 
     alarm(60); /* should the parent be gone */
     signal(SIGPIPE, SIG_IGN);
+    config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
     srand((unsigned)number);
-    redis = path ? redisAsyncConnectUnix(path) : redisAsyncConnect("127.0.0.1", 6379);
+    redis = data_connect_async();
     must(redisLibevAttach(EV_DEFAULT_ redis) == REDIS_OK, "no server");
     must_be_ok(rlock_client_new(&client, &config));
     for (i = 0; i < CLERKS; i++) {
@@ -123,8 +123,8 @@ static int bank(const char *path, int number) {
 }
 
 /* A connection of its own: one that is open across a fork would belong to all. */
-static int ask(const char *path, const char *format, int account, int balance) {
-    redisContext *c = path ? redisConnectUnix(path) : redisConnect("127.0.0.1", 6379);
+static int ask(const char *format, int account, int balance) {
+    redisContext *c = data_connect();
     redisReply *r = c && !c->err ? redisCommand(c, format, account, balance) : NULL;
     int answer;
 
@@ -136,23 +136,22 @@ static int ask(const char *path, const char *format, int account, int balance) {
 }
 
 int main(void) {
-    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
     int i, status, failed = 0, total = 0;
 
     for (i = 0; i < ACCOUNTS; i++) {
-        ask(path, "SET balance:%d %d", i, OPENING);
+        ask("SET balance:%d %d", i, OPENING);
     }
     for (i = 0; i < PROCESSES; i++) {
         if (fork() == 0) {
-            return bank(path, i);
+            return bank(i);
         }
     }
     while (wait(&status) > 0) {
         failed |= status;
     }
     for (i = 0; i < ACCOUNTS; i++) {
-        total += ask(path, "GET balance:%d", i, 0);
-        ask(path, "DEL balance:%d", i, 0);
+        total += ask("GET balance:%d", i, 0);
+        ask("DEL balance:%d", i, 0);
     }
     printf("%d transfers by %d processes, total %d of %d: %s\n", PROCESSES * TRANSFERS, PROCESSES,
            total, ACCOUNTS * OPENING, total == ACCOUNTS * OPENING ? "nothing is lost" : "WRONG");

@@ -88,8 +88,8 @@ static void on_log(void *user, int level, const char *line) {
 }
 
 static int counter(int from_parent) {
-    const char *path = getenv("RLOCK_SOCKET"); /* not set: 127.0.0.1, port 6379 */
-    rlock_config config = {.unix_path = path, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
+    const char *url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
+    rlock_config config = {.url = url, .loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
     int i;
 
     alarm(30); /* should the parent be gone */

@@ -38,6 +38,7 @@
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written, the keys of a request
+ *     >>settings       the numbers of a configuration: names, limits, defaults
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
@@ -46,6 +47,7 @@
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
+ *     >>redis-url      config.url: one text for the address and the settings
  *     >>store          which store a configuration means
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
@@ -179,6 +181,7 @@
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
@@ -228,6 +231,8 @@ extern "C" {
 
 #include "core/token.h"
 
+#include "core/settings.h"
+
 #include "store/memory.h"
 
 #ifndef RLOCK_NO_REDIS
@@ -245,6 +250,12 @@ extern "C" {
 #include "store/redis/greeting.h"
 
 #include "store/redis/store.h"
+
+#ifndef RLOCK_NO_URL
+
+#include "store/redis/url.h"
+
+#endif /* RLOCK_NO_URL */
 
 #endif /* RLOCK_NO_REDIS */
 

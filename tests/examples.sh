@@ -61,7 +61,7 @@ check "hello: says so" says 'acquired stock:42' 'released stock:42: ok'
 check "hello: leaves no key behind" gone stock:42
 
 no_socket() {
-    ! RLOCK_SOCKET=$out.nowhere run "$bin/hello" &&
+    ! RLOCK_URL=unix://$out.nowhere run "$bin/hello" &&
         grep -q '^cannot acquire stock:42: no connection to the server$' "$out" && grep -q 'No such file' "$out"
 }
 check "hello: without a server it says so, and why, and fails" no_socket
@@ -165,13 +165,13 @@ check "stock: is exact with the lock in memory" grep -q '^with the lock .*: 300 
 
 # Five servers of its own, of which two are killed while it works.
 five_servers() {
-    sockets=
+    urls=
     mkdir "$out.servers" || return 1
     for i in 1 2 3 4 5; do
         "${RLOCK_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$out.servers/$i" --dir "$out.servers" \
             --save "" --appendonly no >/dev/null 2>&1 &
         servers="$servers $!"
-        sockets="$sockets $out.servers/$i"
+        urls="$urls unix://$out.servers/$i"
     done
     for i in 1 2 3 4 5; do
         tries=0
@@ -187,7 +187,7 @@ two_die() {
     five_servers || return 1
     # shellcheck disable=SC2086  # lists of words
     {
-        timeout 40 "$bin/quorum" $sockets >"$out" 2>/dev/null &
+        timeout 40 "$bin/quorum" $urls >"$out" 2>/dev/null &
         quorum=$!
         sleep 1.5
         kill -9 ${servers% * * *}

@@ -84,7 +84,7 @@ class Peer:
     """One handle of rlock.h in a process of its own."""
 
     def __init__(self, server, wire, key):
-        self.process = subprocess.Popen([PEER, server.socket, wire, key], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([PEER, "unix://" + server.socket, wire, key], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, bufsize=1,
                                         preexec_fn=dies_with_parent)
         self.lines = queue.Queue()

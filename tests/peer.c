@@ -1,7 +1,7 @@
 /* A holder for tests written in other languages: one handle, told what to do by lines on its
  * standard input.
  *
- *     peer SOCKET string|redisson KEY
+ *     peer URL string|redisson KEY
  *
  *     acquire WAIT_MS LEASE_MS     renew LEASE_MS     release     cancel     held     stats
  * quit
@@ -107,11 +107,11 @@ int main(int argc, char **argv) {
     memset(&input, 0, sizeof input);
     loop = rlock_poll_new();
     if (argc != 4 || loop == NULL) {
-        fprintf(stderr, "peer SOCKET string|redisson KEY\n");
+        fprintf(stderr, "peer URL string|redisson KEY\n");
         return 2;
     }
     config.loop = rlock_poll_loop(loop);
-    config.unix_path = argv[1];
+    config.url = argv[1];
     config.wire = strcmp(argv[2], "redisson") == 0 ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
     config.watchdog_lease_ms = 1500;
     config.log = on_log;

@@ -929,6 +929,46 @@ static void database_name_user_and_password_are_used(void **state) {
     tell(ask(&server, "ACL DELUSER carol"));
 }
 
+/* The texts of a URL are read when the client is made, and no more after it. */
+static void url_leads_to_the_server_with_user_database_and_name(void **state) {
+    char urls[4][160];
+    size_t i;
+
+    (void)state;
+    tell(ask(&server, "ACL SETUSER carol on >s/cr@t:%% ~* &* +@all"));
+    tell(ask(&server, "ACL SETUSER open on nopass ~* &* +@all"));
+    snprintf(urls[0], sizeof urls[0], "redis://carol:s%%2Fcr%%40t:%%25@127.0.0.1:%d/3?poll_ms=50",
+             server.port);
+    snprintf(urls[1], sizeof urls[1], "valkey://%%63arol:s%%2fcr%%40t%%3a%%25@localhost:%d/?db=3",
+             server.port);
+    snprintf(urls[2], sizeof urls[2], "unix://carol:s%%2Fcr%%40t:%%25@%s?db=3", server.socket);
+    snprintf(urls[3], sizeof urls[3], "redis://open:@127.0.0.1:%d/3/", server.port);
+    for (i = 0; i < 4; i++) {
+        rlock_config config = kit_config(&server);
+        rlock_client *client;
+        struct owner *o;
+
+        config.unix_path = NULL;
+        config.url = strcat(urls[i], strchr(urls[i], '?') ? "&" : "?");
+        config.url = strcat(urls[i], "client_name=by-url");
+        config.loop.resolve = NULL;
+        client = kit_client(&config);
+        memset(urls[i], 'x', strlen(urls[i]));
+        o = owner_new(client, "k");
+        assert_int_equal(owner_acquire(o, 2000, 5000), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+        tell(ask(&server, "SELECT 3"));
+        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+        tell(ask(&server, "SELECT 0"));
+        assert_non_null(strstr(str(ask(&server, "CLIENT LIST")), "name=by-url"));
+        assert_non_null(
+            strstr(str(ask(&server, "CLIENT LIST")), i < 3 ? "user=carol" : "user=open"));
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+    tell(ask(&server, "ACL DELUSER carol"));
+    tell(ask(&server, "ACL DELUSER open"));
+}
+
 static void tcp_address_and_localhost_need_no_resolver(void **state) {
     static const char *const hosts[] = {NULL, "127.0.0.1", "localhost"};
     size_t i;
@@ -2144,6 +2184,7 @@ int main(int argc, char **argv) {
         TEST(prefix_with_a_brace_is_refused_with_a_word),
         TEST(what_redis_alone_understands_is_refused_by_redis_with_a_word),
         TEST(database_name_user_and_password_are_used),
+        TEST(url_leads_to_the_server_with_user_database_and_name),
         TEST(tcp_address_and_localhost_need_no_resolver),
         TEST(name_is_resolved_by_the_loop),
         TEST(name_without_a_resolver_is_refused_with_a_word),

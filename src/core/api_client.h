@@ -7,6 +7,7 @@
 
 #include "public/head.h"
 #include "public/status.h"
+#include "public/loop.h"
 #include "public/store.h"
 #include "public/client.h"
 #include "public/lock.h"
@@ -15,6 +16,7 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/client.h"
+#include "core/settings.h"
 #include "store/default.h"
 #include "core/claim.h"
 #include "core/gate.h"
@@ -72,52 +74,37 @@ static bool rlock__client_identify(rlock_client *client) {
     return true;
 }
 
-static bool rlock__within(int64_t value, int64_t least, int64_t most) {
-    return value == 0 || (value >= least && value <= most);
-}
-
-/* Returns what is wrong with a configuration, or NULL. */
-static const char *rlock__config_fault(const rlock_config *config) {
-    if (!config->loop.open || !config->loop.watch || !config->loop.set_timer ||
-        !config->loop.close) {
-        return "config.loop lacks a hook";
+/* Resolves the URL and the defaults, here and nowhere else, but for those of one store alone. The
+ * line says what is wrong; *texts as rlock__url_resolve has it. */
+static int rlock__config_resolve(rlock_config *config, char **texts, char *line) {
+    const rlock_loop *loop = &config->loop;
+    int status = rlock__url_resolve(config, false, texts, line);
+    if (status != RLOCK_OK) {
+        return status;
     }
-    if (!rlock__within(config->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
-        return "config.watchdog_lease_ms is not 10 to 86400000";
+    if (!loop->open || !loop->watch || !loop->set_timer || !loop->close) {
+        rlock__line_add(line, 0, "config.loop lacks a hook", "");
+        return RLOCK_ERR_ARG;
     }
-    if (!rlock__within(config->command_timeout_ms, 1, RLOCK_LEASE_MAX_MS)) {
-        return "config.command_timeout_ms is not 1 to 86400000";
+    if (!rlock__store_of(config)) {
+        rlock__line_add(line, 0, "config.store is needed where RLOCK_NO_REDIS leaves Redis out",
+                        "");
+        return RLOCK_ERR_ARG;
     }
-    if (!rlock__within(config->poll_ms, 1, RLOCK_LEASE_MAX_MS)) {
-        return "config.poll_ms is not 1 to 86400000";
-    }
-    if (!rlock__within(config->drift_permille, 1, 500)) {
-        return "config.drift_permille is not 1 to 500";
-    }
-    if (config->handovers < -1 || config->handovers > 4096) {
-        return "config.handovers is not -1 to 4096";
-    }
-    return rlock__store_of(config) ? NULL
-                                   : "config.store is needed where RLOCK_NO_REDIS leaves Redis out";
-}
-
-static void rlock__default(int64_t *value, int64_t standard) {
-    *value = *value ? *value : standard;
-}
-
-/* Resolves the defaults, here and nowhere else, but for those of one store alone. */
-static bool rlock__client_configure(rlock_client *client, rlock_config *config) {
     config->prefix = config->prefix ? config->prefix : "rlock:";
-    config->drift_permille = config->drift_permille ? config->drift_permille : 10;
-    rlock__default(&config->watchdog_lease_ms, 30000);
-    rlock__default(&config->command_timeout_ms, 1000);
-    rlock__default(&config->poll_ms, 250);
+    return rlock__numbers_resolve(config, line) ? RLOCK_OK : RLOCK_ERR_ARG;
+}
+
+static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
+    client->loop = config->loop;
+    client->log = config->log;
+    client->user = config->user;
     client->store = rlock__store_of(config);
     client->watchdog_lease_ms = config->watchdog_lease_ms;
     client->command_timeout_ms = config->command_timeout_ms;
     client->poll_ms = config->poll_ms;
     client->drift_permille = config->drift_permille;
-    client->handovers = config->handovers < 0 ? 0 : config->handovers ? config->handovers : 256;
+    client->handovers = config->handovers < 0 ? 0 : config->handovers;
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
@@ -135,32 +122,16 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     }
 }
 
-int rlock_client_new(rlock_client **out, const rlock_config *config) {
-    rlock_client *client;
-    rlock_config resolved;
-    const char *fault;
+/* Makes a client of a configuration that is resolved. */
+static int rlock__client_make(rlock_client **out, const rlock_config *config) {
+    rlock_client *client = (rlock_client *)rlock__alloc(sizeof *client);
     int status = RLOCK_ERR_NOMEM;
-    if (!out || !config) {
-        return RLOCK_ERR_ARG;
-    }
-    *out = NULL;
-    fault = rlock__config_fault(config);
-    if (fault) {
-        if (config->log) {
-            config->log(config->user, RLOCK_LOG_ERROR, fault);
-        }
-        return RLOCK_ERR_ARG;
-    }
-    client = (rlock_client *)rlock__alloc(sizeof *client);
     if (!client) {
         return RLOCK_ERR_NOMEM;
     }
     client->pid = getpid();
     client->process = rlock__process();
     client->process_number = client->process ? *client->process : 0;
-    client->loop = config->loop;
-    client->log = config->log;
-    client->user = config->user;
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
@@ -168,13 +139,12 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->questions);
     rlock__list_init(&client->shutdown_ready.link);
     client->shutdown_ready.deliver = rlock__shutdown_deliver;
-    resolved = *config;
-    if (rlock__client_configure(client, &resolved) &&
+    if (rlock__client_configure(client, config) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
         rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
-        status = client->store->open(client->store, client, &resolved, &rlock__events, client,
+        status = client->store->open(client->store, client, config, &rlock__events, client,
                                      &client->store_state);
         if (status == RLOCK_OK) {
             rlock__leave(client);
@@ -185,6 +155,25 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
         client->loop.close(client->loop_state);
     }
     rlock__client_destroy(client);
+    return status;
+}
+
+int rlock_client_new(rlock_client **out, const rlock_config *config) {
+    rlock_config resolved;
+    char line[RLOCK__LINE], *texts;
+    int status;
+    if (!out || !config) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    resolved = *config;
+    status = rlock__config_resolve(&resolved, &texts, line);
+    if (status == RLOCK_OK) {
+        status = rlock__client_make(out, &resolved);
+    } else if (status == RLOCK_ERR_ARG && config->log) {
+        config->log(config->user, RLOCK_LOG_ERROR, line);
+    }
+    rlock__dealloc(texts);
     return status;
 }
 

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/pool.h"
 #include "core/client.h"
+#include "core/settings.h"
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/leaving.h"

@@ -22,6 +22,22 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
+/* The forms of config.url. What is in [] may be left out; valkey is as good as redis.
+ *
+ *     redis://[user:password@][host][:port][/database]
+ *     unix://[user:password@]/path/of/the/socket
+ *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
+ *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says
+ *
+ * What is left out is the default of its field. User or password may be empty. IPv6 stands in
+ * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
+ * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
+ * poll_ms, drift_permille, handovers; with Sentinels sentinel_username, sentinel_password (their
+ * own) and sentinel_tls (yes or no; the default is what the scheme says). They have the limits of
+ * their fields, which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password
+ * as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D. The log names the part
+ * that is wrong, and never shows the password. */
+
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
@@ -59,6 +75,18 @@ typedef struct rlock_config {
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
+
+    /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
+
+    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels
+     * and connect, which have to be left out beside it, and sets what else it names. For Redis
+     * only: with a store of your own it is RLOCK_ERR_ARG. */
+    const char *url;
+
+    /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
+     * and port. They are asked for the primary of that name, which is required. Username and
+     * password are the Sentinels' own; the server's are never sent to them. */
+    const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -78,8 +106,8 @@ typedef struct rlock_stats {
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
- * Errors: RLOCK_ERR_ARG (a log line says which field), RLOCK_ERR_NOMEM (also: no random bytes,
- * loop.open failed); a store of your own may return others. */
+ * Errors: RLOCK_ERR_ARG (a log line says which field or part of the URL), RLOCK_ERR_NOMEM (also: no
+ * random bytes, loop.open failed); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.

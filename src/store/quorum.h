@@ -946,25 +946,50 @@ static void rlock__quorum_close(void *state) {
     rlock__council_free(council);
 }
 
+/* The texts that the config of a server may have of its own. */
+#define RLOCK__TEXTS 9
+static const char **rlock__server_text(rlock_config *config, int i) {
+    static const size_t at[RLOCK__TEXTS] = {
+        offsetof(rlock_config, url),
+        offsetof(rlock_config, host),
+        offsetof(rlock_config, unix_path),
+        offsetof(rlock_config, username),
+        offsetof(rlock_config, password),
+        offsetof(rlock_config, sentinels),
+        offsetof(rlock_config, sentinel_primary),
+        offsetof(rlock_config, sentinel_username),
+        offsetof(rlock_config, sentinel_password),
+    };
+    RLOCK_ASSERT(i >= 0 && i < RLOCK__TEXTS);
+    return (const char **)(void *)((char *)config + at[i]);
+}
+
 static int rlock__council_open(rlock__council *council, const rlock__quorum *quorum,
                                const rlock_config *config) {
-    int status = RLOCK_OK, i;
+    int status = RLOCK_OK, i, text;
     for (i = 0; i < council->count && status == RLOCK_OK; i++) {
         rlock__server *server = &council->servers[i];
         const rlock_config *its = &quorum->servers[i];
         rlock_config one = *config;
-        one.host = its->host;
+        char line[RLOCK__LINE], *texts;
+        one.store = its->store;
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            *rlock__server_text(&one, text) = *rlock__server_text(&quorum->servers[i], text);
+        }
         one.port = its->port;
-        one.unix_path = its->unix_path;
-        one.username = its->username;
-        one.password = its->password;
         one.database = its->database;
         one.connect = its->connect;
         one.user = its->user;
         server->council = council;
         server->store = rlock__store_of(its);
-        status = server->store->open(server->store, council->client, &one, &rlock__server_events,
-                                     server, &server->state);
+        status = rlock__url_resolve(&one, true, &texts, line);
+        if (status == RLOCK_OK) {
+            status = server->store->open(server->store, council->client, &one,
+                                         &rlock__server_events, server, &server->state);
+        } else if (status == RLOCK_ERR_ARG) {
+            rlock_client_log(council->client, RLOCK_LOG_ERROR, line, NULL);
+        }
+        rlock__dealloc(texts);
     }
     for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(council->client);
          i--) { /* all before the one that failed */
@@ -1020,12 +1045,11 @@ static const rlock_store rlock__quorum_store = {NULL,
 
 void rlock_quorum_free(rlock_store *store) {
     rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
-    int i;
+    int i, text;
     for (i = 0; quorum && i < quorum->count; i++) {
-        rlock__dealloc((char *)quorum->servers[i].host);
-        rlock__dealloc((char *)quorum->servers[i].unix_path);
-        rlock__dealloc((char *)quorum->servers[i].username);
-        rlock__dealloc((char *)quorum->servers[i].password);
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            rlock__dealloc((char *)*rlock__server_text(&quorum->servers[i], text));
+        }
     }
     rlock__dealloc(quorum);
 }
@@ -1033,7 +1057,7 @@ void rlock_quorum_free(rlock_store *store) {
 int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
     rlock__quorum *quorum;
     bool failed = false;
-    int i;
+    int i, text;
     if (!out) {
         return RLOCK_ERR_ARG;
     }
@@ -1055,10 +1079,10 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     for (i = 0; i < count; i++) {
         rlock_config *copy = &quorum->servers[i];
         *copy = servers[i];
-        copy->host = rlock__copy_text(servers[i].host, &failed);
-        copy->unix_path = rlock__copy_text(servers[i].unix_path, &failed);
-        copy->username = rlock__copy_text(servers[i].username, &failed);
-        copy->password = rlock__copy_text(servers[i].password, &failed);
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            const char **its = rlock__server_text(copy, text);
+            *its = rlock__copy_text(*its, &failed);
+        }
     }
     quorum->store = rlock__quorum_store;
     quorum->store.ctx = quorum;

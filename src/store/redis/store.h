@@ -471,6 +471,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->username && !config->password) {
         return "config.username without config.password";
     }
+    if (config->sentinels) {
+        return "this version asks no Sentinel";
+    }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
         return "config.unix_path is longer than a socket's may be";

@@ -1,0 +1,42 @@
+/* data.h - connections for an example's own data, to the server that RLOCK_URL names
+ *
+ * hiredis reads no URLs. These connections know unix:///path and redis://host:port, without a user
+ * and with database 0; where RLOCK_URL is not set, they go to 127.0.0.1, port 6379. The library
+ * itself takes every form that rlock.h lists. */
+#ifndef DATA_H
+#define DATA_H
+
+#include <hiredis/async.h>
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the port, or 0 for the path of a socket. */
+static inline int data_address(char host[108]) {
+    const char *url = getenv("RLOCK_URL");
+    int port = 6379;
+    strcpy(host, "127.0.0.1");
+    if (!url || sscanf(url, "unix://%107[^?@]", host) == 1) {
+        return url ? 0 : port;
+    }
+    if (strchr(url, '@') || sscanf(url, "redis://%107[^:/?]:%d", host, &port) < 1) {
+        fprintf(stderr, "this example needs RLOCK_URL=unix:///path or redis://host:port\n");
+        exit(1);
+    }
+    return port;
+}
+
+static inline redisContext *data_connect(void) {
+    char host[108];
+    int port = data_address(host);
+    return port ? redisConnect(host, port) : redisConnectUnix(host);
+}
+
+static inline redisAsyncContext *data_connect_async(void) {
+    char host[108];
+    int port = data_address(host);
+    return port ? redisAsyncConnect(host, port) : redisAsyncConnectUnix(host);
+}
+
+#endif /* DATA_H */
