@@ -615,8 +615,8 @@ typedef enum rlock_wire {
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
-    const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
-                                   loop.resolve */
+    const char *host;           /* "127.0.0.1"; an address, localhost, or a name, which needs
+                                   loop.resolve: the adapters have it */
     int port;                   /* 6379; 1 to 65535 */
     const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */
@@ -909,8 +909,8 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #include <time.h>
 #include <unistd.h>
 
-#ifndef CLOCK_MONOTONIC
-#error "rlock.h needs the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
+#if !defined CLOCK_MONOTONIC || !defined O_CLOEXEC
+#error "rlock.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
 #endif
 
 #ifndef RLOCK_ASSERT
