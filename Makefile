@@ -69,7 +69,7 @@ help:
 demo:
 	@tools/setup
 	@echo 'Building the examples (build/examples/) ...'
-	@+$(build) -s examples
+	@+$(build) -s $(filter-out %/cares,$(examples))
 	@tools/demo
 
 quick:
@@ -161,7 +161,9 @@ $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
+
+$(out)/examples/cares: loops = -lcares
 
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
