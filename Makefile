@@ -25,7 +25,7 @@ suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -o '[$$]BUI
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
-compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -I. -Iadapters
+compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -pthread -I. -Iadapters
 
 # tools/setup puts a redis-server there if the system has none by that name.
 export PATH := $(CURDIR)/build/bin:$(PATH)
@@ -71,7 +71,7 @@ help:
 demo:
 	@tools/setup
 	@echo 'Building the examples (build/examples/) ...'
-	@+$(build) -s examples
+	@+$(build) -s $(filter-out %/cares,$(examples))
 	@tools/demo
 
 quick:
@@ -144,7 +144,7 @@ $(out)/tests/%: tests/%.c Makefile
 	$(compile) $(follow) -D_GNU_SOURCE -Itests $(sim_flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
 # Exceptions cross the library compiled as C++, and as C.
-throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -D_GNU_SOURCE -I. -Iadapters
+throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -pthread -D_GNU_SOURCE -I. -Iadapters
 
 $(out)/tests/throws: tests/throws.cc Makefile
 	@mkdir -p $(@D)
@@ -163,7 +163,9 @@ $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
+
+$(out)/examples/cares: loops = -lcares
 
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)

@@ -251,7 +251,7 @@ RLOCK_API const char *rlock_strerror(int status);
  * >>loop-contract - how the library asks a loop to watch descriptors and to call it back
  *
  * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one. A dispatch is one call
- * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved.
+ * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved_all.
  *
  * The loop promises
  * 1. One thread. It never calls the library from inside a hook, and touches no state after an
@@ -301,7 +301,8 @@ typedef struct rlock_io {
 typedef struct rlock_name {
     void *data;
     rlock_client *client;
-    void (*resolved)(struct rlock_name *name, const struct sockaddr *address);
+    void (*resolved)(struct rlock_name *name, const struct sockaddr *const *addresses,
+                     unsigned count);
 } rlock_name;
 
 typedef struct rlock_loop {
@@ -324,15 +325,18 @@ typedef struct rlock_loop {
     /* Optional; the default is RLOCK_NOW_US. */
     int64_t (*now_us)(void *ctx);
 
-    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved
+    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved_all
      * follows, never from inside resolve. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
 } rlock_loop;
 
-/* Dispatch: the loop calls these. `events` are those that are ready; the address is copied,
- * NULL = not found. */
+/* Dispatch: the loop calls these. `events` are those that are ready. The addresses of a name, IPv6
+ * and IPv4, stand in the order in which to try them, as getaddrinfo sorts them; they are copied;
+ * count 0 = not found. rlock_on_resolved is the same for one address; NULL = not found. */
 RLOCK_API void rlock_on_io(rlock_io *io, unsigned events);
 RLOCK_API void rlock_on_timer(rlock_client *client);
+RLOCK_API void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                                     unsigned count);
 RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *address);
 
 /* ------------------------------------------------------------------------------------------------
@@ -631,8 +635,8 @@ typedef enum rlock_wire {
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
-    const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
-                                   loop.resolve */
+    const char *host;           /* "127.0.0.1"; an address, localhost, or a name, which needs
+                                   loop.resolve: the adapters have it */
     int port;                   /* 6379; 1 to 65535 */
     const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */
@@ -937,8 +941,8 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #include <time.h>
 #include <unistd.h>
 
-#ifndef CLOCK_MONOTONIC
-#error "rlock.h needs the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
+#if !defined CLOCK_MONOTONIC || !defined O_CLOEXEC
+#error "rlock.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
 #endif
 
 #ifndef RLOCK_ASSERT
@@ -1735,7 +1739,8 @@ void rlock_on_timer(rlock_client *client) {
     rlock__finish(client);
 }
 
-void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
     rlock_client *client = name->client;
     if (!client || !rlock__alive(client)) {
         return;
@@ -1743,9 +1748,13 @@ void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
     rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client)) {
-        name->resolved(name, address);
+        name->resolved(name, addresses, count);
     }
     rlock__finish(client);
+}
+
+void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+    rlock_on_resolved_all(name, &address, address ? 1 : 0);
 }
 
 int64_t rlock_client_now_us(const rlock_client *client) {
@@ -4342,14 +4351,15 @@ static void rlock__address_text(const struct sockaddr *address, char *text) {
     }
 }
 
-static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
     rlock__redis *redis = conn->redis;
     if (!conn->resolving) {
         return;
     }
     conn->resolving = false;
-    rlock__address_text(address, redis->address);
+    rlock__address_text(count ? addresses[0] : NULL, redis->address);
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
     if (redis->address[0]) {

@@ -2,9 +2,9 @@
  *
  *     config.loop = rlock_libev_loop(EV_DEFAULT);
  *
- * Everything here is static inline: include it in any file, link with -lev. There is no `resolve`,
- * because libev has no resolver. libev aborts the program when it gets no memory for its own
- * tables: see ev_set_allocator().
+ * Everything here is static inline: include it in any file, link with -lev -pthread. Names are
+ * resolved by rlock_resolve.h, unless RLOCK_NO_THREADS is defined. libev aborts the program when it
+ * gets no memory for its own tables: see ev_set_allocator().
  */
 
 #ifndef RLOCK_LIBEV_H
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "rlock.h"
+#include "rlock_resolve.h"
 
 #if !EV_MULTIPLICITY
 #error "rlock_libev.h needs a libev with EV_MULTIPLICITY"
@@ -24,6 +25,7 @@ typedef struct rlock__libev {
     struct ev_loop *loop;
     rlock_client *client;
     ev_timer timer;
+    rlock_lookup *lookups;
     bool zero; /* the timer is armed with no delay */
 } rlock__libev;
 
@@ -110,8 +112,13 @@ static inline void rlock__libev_set_timer(void *state, int64_t delay_us) {
     ev_timer_start(s->loop, &s->timer);
 }
 
+static inline int rlock__libev_resolve(void *state, rlock_name *name, const char *host) {
+    return rlock_resolve(&((rlock__libev *)state)->lookups, rlock__libev_watch, state, name, host);
+}
+
 static inline void rlock__libev_close(void *state) {
     rlock__libev *s = (rlock__libev *)state;
+    rlock_resolve_forget(&s->lookups);
     ev_timer_stop(s->loop, &s->timer);
     free(s);
 }
@@ -125,7 +132,7 @@ static inline rlock_loop rlock_libev_loop(struct ev_loop *loop) {
     hooks.set_timer = rlock__libev_set_timer;
     hooks.close = rlock__libev_close;
     hooks.now_us = NULL;
-    hooks.resolve = NULL;
+    hooks.resolve = RLOCK_RESOLVES ? rlock__libev_resolve : NULL;
     return hooks;
 }
 

@@ -2,10 +2,9 @@
  *
  *     config.loop = rlock_libevent_loop(base);
  *
- * Everything here is static inline: include it in any file, link with -levent_core. There is no
- * `resolve`: libevent's resolver is in another library and wants a base of its own. A base counts
- * time in ticks of a coarse clock of some milliseconds, unless it was made with
- * EVENT_BASE_FLAG_PRECISE_TIMER.
+ * Everything here is static inline: include it in any file, link with -levent_core -pthread. Names
+ * are resolved by rlock_resolve.h, unless RLOCK_NO_THREADS is defined. A base counts time in ticks
+ * of a coarse clock of some milliseconds, unless it was made with EVENT_BASE_FLAG_PRECISE_TIMER.
  */
 
 #ifndef RLOCK_LIBEVENT_H
@@ -15,12 +14,14 @@
 #include <stdlib.h>
 
 #include "rlock.h"
+#include "rlock_resolve.h"
 
 /* One client on one base. */
 typedef struct rlock__libevent {
     struct event_base *base;
     struct event *timer;
     rlock_client *client;
+    rlock_lookup *lookups;
     bool zero; /* the timer is armed with no delay */
 } rlock__libevent;
 
@@ -116,8 +117,14 @@ static inline void rlock__libevent_set_timer(void *state, int64_t delay_us) {
     }
 }
 
+static inline int rlock__libevent_resolve(void *state, rlock_name *name, const char *host) {
+    return rlock_resolve(&((rlock__libevent *)state)->lookups, rlock__libevent_watch, state, name,
+                         host);
+}
+
 static inline void rlock__libevent_close(void *state) {
     rlock__libevent *s = (rlock__libevent *)state;
+    rlock_resolve_forget(&s->lookups);
     event_free(s->timer);
     free(s);
 }
@@ -131,7 +138,7 @@ static inline rlock_loop rlock_libevent_loop(struct event_base *base) {
     hooks.set_timer = rlock__libevent_set_timer;
     hooks.close = rlock__libevent_close;
     hooks.now_us = NULL;
-    hooks.resolve = NULL;
+    hooks.resolve = RLOCK_RESOLVES ? rlock__libevent_resolve : NULL;
     return hooks;
 }
 

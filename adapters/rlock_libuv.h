@@ -42,18 +42,12 @@ typedef struct rlock__libuv_name {
 
 static inline void rlock__libuv_on_io(uv_poll_t *poll, int status, int ready) {
     rlock__libuv_fd *watcher = (rlock__libuv_fd *)poll->data;
-    unsigned events = 0;
     if (status < 0) { /* libuv stops it then, but an error is an event until watch(0) */
         uv_poll_start(poll, watcher->wanted, rlock__libuv_on_io);
         ready = watcher->wanted;
     }
-    if (ready & UV_READABLE) {
-        events |= RLOCK_IO_READ;
-    }
-    if (ready & UV_WRITABLE) {
-        events |= RLOCK_IO_WRITE;
-    }
-    rlock_on_io(watcher->io, events);
+    rlock_on_io(watcher->io, (ready & UV_READABLE ? RLOCK_IO_READ : 0) |
+                                 (ready & UV_WRITABLE ? RLOCK_IO_WRITE : 0));
 }
 
 static inline void rlock__libuv_stop(rlock__libuv *s) {
@@ -169,8 +163,14 @@ static inline void rlock__libuv_resolved(uv_getaddrinfo_t *request, int status,
                                          struct addrinfo *found) {
     rlock__libuv_name *lookup = (rlock__libuv_name *)request->data;
     rlock__libuv *s = lookup->owner;
+    struct addrinfo *at = status == 0 ? found : NULL;
+    const struct sockaddr *all[8]; /* so many addresses are told: the first ones */
+    unsigned count = 0;
+    for (; at != NULL && count < sizeof all / sizeof all[0]; at = at->ai_next) {
+        all[count++] = at->ai_addr;
+    }
     if (s->client != NULL) {
-        rlock_on_resolved(lookup->name, status == 0 ? found->ai_addr : NULL);
+        rlock_on_resolved_all(lookup->name, all, count);
     }
     uv_freeaddrinfo(found);
     free(lookup);

@@ -5,7 +5,8 @@
  *     ... make the client, acquire ...
  *     rlock_poll_run(loop);
  *
- * For programs that have no loop: any number of clients, and descriptors of your own. It is also
+ * For programs that have no loop: any number of clients, and descriptors of your own. Link with
+ * -pthread: names are resolved by rlock_resolve.h, unless RLOCK_NO_THREADS is defined. It is also
  * the page to read before you write an adapter for another loop: four hooks, each with the promises
  * of the loop contract (>>loop-contract in rlock.h) that it keeps.
  */
@@ -19,6 +20,7 @@
 #include <time.h>
 
 #include "rlock.h"
+#include "rlock_resolve.h"
 
 #ifndef CLOCK_MONOTONIC
 #error "rlock_poll.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
@@ -30,6 +32,7 @@ typedef struct rlock__poll_client {
     rlock_client *client;
     int64_t due_us; /* its timer; negative = none */
     unsigned turn;  /* the turn in which the timer was set */
+    rlock_lookup *lookups;
     struct rlock__poll_client *next;
 } rlock__poll_client;
 
@@ -117,9 +120,16 @@ static inline void rlock__poll_set_timer(void *state, int64_t delay_us) {
     s->turn = s->loop->turn; /* promise 4: not in this turn, one more look comes first */
 }
 
+/* Hook `resolve`, which may be NULL: by rlock_resolve.h, through the hook `watch`. */
+static inline int rlock__poll_resolve(void *state, rlock_name *name, const char *host) {
+    return rlock_resolve(&((rlock__poll_client *)state)->lookups, rlock__poll_watch, state, name,
+                         host);
+}
+
 /* Hook `close`: no call after it (promise 3). */
 static inline void rlock__poll_close(void *state) {
     rlock__poll_client *s = (rlock__poll_client *)state, **link = &s->loop->clients;
+    rlock_resolve_forget(&s->lookups);
     while (*link != s) {
         link = &(*link)->next;
     }
@@ -143,11 +153,8 @@ static inline void rlock__poll_serve(rlock_poll *loop, size_t looked) {
         if (loop->fds[i].fd < 0 || events == 0) {
             continue;
         }
-        if (io->client != NULL) {
-            rlock_on_io(io, events); /* `io` may be gone behind it */
-        } else {
-            io->ready(io, events);
-        }
+        /* one of the program's own has no client; `io` may be gone behind the call */
+        (io->client != NULL ? rlock_on_io : io->ready)(io, events);
     }
 }
 
@@ -204,8 +211,8 @@ static inline rlock_loop rlock_poll_loop(rlock_poll *loop) {
     hooks.watch = rlock__poll_watch;
     hooks.set_timer = rlock__poll_set_timer;
     hooks.close = rlock__poll_close;
-    hooks.now_us = NULL;  /* the library's own clock, which goes on while a device sleeps */
-    hooks.resolve = NULL; /* none: host is then a numeric address or localhost */
+    hooks.now_us = NULL; /* the library's own clock, which goes on while a device sleeps */
+    hooks.resolve = RLOCK_RESOLVES ? rlock__poll_resolve : NULL;
     return hooks;
 }
 

@@ -1,5 +1,5 @@
-/* My program has a loop of its own. What do I have to write? Four small hooks, here around select.
- * adapters/rlock_poll.h does the same for any number of clients. */
+/* My program has a loop of its own. What do I have to write? Four small hooks, here around select,
+ * and a fifth one for names. adapters/rlock_poll.h does the same for any number of clients. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <time.h>
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
+#include "rlock_resolve.h"
 
 #define FDS_MAX 8
 
@@ -15,6 +16,7 @@ static struct {
     int fd;
     unsigned events;
 } fds[FDS_MAX];
+static rlock_lookup *lookups; /* names that are being resolved */
 static rlock_client *timer_client;
 static int64_t timer_due_us = -1;
 static int64_t work_done_us = -1;
@@ -26,7 +28,7 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* ---- the four hooks ---- */
+/* ---- the hooks ---- */
 
 static void *hook_open(void *ctx, rlock_client *client) {
     (void)ctx;
@@ -59,8 +61,14 @@ static void hook_set_timer(void *state, int64_t delay_us) {
     timer_due_us = delay_us < 0 ? -1 : now + delay_us;
 }
 
+/* Without it the host has to be an address. */
+static int hook_resolve(void *state, rlock_name *name, const char *host) {
+    return rlock_resolve(&lookups, hook_watch, state, name, host);
+}
+
 static void hook_close(void *state) {
     (void)state;
+    rlock_resolve_forget(&lookups);
     timer_due_us = -1;
 }
 
@@ -139,6 +147,7 @@ int main(void) {
     config.loop.watch = hook_watch;
     config.loop.set_timer = hook_set_timer;
     config.loop.close = hook_close;
+    config.loop.resolve = hook_resolve;
     config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
     config.log = on_log;
     options.key = "own-loop";

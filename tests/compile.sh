@@ -39,14 +39,14 @@ refuses() {
 # compile FLAGS... SOURCE, with the compiler, standard and warnings at hand
 compile() {
     # shellcheck disable=SC2086  # lists of words
-    $compiler $language -std=$standard $warnings $hiredis_cflags -I. -Iadapters "$@"
+    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags -I. -Iadapters "$@"
 }
 
 # link PROGRAM OBJECTS AND LIBRARIES..., then run it
 link() {
     program=$1
     shift
-    $compiler -o "$program" "$@" && "$program"
+    $compiler -pthread -o "$program" "$@" && "$program"
 }
 
 exports() {
@@ -65,6 +65,11 @@ exports_are_public() {
 
 knows_no_hiredis() {
     nm --undefined-only "$1" >"$work/undefined" && [ -s "$work/undefined" ] && ! grep -i redis "$work/undefined"
+}
+
+asks_for_no_thread() {
+    nm --undefined-only "$1" >"$work/undefined" && [ -s "$work/undefined" ] &&
+        ! grep -e pthread -e 'getaddrinfo$' "$work/undefined"
 }
 
 cat >"$work/declarations.c" <<'C'
@@ -178,6 +183,16 @@ cat >"$work/half.c" <<'C'
 #include "rlock.h"
 C
 
+# Without threads none of the adapters but libuv's resolves names.
+cat >"$work/no_threads.c" <<'C'
+#include "rlock.h"
+#include <stdio.h>
+rlock_loop loop_of_file_one(void);
+int main(void) {
+    return loop_of_file_one().resolve == NULL ? 0 : 1;
+}
+C
+
 adapters='libev libuv libevent poll'
 for adapter in $adapters; do
     for file in one two; do
@@ -241,6 +256,14 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
                 # shellcheck disable=SC2086
                 check "$me: the two files with the adapter of $adapter as one program" link "$at/two_files" \
                     "$at/empty.o" "$at/one.o" "$at/two.o" "$at/implementation.o" -lev -luv -levent_core $hiredis_libs
+                [ "$adapter" = libuv ] && continue # threads are libuv's own
+                check "$me: the adapter of $adapter without threads" \
+                    compile $posix -DRLOCK_NO_THREADS -c -o "$at/one.o" "$work/$adapter-one.c"
+                check "$me: without threads the adapter of $adapter asks for none" asks_for_no_thread "$at/one.o"
+                compile -c -o "$at/no_threads.o" "$work/no_threads.c"
+                # shellcheck disable=SC2086
+                check "$me: without threads the adapter of $adapter resolves no name" link "$at/no_threads" \
+                    "$at/no_threads.o" "$at/one.o" "$at/implementation.o" -lev -luv -levent_core $hiredis_libs
             done ;;
     esac
 done

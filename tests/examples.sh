@@ -91,6 +91,26 @@ check "own_loop: a select loop of one's own is enough" run "$bin/own_loop"
 check "own_loop: says so" says 'acquired own-loop: ok' 'released own-loop: ok'
 check "own_loop: leaves no key behind" gone own-loop
 
+# A server on TCP, and a file hosts of its own, in which redis is a name: as in a container.
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+mkdir "$out.tcp"
+"${RLOCK_REDIS_SERVER:-redis-server}" --port "$port" --bind 127.0.0.1 --dir "$out.tcp" --save "" >/dev/null 2>&1 &
+servers="$servers $!"
+printf '127.0.0.1 localhost\n127.0.0.1 redis\n' >"$out.hosts"
+with_hosts() {
+    # shellcheck disable=SC2016  # for the shell inside
+    run unshare -rm sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$out.hosts" "$@"
+}
+if with_hosts true; then # else this machine lets nobody mount
+    check "cares: finds the server by its name, without a thread" with_hosts "$bin/cares" redis "$port"
+    check "cares: says so" says 'acquired cares: ok'
+fi
+cares_finds_nothing() {
+    ! run "$bin/cares" nowhere.invalid "$port" && grep -q '^acquired cares: no connection' "$out" &&
+        grep -q "the host's name was not found" "$out"
+}
+check "cares: a name that is not found is no connection" cares_finds_nothing
+
 check "no_server: runs" run "$bin/no_server"
 check "no_server: two handles contend, the lease ends, the other gets it" says \
     'alice: acquired: ok.*' 'bob:   tried once: held by another for at most 500 ms' \

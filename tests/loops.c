@@ -18,14 +18,17 @@
  * library. */
 static void heard_io(rlock_io *io, unsigned events);
 static void heard_timer(rlock_client *client);
-static void heard_resolved(rlock_name *name, const struct sockaddr *address);
+static void heard_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                               unsigned count);
 #define rlock_on_io heard_io
 #define rlock_on_timer heard_timer
-#define rlock_on_resolved heard_resolved
+#define rlock_on_resolved_all heard_resolved_all
 
 /* And they ask for memory, or a loop for a watcher, through these: a test says which wish is
  * refused. */
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <uv.h>
 
 static bool refused(void);
@@ -56,12 +59,49 @@ static int wish_uv_getaddrinfo(uv_loop_t *on, uv_getaddrinfo_t *request, uv_geta
     return refused() ? UV_ENOMEM : uv_getaddrinfo(on, request, call, host, service, hints);
 }
 
+static int wish_pipe(int *ends) {
+    return refused() ? -1 : pipe(ends);
+}
+
+/* The threads of rlock_resolve.h are counted until nothing of them is left. */
+static int helpers;
+
+typedef struct helper {
+    void *(*run)(void *);
+    void *arg;
+} helper;
+
+static void *run_helper(void *arg) {
+    helper it = *(helper *)arg;
+
+    free(arg);
+    it.run(it.arg);
+    __atomic_sub_fetch(&helpers, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static int wish_pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *),
+                               void *arg) {
+    helper *it;
+
+    if (refused()) {
+        return EAGAIN;
+    }
+    it = malloc(sizeof *it);
+    it->run = run;
+    it->arg = arg;
+    __atomic_add_fetch(&helpers, 1, __ATOMIC_SEQ_CST);
+    return pthread_create(thread, how, run_helper, it);
+}
+
 #define malloc wish_malloc
 #define calloc wish_calloc
 #define realloc wish_realloc
 #define uv_poll_init wish_uv_poll_init
 #define uv_poll_start wish_uv_poll_start
 #define uv_getaddrinfo wish_uv_getaddrinfo
+#define pipe wish_pipe
+#define pthread_create wish_pthread_create
 #include "rlock_libev.h"
 enum { LIBEV_READ = EV_READ }; /* libevent has macros of the same names, with other values */
 #include <event2/event.h>
@@ -88,9 +128,11 @@ static int wish_event_add(struct event *event, const struct timeval *delay) {
 #undef uv_poll_init
 #undef uv_poll_start
 #undef uv_getaddrinfo
+#undef pipe
+#undef pthread_create
 #undef rlock_on_io
 #undef rlock_on_timer
-#undef rlock_on_resolved
+#undef rlock_on_resolved_all
 
 #include "server.h"
 
@@ -415,7 +457,6 @@ static rlock_io io_a, io_b;
 static int pipe_a[2], pipe_b[2];
 static int a_client; /* stands for a client: the adapters only pass it on */
 static int names_heard;
-static int name_family;
 
 static void heard(char who, unsigned events) {
     if (trail_len < sizeof trail - 1) {
@@ -430,8 +471,9 @@ static void heard(char who, unsigned events) {
 static void heard_io(rlock_io *io, unsigned events) {
     if (!playing) {
         rlock_on_io(io, events);
+    } else if (io != &io_a && io != &io_b) {
+        io->ready(io, events); /* of a name */
     } else {
-        assert_true(io == &io_a || io == &io_b);
         heard(io == &io_a ? 'a' : 'b', events);
     }
 }
@@ -445,12 +487,12 @@ static void heard_timer(rlock_client *client) {
     }
 }
 
-static void heard_resolved(rlock_name *name, const struct sockaddr *address) {
+static void heard_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                               unsigned count) {
     if (!playing) {
-        rlock_on_resolved(name, address);
+        rlock_on_resolved_all(name, addresses, count);
     } else {
-        names_heard++;
-        name_family = address != NULL ? address->sa_family : -1;
+        name->resolved(name, addresses, count);
     }
 }
 
@@ -461,12 +503,24 @@ static int setup(void **state) {
     return loop == NULL || pipe(pipe_a) != 0 || pipe(pipe_b) != 0;
 }
 
+static void resolver_hold(bool held);
+
+static bool helpers_end(void) {
+    int64_t limit_us = clock_us() + PATIENCE_US;
+
+    while (__atomic_load_n(&helpers, __ATOMIC_SEQ_CST) != 0 && clock_us() < limit_us) {
+        server_sleep_ms(1);
+    }
+    return clock_us() < limit_us;
+}
+
 /* Every test ends here: whatever was done, the loop has nothing left and its run returns. */
 static int teardown(void **state) {
     bool out;
     int i;
 
     (void)state;
+    resolver_hold(false);
     now_on->listen(loop, -1, NULL);
     out = now_on->runs_out(loop);
     now_on->free(loop);
@@ -477,7 +531,7 @@ static int teardown(void **state) {
     if (!out) {
         fprintf(stderr, "%s: something is left in the loop\n", now_on->name);
     }
-    return !out;
+    return !out || !helpers_end();
 }
 
 static int setup_alone(void **state) {
@@ -836,32 +890,6 @@ static void close_of_others_from_a_callback(void **state) {
     assert_int_equal(trail_len, 1);
 }
 
-static void names_are_resolved_but_not_after_close(void **state) {
-    char too_long[80] = "";
-    rlock_name name;
-
-    (void)state;
-    memset(too_long, 'x', 70);
-    if (hooks.resolve == NULL) { /* this loop has no resolver, and says so in its header */
-        assert_string_not_equal(now_on->name, "libuv");
-        return;
-    }
-    memset(&name, 0, sizeof name);
-    assert_int_equal(hooks.resolve(hooked, &name, "localhost"), 0);
-    assert_int_equal(names_heard, 0);
-    UNTIL(names_heard == 1);
-    assert_true(name_family == AF_INET || name_family == AF_INET6);
-    assert_int_equal(hooks.resolve(hooked, &name, too_long),
-                     0); /* refused before anybody is asked */
-    UNTIL(names_heard == 2);
-    assert_int_equal(name_family, -1);
-    assert_int_equal(hooks.resolve(hooked, &name, "localhost"), 0);
-    hooks.close(hooked);
-    assert_true(now_on->runs_out(loop));
-    assert_int_equal(names_heard, 2);
-    hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
-}
-
 static int refuse_in; /* the how manyth wish from here on is refused; 0 = none */
 
 static bool refused(void) {
@@ -932,26 +960,6 @@ static void timer_cannot_be_refused(void **state) {
         assert_true(!whole || trail[0] == 'a');
         drain(pipe_a);
     }
-}
-
-static void name_without_memory_is_refused_and_not_heard_of(void **state) {
-    rlock_name name;
-    int n = 0, failed = 0;
-
-    (void)state;
-    memset(&name, 0, sizeof name);
-    while (hooks.resolve != NULL && refuse_next(&n)) {
-        int status = hooks.resolve(hooked, &name, "localhost");
-
-        assert_int_equal(status < 0, refuse_in == 0);
-        failed += status < 0;
-        if (status == 0) {
-            UNTIL(names_heard == 1);
-        }
-    }
-    some_iterations(2);
-    assert_int_equal(names_heard, hooks.resolve != NULL);
-    assert_int_equal(failed > 0, hooks.resolve != NULL);
 }
 
 static void stop_the_run(char who) {
@@ -1694,6 +1702,8 @@ static void questions_are_answered_and_force_is_told(void **state) {
     rlock_client_free(client);
 }
 
+#include "loops_names.h"
+
 /* ------------------------------------------------------------------------------------------------
  * Every test on every loop
  */
@@ -1720,14 +1730,25 @@ static const struct CMUnitTest each[] = {
     ALONE(hangup_and_error_are_everything_watched),
     ALONE(close_from_its_own_callbacks),
     ALONE(close_of_others_from_a_callback),
-    ALONE(names_are_resolved_but_not_after_close),
     ALONE(open_without_memory_fails_and_leaves_nothing),
     ALONE(watch_that_fails_says_so_and_leaves_nothing),
     ALONE(timer_cannot_be_refused),
+    ALONE(names_are_told_with_their_addresses_in_order),
+    ALONE(name_is_not_told_after_close),
+    ALONE(name_that_is_answered_is_not_told_after_close),
+    ALONE(name_that_is_told_may_close_all),
+    ALONE(names_are_asked_for_at_once),
     ALONE(name_without_memory_is_refused_and_not_heard_of),
+    ALONE(lookup_bears_calls_that_come_too_early),
+    ALONE(program_may_end_under_a_name),
     ALONE(poll_runs_until_it_is_stopped_or_has_nothing_left),
     LIBRARY(round_trip_in_memory),
     LIBRARY(round_trip_on_redis),
+    LIBRARY(server_is_found_by_its_name),
+    LIBRARY(name_that_is_not_found_is_no_connection),
+    LIBRARY(fork_under_a_name_harms_nobody),
+    LIBRARY(client_is_freed_under_a_name),
+    LIBRARY(client_is_freed_because_of_a_name),
     LIBRARY(several_clients_take_turns),
     LIBRARY(loop_that_is_run_inside_a_callback_goes_on),
     LIBRARY(watchdog_outlives_the_lease),

@@ -270,6 +270,7 @@ static void name_without_a_resolver_is_refused(void **state) {
     nodes[0].unix_path = servers[0].socket;
     nodes[1].unix_path = servers[1].socket;
     nodes[2].host = "a.name";
+    config.loop.resolve = NULL;
     assert_int_equal(rlock_quorum_new(&stores[store_count], nodes, 3), RLOCK_OK);
     config.store = stores[store_count++];
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);

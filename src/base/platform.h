@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef CLOCK_MONOTONIC
-#error "rlock.h needs the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
+#if !defined CLOCK_MONOTONIC || !defined O_CLOEXEC
+#error "rlock.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
 #endif
 
 #ifndef RLOCK_ASSERT

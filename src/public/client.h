@@ -41,8 +41,8 @@ typedef enum rlock_wire {
 /* Each comment begins with the default, which zero stands for. Everything is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
-    const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
-                                   loop.resolve */
+    const char *host;           /* "127.0.0.1"; an address, localhost, or a name, which needs
+                                   loop.resolve: the adapters have it */
     int port;                   /* 6379; 1 to 65535 */
     const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */

@@ -271,14 +271,15 @@ static void rlock__address_text(const struct sockaddr *address, char *text) {
     }
 }
 
-static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
     rlock__redis *redis = conn->redis;
     if (!conn->resolving) {
         return;
     }
     conn->resolving = false;
-    rlock__address_text(address, redis->address);
+    rlock__address_text(count ? addresses[0] : NULL, redis->address);
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
     if (redis->address[0]) {
