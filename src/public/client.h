@@ -22,7 +22,29 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
-/* Each comment begins with the default, which zero stands for. Everything is copied. */
+struct redisAsyncContext;
+
+/* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
+ * use another library. All are required, run on the client's thread, and may not call this library.
+ * Of the context the members `data` and `ev` are the library's. */
+typedef struct rlock_tls {
+    void *ctx; /* passed to each hook */
+
+    /* Begins the handshake on a context that has just connected, without blocking. `host` is what
+     * the certificate must be for: config.host. Returns 0, or negative if it cannot begin. */
+    int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
+
+    /* Called before each read and write: the place to forget the errors of others. */
+    void (*before)(void *ctx, struct redisAsyncContext *ac);
+
+    /* Writes why a connection ends that was given to `start`: at most `room` bytes with the NUL.
+     * Returns RLOCK_ERR_AUTH if one side refused the other, RLOCK_ERR_CONN for any other reason
+     * of TLS, RLOCK_OK if it knows none: then `words` is not read. */
+    int (*why)(void *ctx, struct redisAsyncContext *ac, char *words, size_t room);
+} rlock_tls;
+
+/* Each comment begins with the default, which zero stands for. All but what tls points to is
+ * copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
     const char *host;           /* "127.0.0.1"; a numeric address or localhost; any other name needs
@@ -47,10 +69,14 @@ typedef struct rlock_config {
                                    hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None; replaces host, port and unix_path. Makes a context on which a connect was started
-     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
-     * the back-off. The library calls it for the command connection, and after that for the push
-     * connection, which has to reach the same server. It may not call the library. */
+    /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
+     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels. */
+    const rlock_tls *tls, *sentinel_tls;
+
+    /* None; replaces host, port, unix_path and tls. Makes a context on which a connect was started
+     * (through a proxy, or in another way) and gives it to the library; NULL = not now, call again
+     * after the back-off. The library calls it for the command connection, and after that for the
+     * push connection, which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
     /* Redis, as configured above. Another store says what it reads of host to database, of wire and

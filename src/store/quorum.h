@@ -959,6 +959,7 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
         one.username = its->username;
         one.password = its->password;
         one.database = its->database;
+        one.tls = its->tls;
         one.connect = its->connect;
         one.user = its->user;
         server->council = council;
