@@ -17,12 +17,13 @@ else
 out     := $(BUILD)
 endif
 
-# TLS needs hiredis 1.0: the system's, or else the one that tools/setup put there. Where there is none, `tls` is left out.
+# TLS needs hiredis 1.0: the system's, or else the one that tools/setup put there. Where there is none,
+# tests/tls and examples/tls are left out.
 TLS_HIREDIS = $(CURDIR)/build/hiredis
-tls_system := $(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo yes)
+tls_system := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo yes)
 tls_cflags  = $(if $(tls_system),$(shell pkg-config --cflags hiredis_ssl),-isystem $(TLS_HIREDIS)/include)
 tls_libs    = $(if $(tls_system),$(shell pkg-config --libs hiredis_ssl),-L$(TLS_HIREDIS)/lib -Wl$(comma)-rpath$(comma)$(TLS_HIREDIS)/lib -lhiredis_ssl -lhiredis) -lssl -lcrypto
-no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls)
+no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls $(out)/examples/tls)
 comma      := ,
 
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
@@ -143,7 +144,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(examples)
+examples: $(filter-out $(no_tls),$(examples))
 
 $(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
@@ -161,8 +162,8 @@ $(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
 	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
 	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
 
-$(out)/tests/tls: HIREDIS_CFLAGS = $(tls_cflags)
-$(out)/tests/tls: HIREDIS_LIBS = $(tls_libs)
+$(out)/tests/tls $(out)/examples/tls: HIREDIS_CFLAGS = $(tls_cflags)
+$(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
 # libev exports libevent's old names: libevent has to come first.
 $(out)/tests/loops: loops = -levent_core -luv -lev
