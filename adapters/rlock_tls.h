@@ -134,13 +134,12 @@ static inline void rlock__tls_before(void *ctx, struct redisAsyncContext *ac) {
     ERR_clear_error();
 }
 
-/* True if one side refused the other: a certificate or the version, which an operator has to mend.
- * Above 1000 are the alerts that the server sent: those from 40 on, but for its own failures. */
+/* True if one side refused the other, which an operator has to mend: a certificate, the version.
+ * Above 1000 are the alerts that the server sent; those below 40, and 80, are its own failures. */
 static inline bool rlock__tls_refused(int reason) {
     int alert = reason - SSL_AD_REASON_OFFSET;
     return reason == SSL_R_CERTIFICATE_VERIFY_FAILED || reason == SSL_R_UNSUPPORTED_PROTOCOL ||
-           (alert >= SSL3_AD_HANDSHAKE_FAILURE && alert < 256 && alert != SSL_AD_INTERNAL_ERROR &&
-            alert != SSL_AD_USER_CANCELLED);
+           (alert >= SSL_AD_HANDSHAKE_FAILURE && alert != SSL_AD_INTERNAL_ERROR);
 }
 
 static inline int rlock__tls_why(void *ctx, struct redisAsyncContext *ac, char *words,
@@ -151,7 +150,7 @@ static inline int rlock__tls_why(void *ctx, struct redisAsyncContext *ac, char *
     (void)ctx;
     ERR_clear_error(); /* nor do ours stay for others */
     reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
-    if (ssl && reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+    if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
         snprintf(words, room, "the server's certificate is refused: %s",
                  X509_verify_cert_error_string(SSL_get_verify_result(ssl)));
     } else if (error) {

@@ -236,25 +236,20 @@ static int both_answered(void *arg) {
     return ((struct answer *)arg)->count == 2;
 }
 
-static void set_large(void) {
-    char *large = (char *)malloc(LARGE);
-
-    assert_non_null(large);
-    memset(large, 'x', LARGE);
-    tell(ask(&server, "SET large %b", large, (size_t)LARGE));
-    free(large);
-}
-
 /* A user's own context may read ahead, which would leave bytes where no event tells of them. */
 static void answers_of_many_records_arrive(void **state) {
     rlock_tls_options options;
     rlock_options about;
     rlock_client *client;
     struct answer answer;
+    char *large = (char *)malloc(LARGE);
     int own;
 
     (void)state;
-    set_large();
+    assert_non_null(large);
+    memset(large, 'x', LARGE);
+    tell(ask(&server, "SET large %b", large, (size_t)LARGE));
+    free(large);
     memset(&about, 0, sizeof about);
     about.key = "large";
     for (own = 0; own < 2; own++) {
@@ -395,33 +390,6 @@ static void other_ways_to_connect_stay_as_they_are(void **state) {
     SAME(encrypted(), 0);
 }
 
-/* What a program's other connections have left in OpenSSL's list of errors is not of ours: it would
- * turn "half a record so far" into a failure. */
-static void errors_of_others_are_no_errors_of_ours(void **state) {
-    rlock_client *client = client_of("localhost", NULL);
-    struct answer answer;
-    rlock_options about;
-    int i;
-
-    (void)state;
-    set_large();
-    works(client, "clean");
-    memset(&about, 0, sizeof about);
-    about.key = "large";
-    memset(&answer, 0, sizeof answer);
-    for (i = 0; i < 2; i++) {
-        SAME(rlock_inspect(client, &about, on_info, &answer), RLOCK_OK);
-    }
-    while (answer.count < 2) {
-        ERR_put_error(ERR_LIB_SSL, 0, SSL_R_BAD_LENGTH, __FILE__, __LINE__);
-        assert_true(rlock_poll_once(kit_poll, 2000));
-    }
-    SAME(answer.status, RLOCK_OK);
-    SAME(answer.size, 2 * LARGE);
-    SAME(kit_stats(client).connects, 1);
-    ERR_clear_error();
-}
-
 /* ------------------------------------------------------------------------------------------------
  * Who the server is
  */
@@ -488,13 +456,15 @@ static void context_of_ones_own_verifies_too(void **state) {
 }
 
 static char asked_for[64]; /* by SNI */
+static int says_no;        /* what our own server answers then; 0 = goes on */
 
 static int on_name(SSL *ssl, int *alert, void *arg) {
     const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
 
-    (void)alert, (void)arg;
+    (void)arg;
     snprintf(asked_for, sizeof asked_for, "%s", name != NULL ? name : "nobody");
-    return SSL_TLSEXT_ERR_OK;
+    *alert = says_no;
+    return says_no != 0 ? SSL_TLSEXT_ERR_ALERT_FATAL : SSL_TLSEXT_ERR_OK;
 }
 
 static int listen_somewhere(int *port) {
@@ -522,13 +492,16 @@ static int hello_read(void *ssl) {
     return result > 0 || SSL_get_error((SSL *)ssl, result) != SSL_ERROR_WANT_READ;
 }
 
-/* Answers one handshake, as far as it asks for a name. */
-static void greet_by_tls(rlock_tls_options *options, const char *host) {
+/* Answers one handshake, as far as it asks for a name. Returns the one who waits for it. */
+static struct owner *greet_by_tls(const rlock_tls_options *options, const char *host) {
     SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
     rlock_config config = config_of(host, options);
     struct owner *o;
     SSL *ssl;
     int fd = -1;
+
+    SSL_CTX_use_certificate_file(ctx, files_path("server.crt"), SSL_FILETYPE_PEM);
+    SSL_CTX_use_PrivateKey_file(ctx, files_path("server.key"), SSL_FILETYPE_PEM);
 
     assert_int_equal(listen_somewhere(&config.port), 0);
     o = owner_new(kit_client(&config), "named");
@@ -545,6 +518,7 @@ static void greet_by_tls(rlock_tls_options *options, const char *host) {
     close(fd);
     close(listener);
     listener = -1;
+    return o;
 }
 
 static void servers_are_asked_for_by_name_alone(void **state) {
@@ -558,6 +532,31 @@ static void servers_are_asked_for_by_name_alone(void **state) {
     options.server_name = "locks.test";
     greet_by_tls(&options, "127.0.0.1");
     assert_string_equal(asked_for, "locks.test");
+}
+
+/* A server's own failure passes; of a name that it does not serve an operator has to hear. */
+static void failure_of_the_server_is_no_refusal(void **state) {
+    rlock_tls_options options = by_ca();
+    struct owner *o;
+
+    (void)state;
+    says_no = SSL_AD_INTERNAL_ERROR;
+    o = greet_by_tls(&options, "localhost");
+    assert_true(kit_until(log_says, (void *)(uintptr_t) "alert internal error", 5000));
+    SAME(o->seen[RLOCK_ACQUIRED], 0);
+    says_no = SSL_AD_UNRECOGNIZED_NAME;
+    o = greet_by_tls(&options, "localhost");
+    SAME(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_AUTH);
+    IN(o->text[RLOCK_ACQUIRED], "unrecognized name");
+}
+
+static void authorities_may_stand_in_a_folder(void **state) {
+    rlock_tls_options options;
+
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.ca_dir = files_path("authorities");
+    works(client_of("localhost", &options), "by-folder");
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -660,6 +659,68 @@ static void silence_behind_the_handshake_is_told_as_such(void **state) {
     server_pause(&server);
     SAME(owner_acquire(owner_new(client, "asleep"), 0, 0), RLOCK_ERR_UNKNOWN);
     assert_true(kit_until(log_says, (void *)(uintptr_t) "the server does not answer", 5000));
+}
+
+/* A server of our own, whose records are sent by hand. */
+struct by_hand {
+    SSL *ssl;
+    int fd;
+};
+
+static int shakes_hands(void *arg) {
+    struct by_hand *h = (struct by_hand *)arg;
+    char bytes[4096];
+    int done = SSL_accept(h->ssl), n = BIO_read(SSL_get_wbio(h->ssl), bytes, sizeof bytes);
+
+    if (n > 0) {
+        SAME(send(h->fd, bytes, (size_t)n, MSG_NOSIGNAL), n);
+    }
+    return done == 1;
+}
+
+static int is_told_something(void *arg) {
+    char bytes[256];
+
+    return SSL_read(((struct by_hand *)arg)->ssl, bytes, sizeof bytes) > 0;
+}
+
+/* What a program's other connections have left in OpenSSL's list of errors is not of ours: it would
+ * make a failure of half a record. */
+static void errors_of_others_are_no_errors_of_ours(void **state) {
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    rlock_tls_options options = by_ca();
+    rlock_config config = config_of("localhost", &options);
+    struct by_hand h = {NULL, -1};
+    char record[256];
+    struct owner *o;
+    int n, i;
+
+    (void)state;
+    assert_int_equal(listen_somewhere(&config.port), 0);
+    o = owner_new(kit_client(&config), "halved");
+    SAME(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    assert_true(kit_until(someone_called, &h.fd, 5000));
+    fcntl(h.fd, F_SETFL, O_NONBLOCK);
+    SSL_CTX_use_certificate_file(ctx, files_path("server.crt"), SSL_FILETYPE_PEM);
+    SSL_CTX_use_PrivateKey_file(ctx, files_path("server.key"), SSL_FILETYPE_PEM);
+    h.ssl = SSL_new(ctx);
+    SSL_set_bio(h.ssl, BIO_new_socket(h.fd, BIO_NOCLOSE), BIO_new(BIO_s_mem()));
+    assert_true(kit_until(shakes_hands, &h, 5000));
+    assert_true(kit_until(is_told_something, &h, 5000));
+    SAME(SSL_write(h.ssl, ":1\r\n", 4), 4); /* CLIENT ID */
+    n = BIO_read(SSL_get_wbio(h.ssl), record, sizeof record);
+    assert_true(n > 4);
+    for (i = 0; i < n; i++) {
+        SAME(send(h.fd, record + i, 1, MSG_NOSIGNAL), 1);
+        ERR_put_error(ERR_LIB_SSL, 0, SSL_R_BAD_LENGTH, __FILE__, __LINE__);
+        assert_true(rlock_poll_once(kit_poll, 2000));
+    }
+    assert_true(kit_until(is_told_something, &h, 5000)); /* the next step */
+    assert_null(strstr(kit_log_text, "connection to"));
+    SSL_free(h.ssl);
+    SSL_CTX_free(ctx);
+    close(h.fd);
+    ERR_clear_error();
 }
 
 static void port_that_speaks_something_else_is_told(void **state) {
@@ -817,10 +878,28 @@ static void file_that_cannot_be_used_is_named(void **state) {
     options = by_ca();
     options.key_file = files_path("client.key");
     cannot_be_made(&options, "client.key", ": no certificate assigned");
-    options = by_ca();
+    rlock_tls_free(NULL);
+}
+
+static void host_that_is_no_name_is_refused(void **state) {
+    rlock_tls_options options = by_ca();
+    redisAsyncContext nothing;
+    rlock_tls *tls = make(&options);
+    char name[300];
+
+    (void)state;
+    memset(&nothing, 0, sizeof nothing);
+    SAME(tls->start(tls->ctx, &nothing, ""), -1); /* as it would stand for any */
+    assert_null(nothing.c.privdata);
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
+    SAME(tls->start(tls->ctx, &nothing, name), -1);
+    options.server_name = name;
+    cannot_be_made(&options, "xxx", "");
     options.server_name = "";
     cannot_be_made(&options, "", ": not the name of a host");
-    rlock_tls_free(NULL);
+    options.server_name = ".";
+    cannot_be_made(&options, ".", ": not the name of a host");
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -839,6 +918,7 @@ static int test_ends(void **state) {
     int i, closed;
 
     (void)state;
+    says_no = 0;
     server_resume(&server);
     kit_reset();
     for (i = 0; i < 8; i++) {
@@ -895,13 +975,14 @@ int main(int argc, char **argv) {
         TEST(one_table_serves_several_clients),
         TEST(quorum_has_its_own_for_each_server),
         TEST(other_ways_to_connect_stay_as_they_are),
-        TEST(errors_of_others_are_no_errors_of_ours),
         TEST(certificate_of_an_unknown_authority_is_refused),
         TEST(certificate_for_another_name_is_refused),
         TEST(address_is_not_a_name),
         TEST(certificate_that_is_out_of_date_is_refused),
         TEST(context_of_ones_own_verifies_too),
         TEST(servers_are_asked_for_by_name_alone),
+        TEST(failure_of_the_server_is_no_refusal),
+        TEST(authorities_may_stand_in_a_folder),
         TEST(client_certificate_is_shown_where_it_is_asked_for),
         TEST(missing_certificate_is_told_by_tls_12_too),
         TEST(server_of_an_old_version_is_refused),
@@ -909,6 +990,7 @@ int main(int argc, char **argv) {
         TEST(plain_port_is_told_as_one),
         TEST(server_that_is_stopped_in_the_handshake_is_tried_again),
         TEST(silence_behind_the_handshake_is_told_as_such),
+        TEST(errors_of_others_are_no_errors_of_ours),
         TEST(port_that_speaks_something_else_is_told),
         TEST(server_that_hangs_up_in_the_handshake_is_told),
         TEST(client_is_freed_in_the_middle_of_a_handshake),
@@ -916,6 +998,7 @@ int main(int argc, char **argv) {
         TEST(hooks_of_ones_own_may_refuse),
         TEST(table_that_lacks_a_hook_is_refused),
         TEST(file_that_cannot_be_used_is_named),
+        TEST(host_that_is_no_name_is_refused),
     };
 
     if (argc > 1) {

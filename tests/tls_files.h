@@ -124,6 +124,22 @@ static inline void files_remove(void) {
     }
 }
 
+/* A folder with one authority in it, under the name by which OpenSSL looks for it. */
+static inline void files_authority(const struct identity *ca) {
+    char name[64];
+    FILE *file;
+
+    mkdir(files_path("authorities"), 0700);
+    snprintf(name, sizeof name, "authorities/%08lx.0", X509_subject_name_hash(ca->certificate));
+    file = fopen(files_path(name), "w");
+    if (file == NULL) {
+        perror(name);
+        exit(1);
+    }
+    PEM_write_X509(file, ca->certificate);
+    fclose(file);
+}
+
 /* What the tests use: see its names. */
 static inline int files_make(void) {
     const char *tmp = getenv("TMPDIR");
@@ -139,6 +155,7 @@ static inline int files_make(void) {
     files_owner = getpid();
     atexit(files_remove);
     ca = files_identity("ca", NULL, 30, NULL);
+    files_authority(&ca);
     other = files_identity("other-ca", NULL, 30, NULL);
     one = files_identity("server", "DNS:localhost,IP:127.0.0.1", 30, &ca);
     files_forget(&one);
