@@ -69,10 +69,6 @@ typedef struct rlock_config {
                                    hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
-     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels. */
-    const rlock_tls *tls, *sentinel_tls;
-
     /* None; replaces host, port, unix_path and tls. Makes a context on which a connect was started
      * (through a proxy, or in another way) and gives it to the library; NULL = not now, call again
      * after the back-off. The library calls it for the command connection, and after that for the
@@ -85,6 +81,10 @@ typedef struct rlock_config {
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
     void *user;                                           /* for connect and log */
+
+    /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
+     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels. */
+    const rlock_tls *tls, *sentinel_tls;
 } rlock_config;
 
 typedef struct rlock_stats {
