@@ -622,7 +622,7 @@ typedef struct rlock_tls {
     int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
 
     /* Called before each read and write: the place to forget the errors of others. */
-    void (*before)(void *ctx, struct redisAsyncContext *ac);
+    void (*before)(void *ctx);
 
     /* Writes why a connection ends that was given to `start`: at most `room` bytes with the NUL.
      * Returns RLOCK_ERR_AUTH if one side refused the other, RLOCK_ERR_CONN for any other reason
@@ -3463,9 +3463,10 @@ static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
 /* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
 static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);
-    bool started = tls && conn->ac && conn->state >= RLOCK__CONN_GREETING;
+    bool started = tls && conn->state >= RLOCK__CONN_GREETING;
     char words[sizeof conn->text] = "";
     int why = started ? tls->why(tls->ctx, conn->ac, words, sizeof words) : RLOCK_OK;
+    RLOCK_ASSERT(conn->ac);
     if (why != RLOCK_OK) {
         fault = why == RLOCK_ERR_AUTH ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN;
         text = words;
@@ -4218,8 +4219,8 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
     const rlock_tls *tls = rlock__conn_tls(conn);
-    if (tls && conn->ac) {
-        tls->before(tls->ctx, conn->ac);
+    if (tls) {
+        tls->before(tls->ctx);
     }
     if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */

@@ -111,14 +111,14 @@ static inline int rlock__tls_start(void *ctx, struct redisAsyncContext *ac, cons
     char name[RLOCK__TLS_NAME];
     SSL *ssl = NULL;
     if (!rlock__tls_name(name, tls->server_name[0] ? tls->server_name : host) ||
-        (ssl = SSL_new(tls->ssl_ctx)) == NULL || !rlock__tls_expect(ssl, name) ||
-        SSL_up_ref(ssl) != 1) {
+        (ssl = SSL_new(tls->ssl_ctx)) == NULL || !rlock__tls_expect(ssl, name)) {
         SSL_free(ssl);
         return -1;
     }
-    SSL_set_read_ahead(ssl, 0); /* what was read ahead, no event of the socket would tell of */
-    ac->c.privdata = ssl;       /* for rlock__tls_why: hiredis frees the other reference */
+    SSL_up_ref(ssl); /* for rlock__tls_why: hiredis frees the other reference */
+    ac->c.privdata = ssl;
     ac->c.free_privdata = rlock__tls_forget;
+    SSL_set_read_ahead(ssl, 0); /* what was read ahead, no event of the socket would tell of */
     if (redisInitiateSSL(&ac->c, ssl) != REDIS_OK) {
         ac->c.funcs = plain; /* before 1.3 it leaves its own without what they need */
         SSL_free(ssl);
@@ -128,9 +128,8 @@ static inline int rlock__tls_start(void *ctx, struct redisAsyncContext *ac, cons
 }
 
 /* OpenSSL takes any old error of its thread for one of the call just made. */
-static inline void rlock__tls_before(void *ctx, struct redisAsyncContext *ac) {
+static inline void rlock__tls_before(void *ctx) {
     (void)ctx;
-    (void)ac;
     ERR_clear_error();
 }
 
@@ -177,9 +176,9 @@ static inline bool rlock__tls_load(SSL_CTX *ctx, const rlock_tls_options *option
                                    const char **what) {
     const char *file = options->ca_file, *dir = options->ca_dir;
     SSL_CTX_set_default_passwd_cb(ctx, rlock__tls_no_password);
+    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     *what = file ? file : dir ? dir : "the system's certificates";
-    if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
-        (file || dir ? SSL_CTX_load_verify_locations(ctx, file, dir)
+    if ((file || dir ? SSL_CTX_load_verify_locations(ctx, file, dir)
                      : SSL_CTX_set_default_verify_paths(ctx)) != 1) {
         return false;
     }
@@ -206,20 +205,26 @@ static inline rlock_tls *rlock_tls_new(const rlock_tls_options *options, char *w
     rlock__tls *tls = (rlock__tls *)calloc(1, sizeof *tls);
     SSL_CTX *ctx = options->ssl_ctx;
     const char *what = options->server_name;
-    bool good = tls && (!what || rlock__tls_name(tls->server_name, what));
+    bool good;
+    if (!tls) {
+        snprintf(words, room, "out of memory");
+        return NULL;
+    }
     ERR_clear_error();
-    if (good) {
+    good = !what || rlock__tls_name(tls->server_name, what);
+    if (good && ctx) {
+        SSL_CTX_up_ref(ctx);
+        tls->ssl_ctx = ctx;
+    } else if (good) {
         what = "OpenSSL";
-        tls->ssl_ctx = ctx && SSL_CTX_up_ref(ctx) == 1 ? ctx : SSL_CTX_new(TLS_client_method());
-        good = tls->ssl_ctx && (ctx || rlock__tls_load(tls->ssl_ctx, options, &what));
+        tls->ssl_ctx = SSL_CTX_new(TLS_client_method());
+        good = tls->ssl_ctx && rlock__tls_load(tls->ssl_ctx, options, &what);
     }
     if (!good) {
-        snprintf(words, room, "%s: %s", what ? what : "OpenSSL",
-                 ERR_peek_error() ? rlock__tls_reason(ERR_peek_error())
-                 : tls            ? "not the name of a host"
-                                  : "out of memory");
+        snprintf(words, room, "%s: %s", what,
+                 ERR_peek_error() ? rlock__tls_reason(ERR_peek_error()) : "not the name of a host");
         ERR_clear_error();
-        SSL_CTX_free(tls ? tls->ssl_ctx : NULL);
+        SSL_CTX_free(tls->ssl_ctx);
         free(tls);
         return NULL;
     }

@@ -10,7 +10,16 @@
 
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
+
+static bool memory_is_out;
+
+static void *scarce(size_t count, size_t size) {
+    return memory_is_out ? NULL : calloc(count, size);
+}
+
+#define calloc scarce
 #include "rlock_tls.h"
+#undef calloc
 
 #include "kit.h"
 #include "tls_files.h"
@@ -610,6 +619,25 @@ static void server_of_an_old_version_is_refused(void **state) {
     refused_as(client_of("localhost", NULL), RLOCK_ERR_AUTH, "protocol");
 }
 
+/* A server that is too old to know what it is offered takes its own version. */
+static void server_that_takes_an_old_version_is_refused(void **state) {
+    static const unsigned char hello[47] = {22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2, [44] = 0xc0, 0x14};
+    rlock_tls_options options = by_ca();
+    rlock_config config = config_of("localhost", &options);
+    struct owner *o;
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(listen_somewhere(&config.port), 0);
+    o = owner_new(kit_client(&config), "aged");
+    SAME(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    assert_true(kit_until(someone_called, &fd, 5000));
+    SAME(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+    SAME(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_AUTH);
+    assert_string_equal(o->text[RLOCK_ACQUIRED], "TLS: unsupported protocol");
+    close(fd);
+}
+
 static void plain_client_is_reset_by_a_tls_port(void **state) {
     rlock_config config = kit_config(&server);
 
@@ -795,8 +823,8 @@ static int start_never(void *ctx, struct redisAsyncContext *ac, const char *host
     return -1;
 }
 
-static void before_nothing(void *ctx, struct redisAsyncContext *ac) {
-    (void)ctx, (void)ac;
+static void before_nothing(void *ctx) {
+    (void)ctx;
 }
 
 static int asked_why;
@@ -879,6 +907,9 @@ static void file_that_cannot_be_used_is_named(void **state) {
     options.key_file = files_path("client.key");
     cannot_be_made(&options, "client.key", ": no certificate assigned");
     rlock_tls_free(NULL);
+    memory_is_out = true;
+    cannot_be_made(&options, "", "out of memory");
+    memory_is_out = false;
 }
 
 static void host_that_is_no_name_is_refused(void **state) {
@@ -894,6 +925,7 @@ static void host_that_is_no_name_is_refused(void **state) {
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = '\0';
     SAME(tls->start(tls->ctx, &nothing, name), -1);
+    SAME(tls->why(tls->ctx, &nothing, name, sizeof name), RLOCK_OK); /* it knows of none */
     options.server_name = name;
     cannot_be_made(&options, "xxx", "");
     options.server_name = "";
@@ -986,6 +1018,7 @@ int main(int argc, char **argv) {
         TEST(client_certificate_is_shown_where_it_is_asked_for),
         TEST(missing_certificate_is_told_by_tls_12_too),
         TEST(server_of_an_old_version_is_refused),
+        TEST(server_that_takes_an_old_version_is_refused),
         TEST(plain_client_is_reset_by_a_tls_port),
         TEST(plain_port_is_told_as_one),
         TEST(server_that_is_stopped_in_the_handshake_is_tried_again),

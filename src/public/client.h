@@ -35,7 +35,7 @@ typedef struct rlock_tls {
     int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
 
     /* Called before each read and write: the place to forget the errors of others. */
-    void (*before)(void *ctx, struct redisAsyncContext *ac);
+    void (*before)(void *ctx);
 
     /* Writes why a connection ends that was given to `start`: at most `room` bytes with the NUL.
      * Returns RLOCK_ERR_AUTH if one side refused the other, RLOCK_ERR_CONN for any other reason

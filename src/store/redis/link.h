@@ -64,9 +64,10 @@ static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
 /* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
 static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);
-    bool started = tls && conn->ac && conn->state >= RLOCK__CONN_GREETING;
+    bool started = tls && conn->state >= RLOCK__CONN_GREETING;
     char words[sizeof conn->text] = "";
     int why = started ? tls->why(tls->ctx, conn->ac, words, sizeof words) : RLOCK_OK;
+    RLOCK_ASSERT(conn->ac);
     if (why != RLOCK_OK) {
         fault = why == RLOCK_ERR_AUTH ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN;
         text = words;
