@@ -17,6 +17,15 @@ else
 out     := $(BUILD)
 endif
 
+# TLS needs hiredis 1.0: the system's, or else the one that tools/setup put there. Where there is none,
+# tests/tls and examples/tls are left out.
+TLS_HIREDIS = $(CURDIR)/build/hiredis
+tls_system := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo yes)
+tls_cflags  = $(if $(tls_system),$(shell pkg-config --cflags hiredis_ssl),-isystem $(TLS_HIREDIS)/include)
+tls_libs    = $(if $(tls_system),$(shell pkg-config --libs hiredis_ssl),-L$(TLS_HIREDIS)/lib -Wl$(comma)-rpath$(comma)$(TLS_HIREDIS)/lib -lhiredis_ssl -lhiredis) -lssl -lcrypto
+no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls $(out)/examples/tls)
+comma      := ,
+
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
@@ -135,9 +144,9 @@ bench-peers:
 	@+$(build) $(BUILD)/bench/peers/rlock
 	@tools/bench-peers
 
-tests: $(tests)
+tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(examples)
+examples: $(filter-out $(no_tls),$(examples))
 
 $(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
@@ -154,6 +163,9 @@ $(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
 	@mkdir -p $(@D)
 	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
 	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
+
+$(out)/tests/tls $(out)/examples/tls: HIREDIS_CFLAGS = $(tls_cflags)
+$(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
 # libev exports libevent's old names: libevent has to come first.
 $(out)/tests/loops: loops = -levent_core -luv -lev

@@ -163,8 +163,9 @@
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
  *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook.
- *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so it is reported to a waiter
- *         even with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
+ *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
+ *         refused: only an operator can mend it, so it is reported to a waiter even with
+ *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
  *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
  *     (6) This process could not get memory for the request.
  *     (7) Any other error, and an answer that no honest server gives. The token of an acquire is
@@ -589,13 +590,13 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
  * It supports only a mutex with one key, without fencing tokens. Of each config the library reads
  * and copies only store (NULL = Redis), url, host, port, unix_path, username, password, database,
- * the Sentinels' fields, and connect with its user; a url has no parameters but db and those of the
- * Sentinels. All else comes from the client's config, whose own address is not used. Every client
- * that locks the same keys must name the same servers. Any number of clients, on any threads, may
- * use it if its stores allow it, as Redis does. Free it after them; NULL is allowed. With
- * RLOCK_NO_KINDS it does not exist. What is wrong with a server's config rlock_client_new says.
- * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15; a store is NULL, with
- * RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
+ * the Sentinels' fields, and connect with its user; and tls and sentinel_tls, which are not copied.
+ * A url has no parameters but db and those of the Sentinels. All else comes from the client's
+ * config, whose own address is not used. Every client that locks the same keys must name the same
+ * servers. Any number of clients, on any threads, may use it if its stores allow it, as Redis does.
+ * Free it after them; NULL is allowed. With RLOCK_NO_KINDS it does not exist. What is wrong with a
+ * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
+ * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -632,7 +633,29 @@ typedef enum rlock_wire {
  * as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D. The log names the part
  * that is wrong, and never shows the password. */
 
-/* Each comment begins with the default, which zero stands for. Everything is copied. */
+struct redisAsyncContext;
+
+/* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
+ * use another library. All are required, run on the client's thread, and may not call this library.
+ * Of the context the members `data` and `ev` are the library's. */
+typedef struct rlock_tls {
+    void *ctx; /* passed to each hook */
+
+    /* Begins the handshake on a context that has just connected, without blocking. `host` is what
+     * the certificate must be for: config.host. Returns 0, or negative if it cannot begin. */
+    int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
+
+    /* Called before each read and write: the place to forget the errors of others. */
+    void (*before)(void *ctx);
+
+    /* Writes why a connection ends that was given to `start`: at most `room` bytes with the NUL.
+     * Returns RLOCK_ERR_AUTH if one side refused the other, RLOCK_ERR_CONN for any other reason
+     * of TLS, RLOCK_OK if it knows none: then `words` is not read. */
+    int (*why)(void *ctx, struct redisAsyncContext *ac, char *words, size_t room);
+} rlock_tls;
+
+/* Each comment begins with the default, which zero stands for. All but what tls points to is
+ * copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
     const char *host;           /* "127.0.0.1"; an address, localhost, or a name, which needs
@@ -657,10 +680,10 @@ typedef struct rlock_config {
                                    hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None; replaces host, port and unix_path. Makes a context on which a connect was started
-     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
-     * the back-off. The library calls it for the command connection, and after that for the push
-     * connection, which has to reach the same server. It may not call the library. */
+    /* None; replaces host, port, unix_path and tls. Makes a context on which a connect was started
+     * (through a proxy, or in another way) and gives it to the library; NULL = not now, call again
+     * after the back-off. The library calls it for the command connection, and after that for the
+     * push connection, which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
     /* Redis, as configured above. Another store says what it reads of host to database, of wire and
@@ -681,6 +704,10 @@ typedef struct rlock_config {
      * and port. They are asked for the primary of that name, which is required. Username and
      * password are the Sentinels' own; the server's are never sent to them. */
     const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
+
+    /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
+     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels. */
+    const rlock_tls *tls, *sentinel_tls;
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -2768,6 +2795,7 @@ typedef struct rlock__redis {
     rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
+    const rlock_tls *tls; /* NULL: not encrypted */
     char *host, *unix_path, *username, *password, *name, *prefix;
     int port, database;
     rlock_wire wire;
@@ -3522,6 +3550,25 @@ static rlock_fault rlock__why_down(const char *text) {
     return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
 }
 
+/* Returns the hooks of a connection that is encrypted, or NULL. */
+static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
+    return conn->redis->tls;
+}
+
+/* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
+static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
+    const rlock_tls *tls = rlock__conn_tls(conn);
+    bool started = tls && conn->state >= RLOCK__CONN_GREETING;
+    char words[sizeof conn->text] = "";
+    int why = started ? tls->why(tls->ctx, conn->ac, words, sizeof words) : RLOCK_OK;
+    RLOCK_ASSERT(conn->ac);
+    if (why != RLOCK_OK) {
+        fault = why == RLOCK_ERR_AUTH ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN;
+        text = words;
+    }
+    rlock__conn_doom(conn, fault, text);
+}
+
 /* hiredis is about to close the descriptor and free the context. */
 static void rlock__want_nothing(void *data) {
     rlock__conn *conn = (rlock__conn *)data;
@@ -3530,12 +3577,12 @@ static void rlock__want_nothing(void *data) {
     now.l_linger = 0;
     if (!conn->redis->closing && !rlock_client_forked(conn->redis->client)) {
         char words[64] = ""; /* a write that failed must not hide why the server closed */
-        ssize_t n = conn->ac->err == REDIS_ERR_IO
+        ssize_t n = conn->ac->err == REDIS_ERR_IO && !rlock__conn_tls(conn)
                         ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
                         : 0;
         bool last = n > 1 && words[0] == '-';
         words[last ? strcspn(words, "\r\n") : 0] = 0;
-        rlock__conn_doom(conn, rlock__why_down(last ? words + 1 : conn->ac->errstr),
+        rlock__conn_fail(conn, rlock__why_down(last ? words + 1 : conn->ac->errstr),
                          last ? words + 1 : conn->ac->errstr);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
@@ -4210,6 +4257,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     rlock__conn *conn = (rlock__conn *)ac->data;
+    const rlock_tls *tls;
     if (!conn) {
         return;
     }
@@ -4220,6 +4268,10 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->state = RLOCK__CONN_GREETING;
     conn->redis->stats->connects++;
     conn->step = 0;
+    tls = rlock__conn_tls(conn);
+    if (tls && tls->start(tls->ctx, conn->ac, conn->redis->host) < 0) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
+    }
 }
 
 static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
@@ -4261,6 +4313,10 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
+    const rlock_tls *tls = rlock__conn_tls(conn);
+    if (tls) {
+        tls->before(tls->ctx);
+    }
     if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
@@ -4423,7 +4479,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
             rlock_timer_set(redis->client, timer, now_us + 1);
             return;
         }
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
     } else if (conn == &redis->push && !conn->outstanding && redis->subscribed &&
                conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {
@@ -4900,6 +4956,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->username && !config->password) {
         return "config.username without config.password";
     }
+    if (config->tls && (!config->tls->start || !config->tls->before || !config->tls->why)) {
+        return "config.tls lacks a hook";
+    }
     if (config->sentinels) {
         return "this version asks no Sentinel";
     }
@@ -4936,6 +4995,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
+    redis->tls = config->connect || config->unix_path ? NULL : config->tls;
     redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
@@ -5298,6 +5358,19 @@ static char *rlock__url_scheme(rlock__url *url, char *text) {
     return rlock__after(end, "://");
 }
 
+/* The URL decides what is encrypted, and config.tls how; the Sentinels may have hooks of theirs. */
+static const char *rlock__url_tls(rlock__url *url) {
+    rlock_config *config = url->config;
+    const rlock_tls *of_sentinels = config->sentinel_tls ? config->sentinel_tls : config->tls;
+    config->tls = url->tls ? config->tls : NULL;
+    config->sentinel_tls = url->sentinel_tls ? of_sentinels : NULL;
+    url->part = "TLS";
+    url->shown = NULL;
+    return (url->tls && !config->tls) || (url->sentinel_tls && !config->sentinel_tls)
+               ? " needs config.tls: see rlock_tls.h"
+               : NULL;
+}
+
 static const char *rlock__url_parse(rlock__url *url, char *text) {
     char *rest = rlock__url_scheme(url, text), *at, *query, *path;
     const char *wrong = NULL;
@@ -5332,12 +5405,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
         wrong = wrong ? wrong : rlock__url_path(url, path);
     }
     wrong = wrong ? wrong : rlock__url_query(url, query);
-    if (!wrong && (url->tls || url->sentinel_tls)) {
-        url->part = "TLS";
-        url->shown = NULL;
-        wrong = " needs config.tls: see rlock_tls.h";
-    }
-    return wrong;
+    return wrong ? wrong : rlock__url_tls(url);
 }
 
 /* Puts into a configuration what its URL says. *texts: the memory of its texts. The line says what
@@ -6377,6 +6445,8 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
         }
         one.port = its->port;
         one.database = its->database;
+        one.tls = its->tls;
+        one.sentinel_tls = its->sentinel_tls;
         one.connect = its->connect;
         one.user = its->user;
         server->council = council;

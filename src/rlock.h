@@ -163,8 +163,9 @@
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
  *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook.
- *     (4) NOAUTH, WRONGPASS, NOPERM: only an operator can mend it, so it is reported to a waiter
- *         even with RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
+ *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
+ *         refused: only an operator can mend it, so it is reported to a waiter even with
+ *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
  *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
  *     (6) This process could not get memory for the request.
  *     (7) Any other error, and an answer that no honest server gives. The token of an acquire is

@@ -8,6 +8,7 @@ mkdir -p "$work"
 
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
 hiredis_cflags=$(pkg-config --cflags hiredis 2>/dev/null)
+tls_cflags=$(pkg-config --cflags hiredis_ssl 2>/dev/null || echo "-isystem $PWD/build/hiredis/include")
 hiredis_libs=$(pkg-config --libs hiredis 2>/dev/null || echo -lhiredis)
 count=0 failed=0
 
@@ -40,6 +41,11 @@ refuses() {
 compile() {
     # shellcheck disable=SC2086  # lists of words
     $compiler $language -std=$standard $warnings -pthread $hiredis_cflags -I. -Iadapters "$@"
+}
+
+# The same with a hiredis that has TLS, or with one of before.
+compile_tls() {
+    (hiredis_cflags=$tls_cflags && compile "$@")
 }
 
 # link PROGRAM OBJECTS AND LIBRARIES..., then run it
@@ -207,6 +213,21 @@ C
     done
 done
 
+for file in one two; do
+    cat >"$work/tls-$file.c" <<C
+#include "rlock_tls.h"
+#include "rlock_tls.h"
+rlock_tls *tls_of_file_$file(const rlock_tls_options *options);
+rlock_tls *tls_of_file_$file(const rlock_tls_options *options) {
+    return rlock_tls_new(options, NULL, 0);
+}
+C
+done
+
+# hiredis 0.14 as far as rlock_tls.h reads it
+mkdir -p "$work/old/hiredis"
+echo '#define HIREDIS_MAJOR 0' >"$work/old/hiredis/async.h"
+
 for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang:c17 clang++:c++11 clang++:c++20; do
     compiler=${row%:*} standard=${row#*:}
     posix=-D_POSIX_C_SOURCE=200809L
@@ -237,6 +258,11 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     for adapter in $adapters; do
         check "$me: the adapter of $adapter alone" compile $posix -fsyntax-only "$work/$adapter-one.c"
     done
+
+    check "$me: TLS alone" compile_tls $posix -c -o "$at/tls.o" "$work/tls-one.c"
+    check "$me: TLS in another file" compile_tls $posix -c -o "$at/tls.o" "$work/tls-two.c"
+    check "$me: TLS with an old hiredis is refused" \
+        refuses 'use stunnel and config.unix_path' compile -I"$work/old" $posix -fsyntax-only "$work/tls-one.c"
 
     case $standard in
         c99 | c11 | c17)

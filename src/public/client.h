@@ -38,7 +38,29 @@ typedef enum rlock_wire {
  * as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D. The log names the part
  * that is wrong, and never shows the password. */
 
-/* Each comment begins with the default, which zero stands for. Everything is copied. */
+struct redisAsyncContext;
+
+/* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
+ * use another library. All are required, run on the client's thread, and may not call this library.
+ * Of the context the members `data` and `ev` are the library's. */
+typedef struct rlock_tls {
+    void *ctx; /* passed to each hook */
+
+    /* Begins the handshake on a context that has just connected, without blocking. `host` is what
+     * the certificate must be for: config.host. Returns 0, or negative if it cannot begin. */
+    int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
+
+    /* Called before each read and write: the place to forget the errors of others. */
+    void (*before)(void *ctx);
+
+    /* Writes why a connection ends that was given to `start`: at most `room` bytes with the NUL.
+     * Returns RLOCK_ERR_AUTH if one side refused the other, RLOCK_ERR_CONN for any other reason
+     * of TLS, RLOCK_OK if it knows none: then `words` is not read. */
+    int (*why)(void *ctx, struct redisAsyncContext *ac, char *words, size_t room);
+} rlock_tls;
+
+/* Each comment begins with the default, which zero stands for. All but what tls points to is
+ * copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
     const char *host;           /* "127.0.0.1"; an address, localhost, or a name, which needs
@@ -63,10 +85,10 @@ typedef struct rlock_config {
                                    hold to this client's next waiter without the server; -1 =
                                    never */
 
-    /* None; replaces host, port and unix_path. Makes a context on which a connect was started
-     * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
-     * the back-off. The library calls it for the command connection, and after that for the push
-     * connection, which has to reach the same server. It may not call the library. */
+    /* None; replaces host, port, unix_path and tls. Makes a context on which a connect was started
+     * (through a proxy, or in another way) and gives it to the library; NULL = not now, call again
+     * after the back-off. The library calls it for the command connection, and after that for the
+     * push connection, which has to reach the same server. It may not call the library. */
     struct redisAsyncContext *(*connect)(void *user);
 
     /* Redis, as configured above. Another store says what it reads of host to database, of wire and
@@ -87,6 +109,10 @@ typedef struct rlock_config {
      * and port. They are asked for the primary of that name, which is required. Username and
      * password are the Sentinels' own; the server's are never sent to them. */
     const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
+
+    /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
+     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels. */
+    const rlock_tls *tls, *sentinel_tls;
 } rlock_config;
 
 typedef struct rlock_stats {

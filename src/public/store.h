@@ -254,13 +254,13 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
  * It supports only a mutex with one key, without fencing tokens. Of each config the library reads
  * and copies only store (NULL = Redis), url, host, port, unix_path, username, password, database,
- * the Sentinels' fields, and connect with its user; a url has no parameters but db and those of the
- * Sentinels. All else comes from the client's config, whose own address is not used. Every client
- * that locks the same keys must name the same servers. Any number of clients, on any threads, may
- * use it if its stores allow it, as Redis does. Free it after them; NULL is allowed. With
- * RLOCK_NO_KINDS it does not exist. What is wrong with a server's config rlock_client_new says.
- * Errors: RLOCK_ERR_ARG (out or servers is NULL, count is not 1 to 15; a store is NULL, with
- * RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
+ * the Sentinels' fields, and connect with its user; and tls and sentinel_tls, which are not copied.
+ * A url has no parameters but db and those of the Sentinels. All else comes from the client's
+ * config, whose own address is not used. Every client that locks the same keys must name the same
+ * servers. Any number of clients, on any threads, may use it if its stores allow it, as Redis does.
+ * Free it after them; NULL is allowed. With RLOCK_NO_KINDS it does not exist. What is wrong with a
+ * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
+ * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 

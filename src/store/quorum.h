@@ -978,6 +978,8 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
         }
         one.port = its->port;
         one.database = its->database;
+        one.tls = its->tls;
+        one.sentinel_tls = its->sentinel_tls;
         one.connect = its->connect;
         one.user = its->user;
         server->council = council;

@@ -130,6 +130,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     rlock__conn *conn = (rlock__conn *)ac->data;
+    const rlock_tls *tls;
     if (!conn) {
         return;
     }
@@ -140,6 +141,10 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->state = RLOCK__CONN_GREETING;
     conn->redis->stats->connects++;
     conn->step = 0;
+    tls = rlock__conn_tls(conn);
+    if (tls && tls->start(tls->ctx, conn->ac, conn->redis->host) < 0) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
+    }
 }
 
 static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
@@ -181,6 +186,10 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
+    const rlock_tls *tls = rlock__conn_tls(conn);
+    if (tls) {
+        tls->before(tls->ctx);
+    }
     if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
@@ -343,7 +352,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
             rlock_timer_set(redis->client, timer, now_us + 1);
             return;
         }
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
     } else if (conn == &redis->push && !conn->outstanding && redis->subscribed &&
                conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {

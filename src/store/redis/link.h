@@ -6,6 +6,7 @@
 #define RLOCK_STORE_REDIS_LINK_H
 
 #include "public/head.h"
+#include "public/status.h"
 #include "public/loop.h"
 #include "public/store.h"
 #include "public/client.h"
@@ -55,6 +56,25 @@ static rlock_fault rlock__why_down(const char *text) {
     return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
 }
 
+/* Returns the hooks of a connection that is encrypted, or NULL. */
+static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
+    return conn->redis->tls;
+}
+
+/* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
+static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
+    const rlock_tls *tls = rlock__conn_tls(conn);
+    bool started = tls && conn->state >= RLOCK__CONN_GREETING;
+    char words[sizeof conn->text] = "";
+    int why = started ? tls->why(tls->ctx, conn->ac, words, sizeof words) : RLOCK_OK;
+    RLOCK_ASSERT(conn->ac);
+    if (why != RLOCK_OK) {
+        fault = why == RLOCK_ERR_AUTH ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN;
+        text = words;
+    }
+    rlock__conn_doom(conn, fault, text);
+}
+
 /* hiredis is about to close the descriptor and free the context. */
 static void rlock__want_nothing(void *data) {
     rlock__conn *conn = (rlock__conn *)data;
@@ -63,12 +83,12 @@ static void rlock__want_nothing(void *data) {
     now.l_linger = 0;
     if (!conn->redis->closing && !rlock_client_forked(conn->redis->client)) {
         char words[64] = ""; /* a write that failed must not hide why the server closed */
-        ssize_t n = conn->ac->err == REDIS_ERR_IO
+        ssize_t n = conn->ac->err == REDIS_ERR_IO && !rlock__conn_tls(conn)
                         ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
                         : 0;
         bool last = n > 1 && words[0] == '-';
         words[last ? strcspn(words, "\r\n") : 0] = 0;
-        rlock__conn_doom(conn, rlock__why_down(last ? words + 1 : conn->ac->errstr),
+        rlock__conn_fail(conn, rlock__why_down(last ? words + 1 : conn->ac->errstr),
                          last ? words + 1 : conn->ac->errstr);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }

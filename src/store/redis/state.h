@@ -108,6 +108,7 @@ typedef struct rlock__redis {
     rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
+    const rlock_tls *tls; /* NULL: not encrypted */
     char *host, *unix_path, *username, *password, *name, *prefix;
     int port, database;
     rlock_wire wire;

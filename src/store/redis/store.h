@@ -471,6 +471,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->username && !config->password) {
         return "config.username without config.password";
     }
+    if (config->tls && (!config->tls->start || !config->tls->before || !config->tls->why)) {
+        return "config.tls lacks a hook";
+    }
     if (config->sentinels) {
         return "this version asks no Sentinel";
     }
@@ -507,6 +510,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
+    redis->tls = config->connect || config->unix_path ? NULL : config->tls;
     redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);

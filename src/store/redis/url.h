@@ -298,6 +298,19 @@ static char *rlock__url_scheme(rlock__url *url, char *text) {
     return rlock__after(end, "://");
 }
 
+/* The URL decides what is encrypted, and config.tls how; the Sentinels may have hooks of theirs. */
+static const char *rlock__url_tls(rlock__url *url) {
+    rlock_config *config = url->config;
+    const rlock_tls *of_sentinels = config->sentinel_tls ? config->sentinel_tls : config->tls;
+    config->tls = url->tls ? config->tls : NULL;
+    config->sentinel_tls = url->sentinel_tls ? of_sentinels : NULL;
+    url->part = "TLS";
+    url->shown = NULL;
+    return (url->tls && !config->tls) || (url->sentinel_tls && !config->sentinel_tls)
+               ? " needs config.tls: see rlock_tls.h"
+               : NULL;
+}
+
 static const char *rlock__url_parse(rlock__url *url, char *text) {
     char *rest = rlock__url_scheme(url, text), *at, *query, *path;
     const char *wrong = NULL;
@@ -332,12 +345,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
         wrong = wrong ? wrong : rlock__url_path(url, path);
     }
     wrong = wrong ? wrong : rlock__url_query(url, query);
-    if (!wrong && (url->tls || url->sentinel_tls)) {
-        url->part = "TLS";
-        url->shown = NULL;
-        wrong = " needs config.tls: see rlock_tls.h";
-    }
-    return wrong;
+    return wrong ? wrong : rlock__url_tls(url);
 }
 
 /* Puts into a configuration what its URL says. *texts: the memory of its texts. The line says what
