@@ -5362,11 +5362,12 @@ static char *rlock__url_scheme(rlock__url *url, char *text) {
 static const char *rlock__url_tls(rlock__url *url) {
     rlock_config *config = url->config;
     const rlock_tls *of_sentinels = config->sentinel_tls ? config->sentinel_tls : config->tls;
+    bool sentinel_tls = url->sentinel && url->sentinel_tls;
     config->tls = url->tls ? config->tls : NULL;
-    config->sentinel_tls = url->sentinel_tls ? of_sentinels : NULL;
+    config->sentinel_tls = sentinel_tls ? of_sentinels : NULL;
     url->part = "TLS";
     url->shown = NULL;
-    return (url->tls && !config->tls) || (url->sentinel_tls && !config->sentinel_tls)
+    return (url->tls && !config->tls) || (sentinel_tls && !config->sentinel_tls)
                ? " needs config.tls: see rlock_tls.h"
                : NULL;
 }

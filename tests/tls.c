@@ -404,6 +404,25 @@ static void other_ways_to_connect_stay_as_they_are(void **state) {
     SAME(encrypted(), 0);
 }
 
+static void url_says_whether_it_is_encrypted(void **state) {
+    rlock_tls_options options = by_ca();
+    rlock_config config = config_of(NULL, &options);
+    char url[128];
+
+    (void)state;
+    config.port = 0;
+    config.url = url;
+    snprintf(url, sizeof url, "rediss://localhost:%d", tls_port);
+    works(kit_client(&config), "by-rediss");
+    assert_true(encrypted() > 0);
+    kit_reset();
+    assert_true(kit_until(nothing_encrypted, NULL, 5000));
+    config.tls = make(&options);
+    snprintf(url, sizeof url, "unix://%s", server.socket);
+    works(kit_client(&config), "by-a-path");
+    SAME(encrypted(), 0);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Who the server is
  */
@@ -1011,6 +1030,7 @@ int main(int argc, char **argv) {
         TEST(waiter_gets_the_lock_of_a_server_that_comes_back),
         TEST(one_table_serves_several_clients),
         TEST(quorum_has_its_own_for_each_server),
+        TEST(url_says_whether_it_is_encrypted),
         TEST(other_ways_to_connect_stay_as_they_are),
         TEST(certificate_of_an_unknown_authority_is_refused),
         TEST(certificate_for_another_name_is_refused),

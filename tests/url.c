@@ -165,6 +165,38 @@ static void each_form_means_what_its_fields_mean(void **state) {
     }
 }
 
+/* Hooks that are never called: nothing here connects. */
+static const rlock_tls hooks = {NULL, NULL, NULL, NULL}, sentinel_hooks = {NULL, NULL, NULL, NULL};
+
+static void url_decides_what_is_encrypted(void **state) {
+    static const struct {
+        const char *url;
+        const rlock_tls *own, *tls, *sentinel_tls;
+    } rows[] = {
+        {"redis://h", NULL, NULL, NULL},
+        {"rediss://h", NULL, &hooks, NULL},
+        {"valkeys://h", NULL, &hooks, NULL},
+        {"unix:///s", NULL, NULL, NULL},
+        {"redis+sentinel://h/n", NULL, NULL, NULL},
+        {"redis+sentinel://h/n?sentinel_tls=yes", NULL, NULL, &hooks},
+        {"rediss+sentinel://h/n", NULL, &hooks, &hooks},
+        {"rediss+sentinel://h/n", &sentinel_hooks, &hooks, &sentinel_hooks},
+        {"rediss+sentinel://h/n?sentinel_tls=no", &sentinel_hooks, &hooks, NULL},
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rlock_config config = config_of(rows[i].url);
+        char line[RLOCK__LINE] = "", *texts;
+        config.tls = &hooks;
+        config.sentinel_tls = rows[i].own;
+        SAME(rlock__url_resolve(&config, false, &texts, line), RLOCK_OK);
+        assert_ptr_equal(config.tls, rows[i].tls);
+        assert_ptr_equal(config.sentinel_tls, rows[i].sentinel_tls);
+        rlock__dealloc(texts);
+    }
+}
+
 static void client_has_what_its_url_says(void **state) {
     rlock_config config = config_of("redis://user:p%40ss@127.0.0.1:6380/5?watchdog_lease_ms=7000"
                                     "&command_timeout_ms=800&poll_ms=70&drift_permille=20"
@@ -677,6 +709,7 @@ static void every_allocation_may_fail(void **state) {
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         CASE(each_form_means_what_its_fields_mean),
+        CASE(url_decides_what_is_encrypted),
         CASE(client_has_what_its_url_says),
         CASE(client_has_defaults_for_what_its_url_leaves_out),
         CASE(what_is_wrong_is_named),
