@@ -6474,6 +6474,16 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
 #define RLOCK__RING_MIN 64 /* fewer claims do without a ring */
 #endif
 
+RLOCK__NOINLINE static int64_t rlock__tick(int64_t us) {
+    RLOCK_ASSERT(us >= 0);
+    return (int64_t)((uint64_t)us / RLOCK__TICK_US);
+}
+
+static rlock_link *rlock__slot(const rlock_client *client, int64_t tick) {
+    RLOCK_ASSERT(client->ring && tick >= 0);
+    return &client->ring[(uint32_t)tick % RLOCK__RING];
+}
+
 /* Makes the ring, if there are many claims. Without memory for it the list is long, no worse. */
 static void rlock__ring_reserve(rlock_client *client) {
     int i;
@@ -6494,8 +6504,8 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
 /* Puts a claim where it belongs, after its times have changed. */
 static void rlock__claim_arm(rlock__claim *claim) {
     rlock_client *client = rlock__client_of(claim->lock->gate);
-    int64_t due_us = rlock__claim_due_us(claim), tick = due_us / RLOCK__TICK_US;
-    int64_t now = client->now_us / RLOCK__TICK_US;
+    int64_t due_us = rlock__claim_due_us(claim), tick = rlock__tick(due_us);
+    int64_t now = rlock__tick(client->now_us);
     rlock__list_remove(&claim->due);
     if (due_us == RLOCK__NEVER) {
         return;
@@ -6505,7 +6515,7 @@ static void rlock__claim_arm(rlock__claim *claim) {
     }
     if (client->ring && tick > now) {
         tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-        rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->due);
+        rlock__list_append(rlock__slot(client, tick), &claim->due);
         due_us = tick * RLOCK__TICK_US;
     } else {
         rlock_link *at = client->due.prev; /* nearly always it is one of the last */
@@ -6522,7 +6532,7 @@ static void rlock__claim_arm(rlock__claim *claim) {
 
 /* Moves to `list` what is due, and what the ring has for the ticks that have begun. */
 static void rlock__due_take(rlock_client *client, rlock_link *list) {
-    int64_t now = client->now_us / RLOCK__TICK_US, tick = client->ring_tick;
+    int64_t now = rlock__tick(client->now_us), tick = client->ring_tick;
     rlock__claim *first = RLOCK__FIRST(&client->due, rlock__claim, due);
     while (first && rlock__claim_due_us(first) <= client->now_us) {
         rlock__list_remove(&first->due);
@@ -6532,7 +6542,7 @@ static void rlock__due_take(rlock_client *client, rlock_link *list) {
     if (client->ring) {
         tick = now - tick > RLOCK__RING ? now - RLOCK__RING : tick;
         while (tick < now) {
-            rlock__list_move(list, &client->ring[++tick % RLOCK__RING]);
+            rlock__list_move(list, rlock__slot(client, ++tick));
         }
         client->ring_tick = now;
     }
@@ -6541,12 +6551,11 @@ static void rlock__due_take(rlock_client *client, rlock_link *list) {
 /* Brings forward what a claim has to ask in this tick. False: nothing is due yet. */
 static bool rlock__claim_is_due(rlock__claim *claim) {
     const rlock_client *client = rlock__client_of(claim->lock->gate);
-    int64_t now = client->now_us / RLOCK__TICK_US;
-    if (client->ring && claim->next_us / RLOCK__TICK_US == now) {
+    int64_t now = rlock__tick(client->now_us);
+    if (client->ring && rlock__tick(claim->next_us) == now) {
         claim->next_us = client->now_us;
     }
-    if (client->ring && claim->phase == RLOCK__HOLDING &&
-        claim->of.check_us / RLOCK__TICK_US == now) {
+    if (client->ring && claim->phase == RLOCK__HOLDING && rlock__tick(claim->of.check_us) == now) {
         claim->of.check_us = client->now_us;
     }
     return rlock__claim_due_us(claim) <= client->now_us;
@@ -6557,7 +6566,7 @@ static void rlock__due_wait(rlock_client *client) {
     const rlock__claim *first = RLOCK__FIRST(&client->due, rlock__claim, due);
     int64_t due_us = first ? rlock__claim_due_us(first) : RLOCK__NEVER;
     int64_t tick = client->ring_tick + 1, last = client->ring_tick + RLOCK__RING;
-    while (client->ring && tick <= last && rlock__list_empty(&client->ring[tick % RLOCK__RING])) {
+    while (client->ring && tick <= last && rlock__list_empty(rlock__slot(client, tick))) {
         tick++;
     }
     if (client->ring && tick <= last) {
@@ -7430,6 +7439,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us =
             since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
+        claim->next_us = claim->next_us < 0 ? 0 : claim->next_us; /* the clock began at 0 */
     }
     rlock__claim_arm(claim);
 }

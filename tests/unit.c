@@ -172,6 +172,7 @@ static const struct CMUnitTest singles[] = {
     CASE(reentrant_hold_counts_up_and_down_without_a_round_trip),
     CASE(reentrant_acquire_with_a_longer_lease_asks_for_it),
     CASE(nested_acquire_with_lease_0_gives_the_hold_a_watchdog),
+    CASE(watchdog_of_a_hold_with_a_long_lease_begins_at_once),
     CASE(nested_acquire_that_fails_gives_no_watchdog),
     CASE(loss_sets_a_reentrant_count_to_zero),
     CASE(release_while_a_nested_acquire_is_asked_for_cancels_it),

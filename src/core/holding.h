@@ -59,6 +59,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us =
             since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
+        claim->next_us = claim->next_us < 0 ? 0 : claim->next_us; /* the clock began at 0 */
     }
     rlock__claim_arm(claim);
 }
