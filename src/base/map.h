@@ -131,7 +131,7 @@ static void rlock__map_grow(rlock__map *map) {
 static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
     rlock__node **bucket;
     RLOCK_ASSERT(len && len <= 0x7fffffffu);
-    if (map->count >= map->size && map->size < (1u << 30)) {
+    if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
         rlock__map_grow(map);
     }
     node->key_len = (uint32_t)len & 0x7fffffffu;
