@@ -6015,7 +6015,7 @@ typedef enum rlock__state {
 typedef struct rlock__gate {
     rlock__crowd *crowd; /* the client's `nobody` if none waits */
     rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
-    uint32_t references; /* handles and claims */
+    uint32_t references; /* handles, questions, and who is at work on it */
     uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
     bool tracked;
     bool special;     /* no mutex with one key: rlock__things stand before it */
