@@ -51,6 +51,7 @@
  *     >>store          which store a configuration means
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
+ *     >>due            when each claim has something to do
  *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
  *     >>attempt         an acquire that is refused, fails, is repeated or ends
@@ -789,7 +790,7 @@ typedef struct rlock_event {
     uint64_t fence;        /* fencing token of the hold, 0 if fencing is off */
     int64_t remaining_ms;  /* ACQUIRED or RENEWED with OK: the time until the local deadline. With
                               BUSY or TIMEOUT: what was left of the holder's lease when last heard,
-                              -1 = unknown. Otherwise 0 */
+                              at most 2147483647, -1 = unknown. Otherwise 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
                               of RLOCK_LOST: why there is no connection, if there is none. Valid
                               until the callback returns */
@@ -1159,14 +1160,14 @@ static void rlock__list_move(rlock_link *list, rlock_link *from) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>map - from keys to the things that hold a node; the bytes of a key are that thing's
+ * >>map - from keys to the things that hold a node
  */
 
-/* A map from keys to the things that hold a node; the key's bytes are the thing's. */
+/* A map from keys to the things that hold a node. In a thing the bytes of the key follow the node,
+ * or, if it is an alias, a pointer to them. */
 typedef struct rlock__node {
     struct rlock__node *next;
-    const char *key;
-    uint32_t key_len : 31, alias : 1; /* alias: the owner's */
+    uint32_t key_len : 31, alias : 1;
     uint32_t hash;
 } rlock__node;
 
@@ -1233,12 +1234,20 @@ static bool rlock__map_init(rlock__map *map) {
     return map->buckets != NULL;
 }
 
+static const char *rlock__key(const rlock__node *node) {
+    const void *after = node + 1;
+    return RLOCK__HAS_KINDS && node->alias ? *(const char *const *)after : (const char *)after;
+}
+
+static bool rlock__key_is(const rlock__node *node, uint32_t hash, const char *key, size_t len) {
+    return node->hash == hash && node->key_len == len && memcmp(rlock__key(node), key, len) == 0;
+}
+
 static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
     uint32_t hash = rlock__hash(map, key, len);
     rlock__node *node = map->buckets[hash & (map->size - 1)];
     RLOCK_ASSERT(map->size && !(map->size & (map->size - 1)));
-    while (node &&
-           !(node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0)) {
+    while (node && !rlock__key_is(node, hash, key, len)) {
         node = node->next;
     }
     return node;
@@ -1247,8 +1256,7 @@ static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size
 /* Another node with the key of this one, or NULL. */
 static rlock__node *rlock__map_same(const rlock__node *node) {
     rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
-    while (same && !(same->hash == node->hash && same->key_len == node->key_len &&
-                     memcmp(same->key, node->key, node->key_len) == 0)) {
+    while (same && !rlock__key_is(same, node->hash, rlock__key(node), node->key_len)) {
         same = same->next;
     }
     return same;
@@ -1274,15 +1282,15 @@ static void rlock__map_grow(rlock__map *map) {
     map->size = size;
 }
 
-static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, size_t len) {
+/* Adds a node to which its key is given already. */
+static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
     rlock__node **bucket;
     RLOCK_ASSERT(len && len <= 0x7fffffffu);
-    if (map->count >= map->size && map->size < (1u << 30)) {
+    if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
         rlock__map_grow(map);
     }
-    node->key = key;
     node->key_len = (uint32_t)len & 0x7fffffffu;
-    node->hash = rlock__hash(map, key, len);
+    node->hash = rlock__hash(map, rlock__key(node), len);
     bucket = &map->buckets[node->hash & (map->size - 1)];
     node->next = *bucket;
     *bucket = node;
@@ -1467,12 +1475,21 @@ static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
  * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
  */
 
-/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
- * leaves the client before it calls the user, and touches nothing of it after that. */
+/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. */
 typedef struct rlock__ready {
     rlock_link link;
-    void (*deliver)(struct rlock__ready *ready, char **words); /* *words: freed after it */
+    uint8_t of;      /* RLOCK__OF_... */
+    uint8_t event;   /* of a handle or an operation: rlock_event_kind, 0 = none */
+    int8_t status;   /* the event's; before that, how the last attempt ended */
+    uint8_t reason;  /* the event's */
+    int32_t left_ms; /* of the holder's lease, when last heard: for event.remaining_ms */
 } rlock__ready;
+
+enum { RLOCK__OF_HANDLE, RLOCK__OF_OPERATION, RLOCK__OF_QUESTION, RLOCK__OF_SHUTDOWN };
+
+/* Leaves the client before it calls the user, and touches nothing of it after that. *words are
+ * freed after it. */
+typedef void rlock__deliverer(rlock__ready *ready, char **words);
 
 /* What a claim (see >>claim) does with the server. */
 enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
@@ -1480,6 +1497,7 @@ enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
 /* Those who wait at one gate. */
 typedef struct rlock__crowd {
     rlock_link waiting; /* claims, first come first */
+    rlock_client *client;
     struct rlock__gate *gate;
     struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
     rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
@@ -1500,15 +1518,16 @@ struct rlock_client {
     rlock_loop loop;
     void *loop_state;
     rlock__heap timers;
-    int64_t now_us;     /* the clock of this entry */
-    int64_t clock_us;   /* ... and of the last look at it */
-    int64_t stepped_us; /* by how much it has stepped back */
-    int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
-    rlock_link ready;   /* to be delivered in a later turn */
-    rlock_link batch;   /* being delivered */
-    uint32_t iteration; /* how often timers were fired */
-    unsigned depth;     /* calls and entries on the stack that are at work; ... */
-    unsigned frames;    /* ... and those that a callback of the user stands on */
+    int64_t now_us;                   /* the clock of this entry */
+    int64_t clock_us;                 /* ... and of the last look at it */
+    int64_t stepped_us;               /* by how much it has stepped back */
+    int64_t armed_us;                 /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    rlock_link ready;                 /* to be delivered in a later turn */
+    rlock_link batch;                 /* being delivered */
+    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
+    uint32_t iteration;               /* how often timers were fired */
+    unsigned depth;                   /* calls and entries on the stack that are at work; ... */
+    unsigned frames;                  /* ... and those that a callback of the user stands on */
     rlock__life life;
     bool unsent; /* something was submitted and not flushed */
     bool up;
@@ -1537,16 +1556,16 @@ struct rlock_client {
     uint64_t tokens; /* how many were given out */
     rlock_stats stats;
 
-    rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
+    rlock_link due;   /* see >>due */
+    rlock_link *ring; /* NULL until there are many claims */
     int64_t ring_tick;
-    rlock_timer ring_timer;
+    rlock_timer due_timer;
     uint32_t tracked; /* gates whose changes are told */
 
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
     void *shutdown_user;
-    int shutdown_status;
 };
 
 static bool rlock__forked(const rlock_client *client) {
@@ -1588,7 +1607,6 @@ static uint32_t rlock__keeps(const rlock_client *client) {
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
-    RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
 }
 
@@ -1709,7 +1727,7 @@ static bool rlock__deliver(rlock_client *client) {
         rlock__ready *ready = RLOCK__OF(client->batch.next, rlock__ready, link);
         rlock__list_remove(&ready->link);
         client->depth++;
-        ready->deliver(ready, &frame.words);
+        client->deliver[ready->of](ready, &frame.words);
         rlock__dealloc(frame.words);
         frame.words = NULL;
         alive = rlock__alive(client);
@@ -2005,12 +2023,12 @@ typedef struct rlock__memory {
 } rlock__memory;
 
 typedef struct rlock__entry { /* one key; kept while it is held, waited for or watched */
-    rlock__node node;
     rlock_link link, watches;
     rlock_link holders, queue; /* members; of a mutex one holder at most, and no queue */
     int64_t permits_us;        /* until when `permits` counts */
     uint32_t permits;          /* the number that was set; 0 = what the terms say */
     uint32_t watching;         /* how many of the watches are on */
+    rlock__node node;          /* last: the key follows it */
 } rlock__entry;
 
 typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
@@ -2224,12 +2242,12 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     }
     entry = (rlock__entry *)rlock__alloc(sizeof *entry + len);
     if (entry) {
-        memcpy((char *)(entry + 1), key, len);
+        memcpy(&entry->node + 1, key, len);
         rlock__list_init(&entry->watches);
         rlock__list_init(&entry->holders);
         rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
-        rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
+        rlock__map_add(&memory->map, &entry->node, len);
     }
     return entry;
 }
@@ -2518,6 +2536,7 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_link *requests,
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
     rlock_link woken, notified, requests;
+    const rlock__node *node;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
     rlock__list_init(&requests);
@@ -2533,13 +2552,14 @@ static void rlock__memory_fire(rlock_timer *timer) {
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
-        tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
+        node = &watch->entry->node;
+        tenant->events->woken(tenant->owner, rlock__key(node), node->key_len);
     }
     while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
         rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
-        const rlock__node *node = &member->entry->node;
+        node = &member->entry->node;
         rlock__list_remove(&member->notified);
-        tenant->events->notified(tenant->owner, node->key, node->key_len, member->token);
+        tenant->events->notified(tenant->owner, rlock__key(node), node->key_len, member->token);
     }
 }
 
@@ -5559,7 +5579,6 @@ typedef struct rlock__vote { /* what one server knows of a token */
 } rlock__vote;
 
 typedef struct rlock__ballot { /* one token, until no server has it */
-    rlock__node node;
     rlock_link link;
     rlock_timer timer;
     rlock__council *council;
@@ -5574,6 +5593,8 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint8_t outcome, fault;
     bool paused;   /* the round is over, its answer waits */
     bool cleaning; /* counted as such */
+    rlock__node node;
+    char key[sizeof(uint64_t)]; /* the node's: the token */
 } rlock__ballot;
 
 /* --- votes --- */
@@ -6073,8 +6094,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
     rlock__list_append(&council->ballots, &ballot->link);
-    rlock__map_add(&council->map, &ballot->node, (const char *)&ballot->token,
-                   sizeof ballot->token);
+    memcpy(ballot->key, &ballot->token, sizeof ballot->key);
+    rlock__map_add(&council->map, &ballot->node, sizeof ballot->key);
     return ballot;
 }
 
@@ -6600,15 +6621,14 @@ typedef enum rlock__state {
  * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
  * it, and one when notified. */
 typedef struct rlock__gate {
-    rlock__node node;
-    rlock_client *client;
     rlock__crowd *crowd; /* the client's `nobody` if none waits */
     rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
-    uint32_t references; /* handles and claims */
+    uint32_t references; /* handles, questions, and who is at work on it */
     uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
     bool tracked;
-    bool special; /* no mutex with one key: rlock__things follow */
-} rlock__gate;    /* then each key's bytes and a NUL */
+    bool special;     /* no mutex with one key: rlock__things stand before it */
+    rlock__node node; /* last: each key's bytes and a NUL follow */
+} rlock__gate;
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -6622,19 +6642,18 @@ typedef struct rlock__things {
 
 /* NULL: a mutex with one key. */
 static rlock__things *rlock__things_of(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)(gate + 1) : NULL;
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)gate - 1 : NULL;
 }
 
-/* What a handle wants that is no mutex with one key. Its claims may outlive it. */
-typedef struct rlock__wish {
-    rlock_terms terms; /* first: requests point to it */
-    uint32_t references;
-} rlock__wish;
-
 typedef struct rlock__alias { /* another key of a gate than its first */
-    rlock__node node;
     rlock__gate *gate;
+    rlock__node node;
+    const char *key; /* the node's */
 } rlock__alias;
+
+static rlock_client *rlock__client_of(const rlock__gate *gate) {
+    return gate->crowd->client;
+}
 
 static rlock__gate *rlock__gate_at(rlock__node *node) {
     return RLOCK__HAS_KINDS && node->alias ? RLOCK__OF(node, rlock__alias, node)->gate
@@ -6648,26 +6667,22 @@ typedef struct rlock__work {
 } rlock__work;
 
 /* So many works are kept for the claims, one each and one more, which an answer needs until it was
- * dealt with. Above that, memory is asked for when they are needed. */
+ * dealt with; and so many crowds. Above that, memory is asked for when they are needed. */
 #ifndef RLOCK__WORKS
 #define RLOCK__WORKS 1024
 #endif
 
 /* One token's life at the server, from acquire until it is surely gone: what it is there, and
- * nothing of what its handle was asked for. A local hand-over gives it to another handle. Without a
- * handle it is an orphan, which is still to be cleaned up. */
+ * nothing of what its handle was asked for. A local hand-over gives it to another handle. It is an
+ * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
+ * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link; /* in the gate's crowd, or in its claims */
-    union {
-        rlock_timer timer;
-        rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
-    } at;
-    rlock__gate *gate;
-    rlock *lock;       /* it waits for this claim, holds or releases it; NULL: an orphan */
+    rlock_link link;   /* in the gate's crowd, or in its claims */
+    rlock_link due;    /* among those of its client, while it has something to do at a time */
+    rlock *lock;       /* for which it was made, or to which it was handed over */
     rlock__work *work; /* with the store, or NULL */
-    rlock__wish *wish; /* NULL: a mutex with one key */
     uint64_t token;    /* see rlock_request */
-    int64_t until_us;  /* the local deadline */
+    int64_t until_us;  /* the end of the wait; of a hold, and of its release, the local deadline */
     int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
     union {
         int64_t check_us; /* of a hold the next check, without a renewal */
@@ -6677,19 +6692,18 @@ typedef struct rlock__claim {
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
     uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
-    uint16_t fences;     /* how many fencing tokens in a row were reserved */
-    uint16_t handed;     /* how many local hand-overs there were since that grant */
+    uint16_t handovers;  /* how many local hand-overs may follow */
     uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
-    bool ringed;         /* it waits in the ring */
-    bool yields;         /* after local hand-overs: when it is let go, other clients come first */
-    bool ours;           /* granted, and the next waiter at the server was of this client */
-    bool counted;        /* as acquired, and not as lost */
-    bool exists;         /* the token may be at the server */
-    bool registered;     /* the store watches the key for this hold */
-    bool again;          /* woken or notified during a request, or an attempt failed: once more */
+    bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
+    bool ours : 1;       /* granted, and the next waiter at the server was of this client */
+    bool counted : 1;    /* as acquired, and not as lost */
+    bool exists : 1;     /* the token may be at the server */
+    bool registered : 1; /* the store watches the key for this hold */
+    bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
-/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
+/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. Without an
+ * event it is a spare: see rlock.ops. */
 typedef struct rlock__op {
     rlock__ready ready;
     struct rlock__op *next; /* of the same handle */
@@ -6698,45 +6712,50 @@ typedef struct rlock__op {
     void *user;
     char *text;
     int64_t lease_ms;
-    int status;
-    uint8_t kind; /* rlock_event_kind; 0: a spare, see rlock.ops */
-    bool waits;   /* it needs the store, and has not ended */
+    bool waits; /* it needs the store, and has not ended */
     bool sent;
     bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
-/* max_hold_ms of the options, and what it means for the present hold. */
-typedef struct rlock__limit {
-    int64_t hold_ms;
-    int64_t until_us; /* no deadline is later than this one */
-} rlock__limit;
+/* What few handles have. */
+typedef struct rlock__more {
+    rlock_terms terms; /* if it is no mutex with one key */
+    int64_t hold_ms;   /* max_hold_ms of the options, 0 = none; ... */
+    int64_t until_us;  /* ... of the present hold: no deadline is later */
+    char *text;        /* the server's words for the event */
+} rlock__more;
 
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
  * and without one from its claim: see rlock__state_of. */
 struct rlock {
     rlock__gate *gate;
-    rlock__wish *wish;   /* NULL: a mutex with one key */
     rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
     rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
+    rlock__more *more;   /* NULL: it has nothing of that */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    rlock__limit *limit; /* NULL: no max_hold_ms */
-    rlock__ready ready;  /* the event is to be delivered */
-    char *text;          /* the server's words for it */
-    int64_t left_ms;     /* of the holder's lease, when last heard */
+    rlock__ready ready; /* the event is to be delivered */
     union {
         int64_t wait_until_us; /* of the acquire */
         uint64_t fence;        /* of the hold that ended: of the event */
     } of;
     int32_t lease_ms;
-    int8_t status; /* the event's; before that, how the last attempt ended */
-    uint8_t event; /* rlock_event_kind to be delivered, 0 = none */
-    uint8_t reason;
-    uint8_t watchdog; /* RLOCK_WATCHDOG_... */
-    bool renews;      /* the hold has a watchdog */
-    bool once;        /* wait_ms was 0 */
-    bool fencing, reentrant;
+    uint32_t references : 26; /* the user's, until it is freed, and its claims' */
+    uint32_t watchdog : 2;    /* RLOCK_WATCHDOG_... */
+    bool renews : 1;          /* the hold has a watchdog */
+    bool once : 1;            /* wait_ms was 0 */
+    bool fencing : 1, reentrant : 1;
 };
+
+/* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
+static rlock *rlock__handle_of(const rlock__claim *claim) {
+    return claim->lock->claim == claim ? claim->lock : NULL;
+}
+
+/* NULL: a mutex with one key. */
+static const rlock_terms *rlock__terms_of(const rlock *lock) {
+    return RLOCK__HAS_KINDS && lock->gate->special ? &lock->more->terms : NULL;
+}
 
 /* What a handle is about to tell goes before what its claim is about to do. */
 static rlock__state rlock__state_of(const rlock *lock) {
@@ -6746,9 +6765,9 @@ static rlock__state rlock__state_of(const rlock *lock) {
     static const uint8_t doing[] = {/* [phase] */
                                     RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
                                     RLOCK__RELEASING_STATE};
-    RLOCK_ASSERT(lock->event < sizeof told);
-    return (rlock__state)(lock->event || !lock->claim ? told[lock->event]
-                                                      : doing[lock->claim->phase]);
+    RLOCK_ASSERT(lock->ready.event < sizeof told);
+    return (rlock__state)(lock->ready.event || !lock->claim ? told[lock->ready.event]
+                                                            : doing[lock->claim->phase]);
 }
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
@@ -6768,7 +6787,7 @@ static rlock__op *rlock__renewal(const rlock *lock) {
 /* Returns an operation of that kind, or with 0 a spare; NULL: there is none. */
 static rlock__op *rlock__op_of(const rlock *lock, int kind) {
     rlock__op *op = lock->ops;
-    while (op && op->kind != kind) {
+    while (op && op->ready.event != kind) {
         op = op->next;
     }
     return op;
@@ -6783,11 +6802,10 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
-    int64_t end_us = rlock__lease_end(claim->gate->client, sent_us, lease_ms);
-    const rlock__limit *limit;
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    limit = claim->lock->limit;
-    return limit ? rlock__min(end_us, limit->until_us) : end_us;
+    int64_t end_us = rlock__lease_end(rlock__client_of(claim->lock->gate), sent_us, lease_ms);
+    const rlock__more *more = claim->lock->more;
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    return more && more->hold_ms ? rlock__min(end_us, more->until_us) : end_us;
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
@@ -6805,8 +6823,9 @@ static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
 /* Returns when the lease of a hold was asked for, by its deadline: or before, if something else
  * than the lease has brought the deadline forward. */
 static int64_t rlock__since(const rlock__claim *held) {
-    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && held->lock);
-    return held->until_us - rlock__lease_end(held->gate->client, 0, held->lock->lease_ms);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
+    return held->until_us -
+           rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -6814,12 +6833,23 @@ static void rlock__set_text(char **text, const char *words) {
     *text = rlock__copy(words, rlock__length(words));
 }
 
+/* Keeps the server's words for the event to come, or with NULL none. Without memory: none. */
+static void rlock__lock_words(rlock *lock, const char *words) {
+    if (words && !lock->more) {
+        lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
+    }
+    if (lock->more) {
+        rlock__set_text(&lock->more->text, words);
+    }
+}
+
 static bool rlock__queued(const rlock__gate *gate) {
     return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
-    return RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.kind == kind;
+    const rlock_terms *terms = rlock__terms_of(claim->lock);
+    return RLOCK__HAS_KINDS && terms && terms->kind == kind;
 }
 
 /* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
@@ -6853,16 +6883,10 @@ static rlock__claim *rlock__waiter(const rlock__gate *gate) {
     return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
 }
 
-static void rlock__wish_unref(rlock__wish *wish) {
-    if (RLOCK__HAS_KINDS && wish && --wish->references == 0) {
-        rlock__dealloc(wish);
-    }
-}
-
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->node.key_len);
-    request->key = gate->node.key;
+    request->key = rlock__key(&gate->node);
     request->key_len = gate->node.key_len;
     request->terms = terms;
 }
@@ -6873,39 +6897,39 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
                 client->phases[RLOCK__LETTING_GO];
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
-        client->shutdown_status = status;
+        client->shutdown_ready.status = (int8_t)status;
         rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
     }
 }
 
-static void rlock__ring_leave(rlock__claim *claim) {
-    if (claim->ringed) {
-        rlock__list_remove(&claim->at.ring);
-        claim->at.timer.index = 0;
-        claim->ringed = false;
-    }
+static uint32_t rlock__works_for(uint32_t claims) {
+    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
-/* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
+static void rlock__crowd_put(rlock_client *client, rlock__crowd *crowd) {
+    rlock__pool_put(&client->crowds, crowd, rlock__works_for(rlock__keeps(client)));
+}
+
+/* Takes a claim out of its lists, and the crowd away from a gate at which nobody waits any more. */
 static void rlock__claim_unlink(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     rlock__list_remove(&claim->link);
-    rlock__ring_leave(claim);
+    rlock__list_remove(&claim->due);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
         RLOCK_ASSERT(!gate->crowd->attempting);
         rlock_timer_drop(client, &gate->crowd->timer);
-        rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
+        rlock__crowd_put(client, gate->crowd);
         gate->crowd = &client->nobody;
     }
 }
 
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
-    RLOCK_ASSERT(phase != RLOCK__HOLDING || claim->lock);
+    RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
@@ -6916,40 +6940,31 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     }
 }
 
-/* Gives a claim to a handle, or with NULL makes an orphan of it. */
-static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
-    if (claim->lock) {
-        claim->lock->claim = NULL;
-    }
-    claim->lock = lock;
-    if (lock) {
-        lock->claim = claim;
-    }
+/* Makes an orphan of a claim. */
+static void rlock__claim_orphan(rlock__claim *claim) {
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    claim->lock->claim = NULL;
 }
 
 /* Owes the handle an event; one that was owed is replaced. */
 static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status, rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
-    lock->event = (uint8_t)kind;
-    lock->status = (int8_t)status;
-    lock->reason = (uint8_t)reason;
+    lock->ready.event = (uint8_t)kind;
+    lock->ready.status = (int8_t)status;
+    lock->ready.reason = (uint8_t)reason;
     rlock__list_remove(&lock->ready.link);
-    rlock__ready_add(lock->gate->client, &lock->ready);
+    rlock__ready_add(rlock__client_of(lock->gate), &lock->ready);
 }
 
 /* Ends what the handle wants of this claim, if it has one: it is owed an event. */
 static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int status,
                               rlock_reason reason) {
-    rlock *lock = claim->lock;
+    rlock *lock = rlock__handle_of(claim);
     if (lock) {
         lock->of.fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
-        rlock__claim_give(claim, NULL);
+        rlock__claim_orphan(claim);
         rlock__lock_event(lock, kind, status, reason);
     }
-}
-
-static uint32_t rlock__works_for(uint32_t claims) {
-    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
 static void rlock__work_put(rlock_client *client, rlock__work *work) {
@@ -6959,7 +6974,7 @@ static void rlock__work_put(rlock_client *client, rlock__work *work) {
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
 static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                            int64_t due_us) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
@@ -6968,7 +6983,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     if (!work) {
         return NULL;
     }
-    rlock__request_init(&work->request, claim->gate, claim->wish ? &claim->wish->terms : NULL);
+    rlock__request_init(&work->request, claim->lock->gate, rlock__terms_of(claim->lock));
     work->claim = claim;
     work->request.op = (uint8_t)op;
     work->request.token = claim->token;
@@ -6979,7 +6994,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
@@ -6988,22 +7003,27 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     client->store->submit(client->store_state, request);
 }
 
+/* Notes how long the lease of the holder runs; -1 = for ever. */
+static void rlock__lock_left(rlock *lock, int64_t left_ms) {
+    lock->ready.left_ms = (int32_t)rlock__min(left_ms, INT32_MAX);
+}
+
 /* Notes how an attempt ended, for when the time is over. After an attempt that may have been
  * executed the note stays UNKNOWN, even if a later one was surely not executed. */
 static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
-    if (lock->status != RLOCK_ERR_UNKNOWN) {
-        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
-        rlock__set_text(&lock->text, text);
+    if (lock->ready.status != RLOCK_ERR_UNKNOWN) {
+        lock->ready.status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
+        rlock__lock_words(lock, text);
     }
 }
 
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__work *work = claim->work;
-    if (claim->gate->crowd->attempting == claim) {
-        claim->gate->crowd->attempting = NULL;
+    if (claim->lock->gate->crowd->attempting == claim) {
+        claim->lock->gate->crowd->attempting = NULL;
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
@@ -7019,9 +7039,127 @@ static void rlock__claim_recall(rlock__claim *claim) {
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     op->waits = false;
-    op->status = status;
+    op->ready.status = (int8_t)status;
     rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
-    rlock__ready_add(op->lock->gate->client, &op->ready);
+    rlock__ready_add(rlock__client_of(op->lock->gate), &op->ready);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>due - when each claim has something to do: few stand in one list, many in a ring
+ */
+
+/* The claims that have something to do at a time stand in the client's list `due`, the first one
+ * first; nothing has to be allocated for that. Where there are many, those whose time is not in the
+ * present tick stand in a ring of slots instead, a tick each. When its tick begins, all that a slot
+ * has to ask of the server is asked at once, up to a tick too early; a deadline is kept exactly.
+ * What comes more than one round later is put off when the ring comes to it. */
+#define RLOCK__RING 512
+#ifndef RLOCK__TICK_US
+#define RLOCK__TICK_US 16384
+#endif
+#ifndef RLOCK__RING_MIN
+#define RLOCK__RING_MIN 64 /* fewer claims do without a ring */
+#endif
+
+RLOCK__NOINLINE static int64_t rlock__tick(int64_t us) {
+    RLOCK_ASSERT(us >= 0);
+    return (int64_t)((uint64_t)us / RLOCK__TICK_US);
+}
+
+static rlock_link *rlock__slot(const rlock_client *client, int64_t tick) {
+    RLOCK_ASSERT(client->ring && tick >= 0);
+    return &client->ring[(uint32_t)tick % RLOCK__RING];
+}
+
+/* Makes the ring, if there are many claims. Without memory for it the list is long, no worse. */
+static void rlock__ring_reserve(rlock_client *client) {
+    int i;
+    if (!client->ring && client->claims.count >= RLOCK__RING_MIN) {
+        client->ring = (rlock_link *)RLOCK_MALLOC(RLOCK__RING * sizeof *client->ring);
+        for (i = 0; i < RLOCK__RING && client->ring; i++) {
+            rlock__list_init(&client->ring[i]);
+        }
+    }
+}
+
+/* Returns when the claim has something to do; RLOCK__NEVER: it waits for an answer. */
+static int64_t rlock__claim_due_us(const rlock__claim *claim) {
+    int64_t due_us = rlock__min(claim->until_us, claim->next_us);
+    return claim->phase == RLOCK__HOLDING ? rlock__min(due_us, claim->of.check_us) : due_us;
+}
+
+/* Puts a claim where it belongs, after its times have changed. */
+static void rlock__claim_arm(rlock__claim *claim) {
+    rlock_client *client = rlock__client_of(claim->lock->gate);
+    int64_t due_us = rlock__claim_due_us(claim), tick = rlock__tick(due_us);
+    int64_t now = rlock__tick(client->now_us);
+    rlock__list_remove(&claim->due);
+    if (due_us == RLOCK__NEVER) {
+        return;
+    }
+    if (!client->due_timer.index) {
+        client->ring_tick = now; /* it stood still, and empty */
+    }
+    if (client->ring && tick > now) {
+        tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
+        rlock__list_append(rlock__slot(client, tick), &claim->due);
+        due_us = tick * RLOCK__TICK_US;
+    } else {
+        rlock_link *at = client->due.prev; /* nearly always it is one of the last */
+        while (at != &client->due &&
+               rlock__claim_due_us(RLOCK__OF(at, rlock__claim, due)) > due_us) {
+            at = at->prev;
+        }
+        rlock__list_append(at->next, &claim->due);
+    }
+    if (!client->due_timer.index || client->due_timer.due_us > due_us) {
+        rlock_timer_set(client, &client->due_timer, due_us);
+    }
+}
+
+/* Moves to `list` what is due, and what the ring has for the ticks that have begun. */
+static void rlock__due_take(rlock_client *client, rlock_link *list) {
+    int64_t now = rlock__tick(client->now_us), tick = client->ring_tick;
+    rlock__claim *first = RLOCK__FIRST(&client->due, rlock__claim, due);
+    while (first && rlock__claim_due_us(first) <= client->now_us) {
+        rlock__list_remove(&first->due);
+        rlock__list_append(list, &first->due);
+        first = RLOCK__FIRST(&client->due, rlock__claim, due);
+    }
+    if (client->ring) {
+        tick = now - tick > RLOCK__RING ? now - RLOCK__RING : tick;
+        while (tick < now) {
+            rlock__list_move(list, rlock__slot(client, ++tick));
+        }
+        client->ring_tick = now;
+    }
+}
+
+/* Brings forward what a claim has to ask in this tick. False: nothing is due yet. */
+static bool rlock__claim_is_due(rlock__claim *claim) {
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    int64_t now = rlock__tick(client->now_us);
+    if (client->ring && rlock__tick(claim->next_us) == now) {
+        claim->next_us = client->now_us;
+    }
+    if (client->ring && claim->phase == RLOCK__HOLDING && rlock__tick(claim->of.check_us) == now) {
+        claim->of.check_us = client->now_us;
+    }
+    return rlock__claim_due_us(claim) <= client->now_us;
+}
+
+/* Sets the timer to the next claim of the list, or the next slot of the ring that is in use. */
+static void rlock__due_wait(rlock_client *client) {
+    const rlock__claim *first = RLOCK__FIRST(&client->due, rlock__claim, due);
+    int64_t due_us = first ? rlock__claim_due_us(first) : RLOCK__NEVER;
+    int64_t tick = client->ring_tick + 1, last = client->ring_tick + RLOCK__RING;
+    while (client->ring && tick <= last && rlock__list_empty(rlock__slot(client, tick))) {
+        tick++;
+    }
+    if (client->ring && tick <= last) {
+        due_us = rlock__min(due_us, tick * RLOCK__TICK_US);
+    }
+    rlock_timer_set(client, &client->due_timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -7065,7 +7203,7 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 
 /* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
-    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
+    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : rlock__key(&gate->node);
     return i < (RLOCK__HAS_KINDS && gate->special ? rlock__things_of(gate)->count : 1);
 }
 
@@ -7080,28 +7218,35 @@ static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
     return in;
 }
 
+/* Returns options.owner of a claim that is no mutex with one key. */
+static uint64_t rlock__owner_of(const rlock__claim *claim) {
+    RLOCK_ASSERT(rlock__terms_of(claim->lock));
+    return claim->lock->more->terms.owner;
+}
+
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
-           reader->wish->terms.owner && reader->wish->terms.owner == writer->wish->terms.owner;
+           rlock__owner_of(reader) && rlock__owner_of(reader) == rlock__owner_of(writer);
 }
 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
-    const rlock__claim *holds = rlock__holder(reader->gate);
+    const rlock__claim *holds = rlock__holder(reader->lock->gate);
     while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) &&
            !rlock__may_downgrade(reader, holds)) {
-        holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
+        holds = rlock__claim_next(reader->lock->gate, holds, RLOCK__HOLDING);
     }
     return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
 }
 
 static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     unsigned flags = 0;
+    uint16_t fences = 0;
     rlock_request *request;
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -7112,9 +7257,9 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
-        claim->fences = 1;
-        for (; at != &gate->crowd->waiting && claim->fences <= more; at = at->next) {
-            claim->fences++;
+        fences = 1;
+        for (; at != &gate->crowd->waiting && fences <= more; at = at->next) {
+            fences++;
         }
     }
     request =
@@ -7122,7 +7267,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
                              client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
     if (request) {
         request->flags = (uint8_t)flags;
-        request->fences = claim->fences;
+        request->fences = fences;
         request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
         rlock__claim_submit(claim, request);
     } else { /* soon */
@@ -7143,7 +7288,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        uint32_t weight = claim->wish->terms.weight;
+        uint32_t weight = claim->lock->more->terms.weight;
         if (!claim->work && (claim->again || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
@@ -7154,9 +7299,9 @@ static void rlock__queue_attempt(rlock__gate *gate) {
 /* A writer holds: readers of its owner are granted next to it, whatever their position: a
  * downgrade. */
 static void rlock__queue_downgrade(const rlock__claim *writer) {
-    rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
+    rlock_link *list = &writer->lock->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; writer->wish->terms.owner && at != list; at = at->next) {
+    for (; rlock__owner_of(writer) && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__may_downgrade(reader, writer)) {
             reader->again = true;
@@ -7189,7 +7334,7 @@ static void rlock__gate_attempt(rlock__gate *gate) {
     crowd->attempting = rlock__waiter(gate);
     RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
     crowd->dirty = crowd->yields = false;
-    rlock_timer_set(gate->client, &crowd->timer, -1);
+    rlock_timer_set(rlock__client_of(gate), &crowd->timer, -1);
     rlock__claim_attempt(crowd->attempting, false);
 }
 
@@ -7219,18 +7364,19 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
 
 /* False: no memory for a crowd. */
 static bool rlock__gate_crowd(rlock__gate *gate) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__crowd *crowd;
     if (gate->crowd != &client->nobody) {
         return true;
     }
     crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
     if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__pool_put(&client->crowds, crowd, rlock__keeps(client));
+        rlock__crowd_put(client, crowd);
         crowd = NULL;
     }
     if (crowd) {
         rlock__list_init(&crowd->waiting);
+        crowd->client = client;
         crowd->gate = gate;
         gate->crowd = crowd;
     }
@@ -7258,8 +7404,8 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
     const char *key;
     uint32_t i;
     for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        rlock__key_each(gate->client, key, rlock__gate_key_len(gate, i), rlock__gate_wake_other,
-                        gate);
+        rlock__key_each(rlock__client_of(gate), key, rlock__gate_key_len(gate, i),
+                        rlock__gate_wake_other, gate);
     }
 }
 
@@ -7270,8 +7416,9 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     crowd->polls = 0;
     if (!rlock__list_empty(&crowd->waiting) && !crowd->attempting && !rlock__holder(gate)) {
         crowd->yields = true;
-        rlock_timer_set(gate->client, &crowd->timer,
-                        gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
+        rlock_timer_set(rlock__client_of(gate), &crowd->timer,
+                        rlock__client_of(gate)->now_us +
+                            rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
 
@@ -7285,7 +7432,7 @@ static bool rlock__key_tracked(const rlock_client *client, const char *key, size
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     const char *key;
     uint32_t i;
     client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
@@ -7307,7 +7454,7 @@ RLOCK__NOINLINE static void rlock__gate_track(rlock__gate *gate) {
 
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__crowd *crowd = gate->crowd;
     int64_t delay_ms =
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
@@ -7338,7 +7485,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
     if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
@@ -7368,7 +7515,7 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
 static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     const rlock__things *has = rlock__things_of(gate);
     const rlock_terms *wants = &want->terms;
-    const char *key = gate->node.key;
+    const char *key = rlock__key(&gate->node);
     uint32_t i;
     if (!has || want->plain) {
         return !has && want->plain;
@@ -7388,13 +7535,13 @@ static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     return true;
 }
 
-static void rlock__things_init(rlock__gate *gate, const rlock__want *want) {
+static void rlock__things_init(rlock__gate *gate, const rlock__want *want, void *block) {
     rlock__things *things = rlock__things_of(gate);
     uint32_t i;
     things->sort = rlock__sort_of(want->terms.kind);
     things->permits = want->terms.permits;
     things->count = want->terms.count;
-    things->aliases = (rlock__alias *)(void *)(things + 1);
+    things->aliases = (rlock__alias *)block;
     things->lens = (uint32_t *)(void *)(things->aliases + things->count);
     for (i = 0; i < things->count; i++) {
         size_t len;
@@ -7405,39 +7552,58 @@ static void rlock__things_init(rlock__gate *gate, const rlock__want *want) {
     }
 }
 
+/* Makes a gate with room for its keys. Its things stand before it, and before these the aliases and
+ * the lengths. */
+static rlock__gate *rlock__gate_make(const rlock__want *want, size_t bytes) {
+    uint32_t count = want->terms.count;
+    size_t before = 0;
+    rlock__gate *gate;
+    char *block;
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        before = count * sizeof(rlock__alias) + (count + count % 2) * sizeof(uint32_t) +
+                 sizeof(rlock__things);
+    }
+    block = (char *)rlock__alloc(before + sizeof *gate + bytes);
+    if (!block) {
+        return NULL;
+    }
+    gate = (rlock__gate *)(void *)(block + before);
+    gate->special = before != 0;
+    if (RLOCK__HAS_KINDS && gate->special) {
+        rlock__things_init(gate, want, block);
+    }
+    return gate;
+}
+
 /* Makes a gate, and adds its keys to the map: each leads to it. */
 static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
     uint32_t i, count = rlock__want_count(want);
-    size_t own = sizeof(rlock__gate), bytes = 0, len;
+    size_t bytes = 0, len;
     rlock__gate *gate;
     char *at;
     for (i = 0; i < count; i++) {
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        own += sizeof(rlock__things) + count * (sizeof(rlock__alias) + sizeof(uint32_t));
-    }
-    gate = (rlock__gate *)rlock__alloc(own + bytes);
+    gate = rlock__gate_make(want, bytes);
     if (!gate) {
         return NULL;
     }
-    gate->client = client;
     gate->pushing = (uint8_t)client->pushing;
     gate->crowd = &client->nobody;
     rlock__list_init(&gate->claims);
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        gate->special = true;
-        rlock__things_init(gate, want);
-    }
-    at = (char *)gate + own;
+    at = (char *)(&gate->node + 1);
     for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node =
-            RLOCK__HAS_KINDS && i ? &rlock__things_of(gate)->aliases[i].node : &gate->node;
+        rlock__node *node = &gate->node;
         memcpy(at, key, len);
+        if (RLOCK__HAS_KINDS && i) {
+            rlock__alias *alias = &rlock__things_of(gate)->aliases[i];
+            alias->key = at;
+            node = &alias->node;
+        }
         client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
-        rlock__map_add(&client->gates, node, at, len);
+        rlock__map_add(&client->gates, node, len);
         at += len + 1;
     }
     return gate;
@@ -7464,14 +7630,14 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
 
 /* Removes one of the gate's keys from the map. */
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__map_remove(&client->gates, node);
-    client->mixed -=
-        RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len) != NULL;
+    client->mixed -= RLOCK__HAS_KINDS &&
+                     rlock__map_find(&client->gates, rlock__key(node), node->key_len) != NULL;
 }
 
 static void rlock__gate_unref(rlock__gate *gate) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     const rlock__things *things = rlock__things_of(gate);
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
@@ -7485,8 +7651,28 @@ static void rlock__gate_unref(rlock__gate *gate) {
         for (i = 1; things && i < things->count; i++) {
             rlock__gate_remove(gate, &things->aliases[i].node);
         }
-        rlock__dealloc(gate);
+        rlock__dealloc(things ? (void *)things->aliases : (void *)gate);
     }
+}
+
+/* A handle is not referred to any more: by its user, or by a claim. */
+static void rlock__lock_unref(rlock *lock) {
+    RLOCK_ASSERT(lock->references);
+    if (--lock->references == 0) {
+        RLOCK_ASSERT(!lock->claim && !lock->ops);
+        rlock__gate_unref(lock->gate);
+        rlock__lock_words(lock, NULL);
+        rlock__dealloc(lock->more);
+        rlock__dealloc(lock);
+    }
+}
+
+/* Gives a new claim, or one that is handed over, to a handle. */
+static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
+    RLOCK_ASSERT(!lock->claim);
+    claim->lock = lock;
+    lock->claim = claim;
+    lock->references++;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -7495,27 +7681,30 @@ static void rlock__gate_unref(rlock__gate *gate) {
 
 /* Ends a claim of which nothing is left at the server. */
 static void rlock__claim_gone(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock *lock = claim->lock;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
-    rlock__claim_give(claim, NULL);
+    gate->references++;
+    if (rlock__handle_of(claim)) {
+        rlock__claim_orphan(claim);
+    }
     if (claim->work) { /* the store is closed */
         rlock__work_put(client, claim->work);
     }
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
-    rlock_timer_drop(client, &claim->at.timer);
-    rlock__wish_unref(claim->wish);
     rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
+    rlock__lock_unref(lock);
     rlock__gate_unref(gate);
 }
 
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock__claim *first = rlock__waiter(held->gate);
+    rlock__claim *first = rlock__waiter(held->lock->gate);
     return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
@@ -7523,17 +7712,18 @@ static rlock__claim *rlock__follower(const rlock__claim *held) {
 #define RLOCK__RETRY_MAX_US 500000
 
 static void rlock__letting_go_arm(rlock__claim *claim) {
-    int64_t until_us = claim->lock ? claim->until_us : RLOCK__NEVER; /* somebody waits for it */
-    int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    rlock_timer_set(claim->gate->client, &claim->at.timer, due_us == RLOCK__NEVER ? -1 : due_us);
+    if (!rlock__handle_of(claim)) {
+        claim->until_us = RLOCK__NEVER; /* nobody waits for it */
+    }
+    rlock__claim_arm(claim);
 }
 
 /* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
  * this token can arrive any more: that time is counted from now, unless it is counted already. */
 static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
-    rlock_client *client = claim->gate->client;
-    int64_t lease_ms = claim->lock ? claim->lock->lease_ms : claim->longest_ms;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
+    int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
@@ -7549,13 +7739,13 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
 
 /* Submits a release; `next` is the waiter whose acquire follows it. */
 static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
-    rlock_request *request =
-        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+    rlock_request *request = rlock__claim_request(claim, RLOCK_OP_RELEASE, 0,
+                                                  rlock__client_of(claim->lock->gate)->now_us);
     if (request) {
         request->next = next;
         rlock__claim_submit(claim, request);
     } else {
-        if (claim->lock) {
+        if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
         }
         rlock__letting_go_again(claim, false);
@@ -7585,7 +7775,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 }
 
 static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= claim->gate->client->now_us;
+    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
@@ -7599,16 +7789,16 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 }
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    rlock *lock = claim->lock;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (lock && claim->until_us <= client->now_us) {
         if (client->up && claim->work) {
-            lock->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
-        } else if (lock->status == RLOCK_OK) {
+            lock->ready.status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+        } else if (lock->ready.status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text);
         }
-        rlock__claim_part(claim, RLOCK_RELEASED, lock->status, RLOCK_REASON_NONE);
+        rlock__claim_part(claim, RLOCK_RELEASED, lock->ready.status, RLOCK_REASON_NONE);
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
@@ -7619,8 +7809,8 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 
 /* The token is not there now; gone for good only if no old acquire can still be executed. */
 static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool sure) {
-    rlock__gate *gate = claim->gate;
-    int64_t trip_us = gate->client->now_us - sent_us;
+    rlock__gate *gate = claim->lock->gate;
+    int64_t trip_us = rlock__client_of(gate)->now_us - sent_us;
     bool yields = claim->yields;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
@@ -7634,7 +7824,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool su
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
     }
-    if (RLOCK__HAS_KINDS && gate->client->mixed) {
+    if (RLOCK__HAS_KINDS && rlock__client_of(gate)->mixed) {
         rlock__gate_wake_others(gate);
     }
     rlock__gate_unref(gate);
@@ -7642,7 +7832,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool su
 
 static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
                                        const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
@@ -7660,10 +7850,10 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         rlock__letting_go_done(claim, request->sent_us, answer->sure);
         return;
     }
-    if (claim->lock) {
+    if (rlock__handle_of(claim)) {
         rlock__lock_note(claim->lock, answer->fault, answer->text);
     }
-    if (rlock__letting_go_over(claim) && !claim->lock) {
+    if (rlock__letting_go_over(claim) && !rlock__handle_of(claim)) {
         rlock__letting_go_done(claim, request->sent_us,
                                true); /* its lease is over, whatever the server says */
     } else {                          /* a server that was not asked does not count */
@@ -7678,13 +7868,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
 
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
-    if (claim->lock && status != claim->lock->status) { /* the words were of another end */
-        rlock__set_text(&claim->lock->text, NULL);
+    if (rlock__handle_of(claim) &&
+        status != claim->lock->ready.status) { /* the words were of another end */
+        rlock__lock_words(claim->lock, NULL);
     }
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
@@ -7696,11 +7887,11 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(lock && rlock__state_of(lock) == RLOCK__WAITING_STATE);
+    RLOCK_ASSERT(rlock__handle_of(claim) && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__ATTEMPTING);
@@ -7711,30 +7902,31 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
         }
         rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
     }
-    lock->event = 0;
+    lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
-    lock->status = RLOCK_ERR_UNKNOWN;
+    lock->ready.status = RLOCK_ERR_UNKNOWN;
     if (lock->once || lock->of.wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    rlock_timer_set(client, &claim->at.timer,
-                    lock->of.wait_until_us == RLOCK__NEVER ? -1 : lock->of.wait_until_us);
+    claim->until_us = lock->of.wait_until_us;
+    claim->next_us = RLOCK__NEVER;
+    rlock__claim_arm(claim);
     rlock__gate_ask(gate);
 }
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     bool told = gate->tracked || answer->told, queued = rlock__queued(gate);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
-    lock->left_ms = answer->left_ms;
-    lock->status = RLOCK_ERR_TIMEOUT;
+    rlock__lock_left(lock, answer->left_ms);
+    lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->crowd->taken = true;
-    rlock__set_text(&lock->text, NULL);
+    rlock__lock_words(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return;
@@ -7757,7 +7949,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
-    claim->lock->left_ms = -1;
+    claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
@@ -7769,21 +7961,22 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
 
 /* The wait is over. */
 static void rlock__attempt_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
-    int status = lock->status;
+    int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && claim->gate->crowd->taken) { /* others were before it */
+    } else if (status == RLOCK_OK && up &&
+               claim->lock->gate->crowd->taken) { /* others were before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
         rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
                          up ? NULL : client->fault_text);
-        status = lock->status;
+        status = lock->ready.status;
     }
     rlock__acquire_end(claim, status);
 }
@@ -7794,11 +7987,11 @@ static void rlock__attempt_fire(rlock__claim *claim) {
 
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(lock && lock->claim == claim);
-    if (lock->event) {
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    if (lock->ready.event) {
         rlock__acquire_again(claim, exists); /* nobody was told of it yet */
         return;
     }
@@ -7806,9 +7999,9 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, NULL);
     }
-    gate->client->stats.lost++;
+    rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
-    rlock__set_text(&lock->text, gate->client->up ? NULL : gate->client->fault_text);
+    rlock__lock_words(lock, rlock__client_of(gate)->up ? NULL : rlock__client_of(gate)->fault_text);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);
@@ -7822,61 +8015,9 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
 
 #define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
 
-/* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
- * to a tick too early: all of a tick together, by one timer. What comes more than one round later
- * is put off when the ring comes to it. */
-#define RLOCK__RING 512
-#ifndef RLOCK__TICK_US
-#define RLOCK__TICK_US 16384
-#endif
-#ifndef RLOCK__RING_MIN
-#define RLOCK__RING_MIN 128 /* fewer holds have a timer each: a small client does without a ring */
-#endif
-
-static bool rlock__ring_add(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
-    int i;
-    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(!claim->ringed);
-    if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
-        return false;
-    }
-    if (!client->ring) {
-        client->ring = (rlock_link *)RLOCK_MALLOC(RLOCK__RING * sizeof *client->ring);
-        for (i = 0; i < RLOCK__RING && client->ring; i++) {
-            rlock__list_init(&client->ring[i]);
-        }
-    }
-    if (!client->ring) {
-        return false;
-    }
-    if (!client->ring_timer.index) {
-        client->ring_tick = now; /* it stood still, and empty */
-    }
-    tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-    rlock_timer_set(client, &claim->at.timer, -1);
-    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->at.ring);
-    claim->ringed = true;
-    if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
-        rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
-    }
-    return true;
-}
-
-static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->of.check_us);
-    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    rlock__ring_leave(claim);
-    if (claim->next_us >= due_us || !rlock__ring_add(claim)) {
-        due_us = rlock__min(due_us, claim->next_us);
-        rlock_timer_set(claim->gate->client, &claim->at.timer, due_us);
-    }
-}
-
 /* Plans what comes next for a hold whose lease was asked for at since_us. */
 static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -7885,8 +8026,9 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us =
             since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
+        claim->next_us = claim->next_us < 0 ? 0 : claim->next_us; /* the clock began at 0 */
     }
-    rlock__holding_arm(claim);
+    rlock__claim_arm(claim);
 }
 
 /* Plans the next renewal, or if there is no watchdog the next check. */
@@ -7897,13 +8039,13 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
         claim->of.check_us = due_us;
         claim->again = true;
     }
-    rlock__holding_arm(claim);
+    rlock__claim_arm(claim);
 }
 
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = rlock__renewal(claim->lock);
-    int64_t now_us = claim->gate->client->now_us;
+    int64_t now_us = rlock__client_of(claim->lock->gate)->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
@@ -7941,12 +8083,12 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
+    return rlock__shared(claim) && (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
-    const rlock_client *client = claim->gate->client;
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
     claim->of.check_us = rlock__shared(claim)
                              ? RLOCK__NEVER
                              : client->now_us + rlock__check_interval_ms(client) * 1000;
@@ -7954,14 +8096,15 @@ static void rlock__holding_plan_check(rlock__claim *claim) {
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
-    const rlock_client *client = claim->gate->client;
-    bool many = client->tracked >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    bool many =
+        client->tracked >= RLOCK__MANY_KEYS && (claim->lock->gate->pushing & RLOCK_PUSH_CHANGES);
     bool check = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        check = check || (claim->gate->pushing && !rlock__heard(claim));
+        check = check || (claim->lock->gate->pushing && !rlock__heard(claim));
         claim->registered = true;
-        rlock__gate_track(claim->gate);
+        rlock__gate_track(claim->lock->gate);
     }
     rlock__holding_plan_check(claim);
     if (check) {
@@ -7970,7 +8113,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 }
 
 static void rlock__holding_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -7988,42 +8131,12 @@ static void rlock__holding_fire(rlock__claim *claim) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
-    rlock__holding_arm(claim);
-}
-
-/* Renews the holds of all ticks that have begun, and sets the timer to the next slot in use. */
-static void rlock__ring_fire(rlock_timer *timer) {
-    rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
-    int64_t now = client->now_us / RLOCK__TICK_US;
-    int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
-    rlock_link due;
-    RLOCK_ASSERT(client->ring);
-    rlock__list_init(&due);
-    while (tick < now) {
-        rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
-    }
-    client->ring_tick = now;
-    while (!rlock__list_empty(&due)) {
-        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, at.ring);
-        rlock__ring_leave(claim);
-        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-        if (claim->next_us / RLOCK__TICK_US <= now) {
-            claim->next_us = client->now_us;
-            rlock__holding_fire(claim);
-        } else {
-            rlock__holding_arm(claim);
-        }
-    }
-    while (++tick <= now + RLOCK__RING && rlock__list_empty(&client->ring[tick % RLOCK__RING])) {
-    }
-    if (tick <= now + RLOCK__RING) {
-        rlock_timer_set(client, timer, tick * RLOCK__TICK_US);
-    }
+    rlock__claim_arm(claim);
 }
 
 static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
@@ -8055,7 +8168,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
@@ -8072,11 +8185,11 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
 static void rlock__holding_answered(rlock__claim *claim, const rlock_request *request,
                                     const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
-    bool others =
-        RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.count > 1; /* keys still ours */
+    const rlock_terms *terms = rlock__terms_of(claim->lock);
+    bool others = RLOCK__HAS_KINDS && terms && terms->count > 1; /* keys still ours */
     RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    if (claim->until_us <= claim->gate->client->now_us) {
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    if (claim->until_us <= rlock__client_of(claim->lock->gate)->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
         return;
@@ -8101,6 +8214,27 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     }
 }
 
+static void rlock__claims_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, due_timer);
+    rlock_link due;
+    rlock__list_init(&due);
+    rlock__due_take(client, &due);
+    while (!rlock__list_empty(&due)) {
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, due);
+        rlock__list_remove(&claim->due);
+        if (!rlock__claim_is_due(claim)) {
+            rlock__claim_arm(claim);
+        } else if (claim->phase == RLOCK__ATTEMPTING) {
+            rlock__attempt_fire(claim);
+        } else if (claim->phase == RLOCK__HOLDING) {
+            rlock__holding_fire(claim);
+        } else {
+            rlock__letting_go_fire(claim);
+        }
+    }
+    rlock__due_wait(client);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>granting - a hold begins: by the server, or by a local hand-over inside this process
  */
@@ -8110,19 +8244,29 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
-    if (lock->limit) {
-        lock->limit->until_us = rlock__add_ms(lock->gate->client->now_us, lock->limit->hold_ms);
+    if (lock->more && lock->more->hold_ms) {
+        lock->more->until_us =
+            rlock__add_ms(rlock__client_of(lock->gate)->now_us, lock->more->hold_ms);
     }
+}
+
+/* Returns how many local hand-overs may follow a grant: a fencing token is reserved for each. */
+static uint16_t rlock__handovers(const rlock_client *client, const rlock_request *request,
+                                 const rlock_answer *answer) {
+    int64_t fences = request->fences;
+    if (answer->fences) {
+        fences = rlock__min(fences, answer->fences);
+    }
+    return (uint16_t)(fences ? rlock__min(fences - 1, client->handovers) : client->handovers);
 }
 
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
-    rlock__crowd *crowd = claim->gate->crowd;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock__crowd *crowd = claim->lock->gate->crowd;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->granted_us = (uint32_t)request->sent_us;
-    claim->handed = 0;
     claim->yields = false;
     rlock__limit_begin(claim->lock);
     claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
@@ -8134,25 +8278,23 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    if (answer->fences && answer->fences < claim->fences) {
-        claim->fences = answer->fences;
-    }
+    claim->handovers = rlock__handovers(client, request, answer);
     claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
     claim->counted = false;
-    rlock__set_text(&claim->lock->text, NULL);
+    rlock__lock_words(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
     if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
-    if (rlock__queued(claim->gate)) {
+    if (rlock__queued(claim->lock->gate)) {
         rlock__queue_downgrade(claim);
-        rlock__gate_next(claim->gate);
+        rlock__gate_next(claim->lock->gate);
     }
 }
 
@@ -8160,7 +8302,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
                                     const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
-    claim->gate->crowd->attempting = NULL;
+    claim->lock->gate->crowd->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -8181,13 +8323,14 @@ static bool rlock__hand_over_ends(const rlock__claim *held) {
         rlock__min(RLOCK__HAND_OVER_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->registered || /* which it is from its 100 ms on */
-           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)limit_us;
+           (uint32_t)rlock__client_of(held->lock->gate)->now_us - held->granted_us >
+               (uint32_t)limit_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
  * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
-    const rlock_client *client = held->gate->client;
+    const rlock_client *client = rlock__client_of(held->lock->gate);
     int64_t lease_ms = next->lock->lease_ms;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
     return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
@@ -8197,17 +8340,16 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
 /* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight;
  * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
-    const rlock__gate *gate = held->gate;
+    const rlock__gate *gate = held->lock->gate;
     rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
-    if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
-        rlock__hand_over_ends(held)) {
+    if (!next || rlock__queued(gate) || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
     if (held->work || next->work || next->exists) {
         return NULL;
     }
-    if (next->lock->fencing ? held->handed + 1 >= held->fences : held->fence != 0) {
+    if (next->lock->fencing != (held->fence != 0)) {
         return NULL;
     }
     return rlock__lease_fits(held, next) ? next : NULL;
@@ -8217,11 +8359,11 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
  * and the next fencing token, and without the server. The waiter's own claim, which nobody was
  * asked for, ends. False: the caller has to release. */
 static bool rlock__hand_over(rlock__claim *held) {
-    rlock_client *client = held->gate->client;
+    rlock_client *client = rlock__client_of(held->lock->gate);
     rlock__claim *next = rlock__successor(held);
     int64_t since_us = rlock__since(held);
     rlock *to;
-    RLOCK_ASSERT(held->lock && held->lock->claim == held);
+    RLOCK_ASSERT(rlock__handle_of(held));
     if (!next) {
         return false;
     }
@@ -8230,15 +8372,16 @@ static bool rlock__hand_over(rlock__claim *held) {
     RLOCK_ASSERT(to != held->lock);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);
+    rlock__lock_unref(held->lock);
     rlock__claim_give(held, to);
     rlock__limit_begin(to);
     held->until_us =
         rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
     held->fence += to->fencing;
-    held->handed++;
+    held->handovers--;
     held->yields = true;
     held->counted = false;
-    rlock__set_text(&to->text, NULL);
+    rlock__lock_words(to, NULL);
     rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(held, since_us);
     client->stats.released++;
@@ -8252,7 +8395,7 @@ static bool rlock__hand_over(rlock__claim *held) {
 
 /* Takes an operation away from the handle. */
 static void rlock__op_free(rlock *lock, rlock__op *op) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__op **at = &lock->ops;
     while (*at != op) {
         at = &(*at)->next;
@@ -8265,7 +8408,7 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    if (lock->gate->client->life == RLOCK__CLOSED) {
+    if (rlock__client_of(lock->gate)->life == RLOCK__CLOSED) {
         return RLOCK__CLOSED_STATE;
     }
     if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
@@ -8276,7 +8419,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__read_clock(const rlock *lock) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
@@ -8290,7 +8433,7 @@ static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
 static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     int64_t now_us = rlock__read_clock(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
@@ -8298,21 +8441,21 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock_event event;
     RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)op->kind;
-    event.status = op->status;
-    if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
+    event.kind = (rlock_event_kind)op->ready.event;
+    event.status = op->ready.status;
+    if (op->ready.event != RLOCK_RELEASED && op->ready.status == RLOCK_OK &&
         rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
         event.status =
             rlock__state_of(lock) == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
     }
     if (event.status == RLOCK_OK) {
-        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
+        event.remaining_ms = op->ready.event == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
         event.fence = lock->claim ? lock->claim->fence : lock->of.fence;
     }
     event.text = text;
     op->text = NULL;
-    if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        op->kind = 0; /* it is the spare of its release */
+    if (op->ready.event == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        op->ready.event = 0; /* it is the spare of its release */
     } else {
         rlock__op_free(lock, op);
     }
@@ -8325,7 +8468,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
 
 static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
                                 void *user) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__op *op = kind == RLOCK_RELEASED
                         ? rlock__op_of(lock, 0)
                         : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
@@ -8334,12 +8477,12 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     }
     if (kind != RLOCK_RELEASED) {
         rlock__list_init(&op->ready.link);
-        op->ready.deliver = rlock__op_deliver;
+        op->ready.of = RLOCK__OF_OPERATION;
         op->lock = lock;
         op->next = lock->ops;
         lock->ops = op;
     }
-    op->kind = (uint8_t)kind;
+    op->ready.event = (uint8_t)kind;
     op->done = done;
     op->user = user;
     return op;
@@ -8356,18 +8499,18 @@ static void rlock__lock_idle(rlock *lock) {
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock *lock = RLOCK__OF(ready, rlock, ready);
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__claim *claim = lock->claim;
-    rlock_callback *done = lock->event == RLOCK_LOST ? lock->on_lost : lock->done;
-    void *user = lock->event == RLOCK_LOST ? lock->lost_user : lock->user;
+    rlock_callback *done = lock->ready.event == RLOCK_LOST ? lock->on_lost : lock->done;
+    void *user = lock->ready.event == RLOCK_LOST ? lock->lost_user : lock->user;
     rlock_event event;
-    RLOCK_ASSERT(lock->event);
+    RLOCK_ASSERT(lock->ready.event);
     RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)lock->event;
-    event.status = lock->status;
-    event.reason = (rlock_reason)lock->reason;
-    event.text = lock->text;
+    event.kind = (rlock_event_kind)lock->ready.event;
+    event.status = lock->ready.status;
+    event.reason = (rlock_reason)lock->ready.reason;
+    event.text = lock->more ? lock->more->text : NULL;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
         RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
@@ -8383,13 +8526,15 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     } else {
         event.fence = lock->of.fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
-            event.remaining_ms = lock->left_ms;
+            event.remaining_ms = lock->ready.left_ms;
         }
         rlock__lock_idle(lock);
     }
-    *words = lock->text;
-    lock->text = NULL;
-    lock->event = 0;
+    if (lock->more) {
+        *words = lock->more->text;
+        lock->more->text = NULL;
+    }
+    lock->ready.event = 0;
     rlock__leave(client);
     if (done) {
         done(lock, &event, user);
@@ -8418,7 +8563,7 @@ typedef struct rlock__question {
 static void rlock__question_free(rlock__question *question) {
     rlock__list_remove(&question->link);
     rlock__list_remove(&question->ready.link);
-    rlock_timer_drop(question->gate->client, &question->timer);
+    rlock_timer_drop(rlock__client_of(question->gate), &question->timer);
     rlock__gate_unref(question->gate);
     rlock__dealloc(question->words);
     rlock__dealloc(question);
@@ -8426,7 +8571,7 @@ static void rlock__question_free(rlock__question *question) {
 
 static void rlock__question_deliver(rlock__ready *ready, char **words) {
     rlock__question *question = RLOCK__OF(ready, rlock__question, ready);
-    rlock_client *client = question->gate->client;
+    rlock_client *client = rlock__client_of(question->gate);
     rlock_info_callback *done = question->done;
     void *user = question->user;
     rlock_info info = question->info;
@@ -8457,8 +8602,8 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
         question->info.text = question->words;
     }
     question->info.status = status;
-    rlock_timer_set(question->gate->client, &question->timer, -1);
-    rlock__ready_add(question->gate->client, &question->ready);
+    rlock_timer_set(rlock__client_of(question->gate), &question->timer, -1);
+    rlock__ready_add(rlock__client_of(question->gate), &question->ready);
 }
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
@@ -8477,8 +8622,8 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
-            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
-                            NULL);
+            rlock__key_each(rlock__client_of(gate), rlock__key(&gate->node), gate->node.key_len,
+                            rlock__gate_forced, NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_ATTEMPT], NULL,
@@ -8490,7 +8635,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
 
 /* Takes the request back from the store; true: it may have been executed. */
 static bool rlock__question_recall(rlock__question *question) {
-    const rlock_client *client = question->gate->client;
+    const rlock_client *client = rlock__client_of(question->gate);
     RLOCK_ASSERT(question->out);
     question->out = false;
     return client->store->forget(client->store_state, &question->request);
@@ -8498,7 +8643,7 @@ static bool rlock__question_recall(rlock__question *question) {
 
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
-    rlock_client *client = question->gate->client;
+    rlock_client *client = rlock__client_of(question->gate);
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
@@ -8521,7 +8666,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
 
 static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
                       rlock_info_callback *done, void *user) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
@@ -8533,7 +8678,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     question->done = done;
     question->user = user;
     question->info.position = -1;
-    question->ready.deliver = rlock__question_deliver;
+    question->ready.of = RLOCK__OF_QUESTION;
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
@@ -8660,7 +8805,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         }
     }
     while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
-        if (other->lock) {
+        if (rlock__handle_of(other)) {
             rlock__lock_note(other->lock, why->fault, why->text);
         }
     }
@@ -8721,7 +8866,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
     if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_track_keys(gate, true);
-        rlock__gate_woken(gate, gate->node.key);
+        rlock__gate_woken(gate, rlock__key(&gate->node));
     } else if (!queued && rlock__waiter(gate) && !gate->crowd->attempting && !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
@@ -8868,13 +9013,19 @@ static void rlock__shutdown_fire(rlock_timer *timer) {
 
 static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
+    int status = ready->status;
     (void)words;
     rlock_timer_set(client, &client->shutdown_timer, -1);
     rlock__leave(client);
     if (client->shutdown_done) {
-        client->shutdown_done(client, client->shutdown_status, client->shutdown_user);
+        client->shutdown_done(client, status, client->shutdown_user);
     }
 }
+
+static rlock__deliverer *const rlock__deliverers[] = {
+    /* [RLOCK__OF_...] */
+    rlock__lock_deliver, rlock__op_deliver, RLOCK__HAS_KINDS ? rlock__question_deliver : NULL,
+    rlock__shutdown_deliver};
 
 /* Makes a client of a configuration that is resolved. */
 static int rlock__client_make(rlock_client **out, const rlock_config *config) {
@@ -8890,12 +9041,15 @@ static int rlock__client_make(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
     rlock__list_init(&client->nobody.waiting);
+    client->nobody.client = client;
     rlock__list_init(&client->questions);
+    rlock__list_init(&client->due);
     rlock__list_init(&client->shutdown_ready.link);
-    client->shutdown_ready.deliver = rlock__shutdown_deliver;
+    client->shutdown_ready.of = RLOCK__OF_SHUTDOWN;
+    client->deliver = rlock__deliverers;
     if (rlock__client_configure(client, config) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
-        rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
+        rlock_timer_add(client, &client->due_timer, rlock__claims_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
         status = client->store->open(client->store, client, config, &rlock__events, client,
@@ -8933,7 +9087,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
-    rlock__claim_give(claim, NULL);
+    rlock__claim_orphan(claim);
     if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
@@ -8962,7 +9116,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 static void rlock__pools_trim(rlock_client *client) {
     uint32_t keep = rlock__keeps(client);
     rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->crowds, keep);
+    rlock__pool_trim(&client->crowds, rlock__works_for(keep));
     rlock__pool_trim(&client->ops, keep);
     rlock__pool_trim(&client->works, rlock__works_for(keep));
 }
@@ -9006,11 +9160,11 @@ void rlock_client_free(rlock_client *client) {
 static void rlock__hold_shutdown(rlock__claim *held) {
     rlock *lock = held->lock;
     rlock__op *renewal = rlock__renewal(lock);
-    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && lock);
-    if (renewal && renewal->kind == RLOCK_ACQUIRED) {
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
+    if (renewal && renewal->ready.event == RLOCK_ACQUIRED) {
         rlock__op_event(renewal, RLOCK_ERR_CLOSED, NULL);
     }
-    if (!lock->event) {
+    if (!lock->ready.event) {
         rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
     } else {
         rlock__acquire_end(held, RLOCK_ERR_CLOSED);
@@ -9084,19 +9238,8 @@ static const int rlock__on_call[6][4] = {
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
-static void rlock__claim_fire(rlock_timer *timer) {
-    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
-    if (claim->phase == RLOCK__ATTEMPTING) {
-        rlock__attempt_fire(claim);
-    } else if (claim->phase == RLOCK__HOLDING) {
-        rlock__holding_fire(claim);
-    } else {
-        rlock__letting_go_fire(claim);
-    }
-}
-
 static rlock__claim *rlock__claim_new(rlock *lock) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
     claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
@@ -9104,20 +9247,16 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
         return NULL;
     }
     if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
-                             rlock__works_for(client->claims.count)) ||
-        rlock_timer_add(client, &claim->at.timer, rlock__claim_fire) != RLOCK_OK) {
+                             rlock__works_for(client->claims.count))) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
+    rlock__ring_reserve(client);
     rlock__list_init(&claim->link);
+    rlock__list_init(&claim->due);
     rlock__claim_give(claim, lock);
-    claim->gate = lock->gate;
-    claim->gate->references++;
-    if (RLOCK__HAS_KINDS && lock->wish) {
-        claim->wish = lock->wish;
-        claim->wish->references++;
-    }
     claim->token = ++client->tokens;
+    claim->until_us = claim->next_us = RLOCK__NEVER;
     claim->phase = RLOCK__ATTEMPTING;
     client->phases[RLOCK__ATTEMPTING]++;
     return claim;
@@ -9238,35 +9377,27 @@ static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(lock->gate->client)) {
+    if (rlock__forked(rlock__client_of(lock->gate))) {
         return RLOCK_ERR_STATE;
     }
-    lock->gate->client->now_us = rlock__read_clock(lock);
-    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
+    rlock__client_of(lock->gate)->now_us = rlock__read_clock(lock);
+    return rlock__on_call[rlock__state_at(lock, rlock__client_of(lock->gate)->now_us)][call];
 }
 
-/* False: no memory. */
-static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        lock->wish = (rlock__wish *)rlock__alloc(sizeof *lock->wish);
-        if (!lock->wish) {
-            return false;
-        }
-        lock->wish->terms = want->terms;
-        lock->wish->terms.lens = rlock__things_of(lock->gate)->lens;
-        lock->wish->references = 1;
+/* Notes what few handles want. False: no memory. */
+static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
+    int64_t hold_ms = want->options->max_hold_ms;
+    if (want->plain && !hold_ms) {
+        return true;
     }
-    return true;
-}
-
-/* False: no memory. */
-static bool rlock__lock_limit(rlock *lock, int64_t hold_ms) {
-    if (hold_ms) {
-        lock->limit = (rlock__limit *)rlock__alloc(sizeof *lock->limit);
-        if (!lock->limit) {
-            return false;
-        }
-        lock->limit->hold_ms = hold_ms;
+    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
+    if (!lock->more) {
+        return false;
+    }
+    lock->more->hold_ms = hold_ms;
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        lock->more->terms = want->terms;
+        lock->more->terms.lens = rlock__things_of(lock->gate)->lens;
     }
     return true;
 }
@@ -9296,20 +9427,19 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (lock) {
         lock->gate = rlock__gate_of(client, &want);
     }
-    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want) ||
-        !rlock__lock_limit(lock, options->max_hold_ms)) {
+    if (!lock || !lock->gate || !rlock__lock_wants(lock, &want)) {
         if (lock && lock->gate) {
-            rlock__wish_unref(lock->wish);
             rlock__gate_unref(lock->gate);
         }
         rlock__dealloc(lock);
         return RLOCK_ERR_NOMEM;
     }
+    lock->references = 1;
     lock->on_lost = options->on_lost;
     lock->lost_user = options->user;
-    lock->ready.deliver = rlock__lock_deliver;
+    lock->ready.of = RLOCK__OF_HANDLE;
     rlock__list_init(&lock->ready.link);
-    lock->watchdog = (uint8_t)options->watchdog;
+    lock->watchdog = (unsigned)options->watchdog & 3u;
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
     client->handles++;
@@ -9319,10 +9449,10 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
 
 void rlock_free(rlock *lock) {
     rlock_client *client;
-    if (!lock || rlock__forked(lock->gate->client)) {
+    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
         return;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     if (client->life == RLOCK__CLOSED) {
         client->depth++; /* its clock is not asked any more */
     } else {
@@ -9335,11 +9465,7 @@ void rlock_free(rlock *lock) {
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
-    rlock__gate_unref(lock->gate);
-    rlock__wish_unref(lock->wish);
-    rlock__dealloc(lock->limit);
-    rlock__dealloc(lock->text);
-    rlock__dealloc(lock);
+    rlock__lock_unref(lock);
     client->handles--;
     rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
@@ -9347,7 +9473,7 @@ void rlock_free(rlock *lock) {
 }
 
 static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return (int32_t)(lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms);
+    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
 }
 
 /* True if a hold that is acquired with this lease is renewed until it is released. */
@@ -9390,12 +9516,12 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
 static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
     rlock__crowd *crowd;
-    RLOCK_ASSERT(!lock->event);
+    RLOCK_ASSERT(!lock->ready.event);
     RLOCK_ASSERT(!lock->ops);
     if (claim && !rlock__gate_crowd(gate)) {
         rlock__claim_gone(claim);
@@ -9407,16 +9533,17 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     lock->done = done;
     lock->user = user;
     lock->once = wait_ms == 0;
-    lock->status = RLOCK_OK;
-    lock->left_ms = -1;
+    lock->ready.status = RLOCK_OK;
+    lock->ready.left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
     lock->of.wait_until_us = RLOCK__NEVER;
     if (wait_ms != RLOCK_FOREVER) {
         lock->of.wait_until_us =
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
+    claim->until_us = lock->of.wait_until_us;
+    rlock__claim_arm(claim);
     crowd = gate->crowd;
     crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
@@ -9427,7 +9554,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
             int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
-            lock->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
+            rlock__lock_left(lock, end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0);
         }
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return RLOCK_OK;
@@ -9452,7 +9579,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     if (status != RLOCK_OK && status != RLOCK__NESTED) {
         return status;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
@@ -9484,7 +9611,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     if (!op) {
         return RLOCK_ERR_NOMEM;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     claim = lock->claim;
     client->depth++;
     op->lease_ms = lease_ms ? lease_ms : lock->lease_ms;
@@ -9492,7 +9619,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     op->waits = true;
-    rlock__holding_arm(claim);
+    rlock__claim_arm(claim);
     if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
@@ -9502,24 +9629,24 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
-    if (claim && claim->until_us <= lock->gate->client->now_us) {
+    if (claim && claim->until_us <= rlock__client_of(lock->gate)->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }
     lock->done = done;
     lock->user = user;
-    if (lock->event) { /* on_lost is not called: this end tells of it */
-        RLOCK_ASSERT(lock->event == RLOCK_LOST);
-        lock->event = RLOCK_RELEASED;
+    if (lock->ready.event) { /* on_lost is not called: this end tells of it */
+        RLOCK_ASSERT(lock->ready.event == RLOCK_LOST);
+        lock->ready.event = RLOCK_RELEASED;
         return;
     }
-    RLOCK_ASSERT(claim && claim->lock == lock);
+    RLOCK_ASSERT(claim && rlock__handle_of(claim) == lock);
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
     if (!rlock__hand_over(claim)) {
         claim->yields =
-            claim->yields || (!rlock__queued(claim->gate) && rlock__hand_over_ends(claim));
-        lock->status = RLOCK_OK;
+            claim->yields || (!rlock__queued(claim->lock->gate) && rlock__hand_over_ends(claim));
+        lock->ready.status = RLOCK_OK;
         rlock__claim_let_go(claim);
     }
 }
@@ -9529,14 +9656,14 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
     if (status != RLOCK_OK) {
         return status;
     }
-    lock->gate->client->depth++;
+    rlock__client_of(lock->gate)->depth++;
     if (rlock__op_of(lock, 0) &&
-        rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
+        rlock__state_at(lock, rlock__client_of(lock->gate)->now_us) == RLOCK__HELD_STATE) {
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
         rlock__release_last(lock, done, user);
     }
-    rlock__leave(lock->gate->client);
+    rlock__leave(rlock__client_of(lock->gate));
     return RLOCK_OK;
 }
 
@@ -9547,19 +9674,19 @@ int rlock_cancel(rlock *lock) {
         return status;
     }
     claim = lock->claim;
-    lock->gate->client->depth++;
+    rlock__client_of(lock->gate)->depth++;
     if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
-        lock->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
-        rlock__set_text(&lock->text, NULL);
+        lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
+        rlock__lock_words(lock, NULL);
     }
-    rlock__leave(lock->gate->client);
+    rlock__leave(rlock__client_of(lock->gate));
     return RLOCK_OK;
 }
 
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__forked(lock->gate->client) &&
+    return lock && !rlock__forked(rlock__client_of(lock->gate)) &&
            rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
@@ -9575,7 +9702,7 @@ int rlock_hold_count(const rlock *lock) {
     int count = rlock_is_held(lock);
     const rlock__op *op = count ? lock->ops : NULL;
     for (; op; op = op->next) {
-        count += !op->kind;
+        count += !op->ready.event;
     }
     return count;
 }
@@ -9636,7 +9763,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     if (!lock || !done) {
         return RLOCK_ERR_ARG;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     if (rlock__forked(client) ||
         (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
@@ -9646,20 +9773,20 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
-    status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
+    status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT,
                         lock->claim ? lock->claim->token : 0, done, user);
     rlock__leave(client);
     return status;
 }
 
 const char *rlock_key(const rlock *lock, size_t *len) {
-    if (!lock || rlock__forked(lock->gate->client)) {
+    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
         return NULL;
     }
     if (len) {
         *len = lock->gate->node.key_len;
     }
-    return lock->gate->node.key;
+    return rlock__key(&lock->gate->node);
 }
 
 #endif /* RLOCK_IMPLEMENTED */

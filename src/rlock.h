@@ -51,6 +51,7 @@
  *     >>store          which store a configuration means
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
+ *     >>due            when each claim has something to do
  *     >>gate           the waiters of this process for a key; only the first asks the server
  *     >>leaving        a token is let go until it is surely gone
  *     >>attempt         an acquire that is refused, fails, is repeated or ends
@@ -269,6 +270,8 @@ extern "C" {
 #endif /* RLOCK_NO_KINDS */
 
 #include "core/claim.h"
+
+#include "core/due.h"
 
 #include "core/gate.h"
 

@@ -611,14 +611,14 @@ static void crowd_check(struct owner *owners[CROWD]) {
     uint64_t weight[5] = {0, 0, 0, 0, 0};
     int i, k;
     for (i = 0; i < CROWD; i++) {
-        const rlock__wish *wish = owners[i]->lock->wish;
+        const rlock_terms *terms = rlock__terms_of(owners[i]->lock);
         if (!holds(owners[i])) {
             continue;
         }
-        weight[i % 4 == 2 ? 1 : i % 4] += i % 8 == 0 ? 0 : wish->terms.weight;
+        weight[i % 4 == 2 ? 1 : i % 4] += i % 8 == 0 ? 0 : terms->weight;
         for (k = 0; k < i && i % 8 == 0; k += 8) {
             const char *mine = rlock_key(owners[i]->lock, NULL);
-            bool sets = wish != NULL || owners[k]->lock->wish != NULL;
+            bool sets = terms != NULL || rlock__terms_of(owners[k]->lock) != NULL;
             assert_false(holds(owners[k]) &&
                          (sets || strcmp(mine, rlock_key(owners[k]->lock, NULL)) == 0));
         }

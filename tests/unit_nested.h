@@ -95,6 +95,23 @@ static void nested_acquire_with_lease_0_gives_the_hold_a_watchdog(void **state) 
 }
 
 /* The hold is what it was before it was asked for. */
+/* max_hold_ms brought the deadline forward: the lease seems to have begun before the clock. */
+static void watchdog_of_a_hold_with_a_long_lease_begins_at_once(void **state) {
+    rlock_options options = options_for("key");
+    struct owner *owner;
+    (void)state;
+    options.reentrant = true;
+    options.max_hold_ms = 5000;
+    owner = handle_with(&options);
+    grant(owner, 80000000);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    idle();
+    SAME(asked(RLOCK_OP_RENEW), 1);
+    always(RLOCK_OP_RENEW, scripted_done());
+    run_ms(5000);
+    SAME(owner->seen[RLOCK_LOST].count, 1);
+}
+
 static void nested_acquire_that_fails_gives_no_watchdog(void **state) {
     struct owner *owner = reentrant(1000);
     (void)state;

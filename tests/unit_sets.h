@@ -197,9 +197,11 @@ static void change_of_a_key_wakes_nobody_whose_key_has_the_same_hash(void **stat
 
 static void each_key_of_a_set_wakes_who_waits_for_it(void **state) {
     static const char *const keys[] = {"b", "a", "c"};
-    struct owner *set = sleeps_for(of_keys("a", "b", "c"));
+    char own[3][2] = {"a", "b", "c"};
+    struct owner *set = sleeps_for(of_keys(own[0], own[1], own[2]));
     int i;
     (void)state;
+    memset(own, 0, sizeof own); /* the handle has copies */
     for (i = 0; i < 3; i++) {
         int before = asked(RLOCK_OP_ACQUIRE);
         assert_true(scripted_tracks(&g.store, keys[i]));

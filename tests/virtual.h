@@ -56,12 +56,19 @@ static inline void virtual_between(int64_t actual, int64_t low, int64_t high, co
 #define VIRTUAL_HEADER 16
 
 static struct {
-    size_t live;      /* blocks not freed yet                               */
+    size_t live;      /* blocks not freed yet, ...                          */
+    size_t bytes;     /* ... and what they take                             */
     uint64_t total;   /* blocks ever asked for                              */
     uint64_t fail_at; /* the how manyth one from now fails; 0 = none        */
     bool failed;      /* it did                                             */
     bool none;        /* every one fails                                    */
 } virtual_memory;
+
+/* What the malloc of glibc takes for so many bytes. */
+static inline size_t virtual_chunk(size_t size) {
+    size_t chunk = (size + 8 + 15) / 16 * 16;
+    return chunk < 32 ? 32 : chunk;
+}
 
 static inline void *virtual_malloc(size_t size) {
     unsigned char *block;
@@ -77,6 +84,7 @@ static inline void *virtual_malloc(size_t size) {
     memcpy(block, &size, sizeof size);
     memset(block + VIRTUAL_HEADER, 0xa5, size); /* nobody may count on zeroes */
     virtual_memory.live++;
+    virtual_memory.bytes += virtual_chunk(size);
     return block + VIRTUAL_HEADER;
 }
 
@@ -87,6 +95,7 @@ static inline void virtual_release(void *memory) {
         memcpy(&size, block, sizeof size);
         memset(memory, 0xdd, size); /* nor on what was freed */
         virtual_memory.live--;
+        virtual_memory.bytes -= virtual_chunk(size);
         free(block);
     }
 }

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>map - from keys to the things that hold a node; the bytes of a key are that thing's
+ * >>map - from keys to the things that hold a node
  */
 
 #ifndef RLOCK_BASE_MAP_H
@@ -8,11 +8,11 @@
 #include "public/head.h"
 #include "base/platform.h"
 
-/* A map from keys to the things that hold a node; the key's bytes are the thing's. */
+/* A map from keys to the things that hold a node. In a thing the bytes of the key follow the node,
+ * or, if it is an alias, a pointer to them. */
 typedef struct rlock__node {
     struct rlock__node *next;
-    const char *key;
-    uint32_t key_len : 31, alias : 1; /* alias: the owner's */
+    uint32_t key_len : 31, alias : 1;
     uint32_t hash;
 } rlock__node;
 
@@ -79,12 +79,20 @@ static bool rlock__map_init(rlock__map *map) {
     return map->buckets != NULL;
 }
 
+static const char *rlock__key(const rlock__node *node) {
+    const void *after = node + 1;
+    return RLOCK__HAS_KINDS && node->alias ? *(const char *const *)after : (const char *)after;
+}
+
+static bool rlock__key_is(const rlock__node *node, uint32_t hash, const char *key, size_t len) {
+    return node->hash == hash && node->key_len == len && memcmp(rlock__key(node), key, len) == 0;
+}
+
 static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
     uint32_t hash = rlock__hash(map, key, len);
     rlock__node *node = map->buckets[hash & (map->size - 1)];
     RLOCK_ASSERT(map->size && !(map->size & (map->size - 1)));
-    while (node &&
-           !(node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0)) {
+    while (node && !rlock__key_is(node, hash, key, len)) {
         node = node->next;
     }
     return node;
@@ -93,8 +101,7 @@ static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size
 /* Another node with the key of this one, or NULL. */
 static rlock__node *rlock__map_same(const rlock__node *node) {
     rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
-    while (same && !(same->hash == node->hash && same->key_len == node->key_len &&
-                     memcmp(same->key, node->key, node->key_len) == 0)) {
+    while (same && !rlock__key_is(same, node->hash, rlock__key(node), node->key_len)) {
         same = same->next;
     }
     return same;
@@ -120,15 +127,15 @@ static void rlock__map_grow(rlock__map *map) {
     map->size = size;
 }
 
-static void rlock__map_add(rlock__map *map, rlock__node *node, const char *key, size_t len) {
+/* Adds a node to which its key is given already. */
+static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
     rlock__node **bucket;
     RLOCK_ASSERT(len && len <= 0x7fffffffu);
-    if (map->count >= map->size && map->size < (1u << 30)) {
+    if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
         rlock__map_grow(map);
     }
-    node->key = key;
     node->key_len = (uint32_t)len & 0x7fffffffu;
-    node->hash = rlock__hash(map, key, len);
+    node->hash = rlock__hash(map, rlock__key(node), len);
     bucket = &map->buckets[node->hash & (map->size - 1)];
     node->next = *bucket;
     *bucket = node;

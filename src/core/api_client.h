@@ -23,6 +23,7 @@
 #include "core/leaving.h"
 #include "core/attempt.h"
 #include "core/holding.h"
+#include "core/deliver.h"
 #include "core/question.h"
 #include "core/events.h"
 
@@ -114,13 +115,19 @@ static void rlock__shutdown_fire(rlock_timer *timer) {
 
 static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
+    int status = ready->status;
     (void)words;
     rlock_timer_set(client, &client->shutdown_timer, -1);
     rlock__leave(client);
     if (client->shutdown_done) {
-        client->shutdown_done(client, client->shutdown_status, client->shutdown_user);
+        client->shutdown_done(client, status, client->shutdown_user);
     }
 }
+
+static rlock__deliverer *const rlock__deliverers[] = {
+    /* [RLOCK__OF_...] */
+    rlock__lock_deliver, rlock__op_deliver, RLOCK__HAS_KINDS ? rlock__question_deliver : NULL,
+    rlock__shutdown_deliver};
 
 /* Makes a client of a configuration that is resolved. */
 static int rlock__client_make(rlock_client **out, const rlock_config *config) {
@@ -136,12 +143,15 @@ static int rlock__client_make(rlock_client **out, const rlock_config *config) {
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
     rlock__list_init(&client->nobody.waiting);
+    client->nobody.client = client;
     rlock__list_init(&client->questions);
+    rlock__list_init(&client->due);
     rlock__list_init(&client->shutdown_ready.link);
-    client->shutdown_ready.deliver = rlock__shutdown_deliver;
+    client->shutdown_ready.of = RLOCK__OF_SHUTDOWN;
+    client->deliver = rlock__deliverers;
     if (rlock__client_configure(client, config) &&
         rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
-        rlock_timer_add(client, &client->ring_timer, rlock__ring_fire) == RLOCK_OK &&
+        rlock_timer_add(client, &client->due_timer, rlock__claims_fire) == RLOCK_OK &&
         (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
         rlock__enter(client);
         status = client->store->open(client->store, client, config, &rlock__events, client,
@@ -179,7 +189,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
-    rlock__claim_give(claim, NULL);
+    rlock__claim_orphan(claim);
     if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
@@ -208,7 +218,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 static void rlock__pools_trim(rlock_client *client) {
     uint32_t keep = rlock__keeps(client);
     rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->crowds, keep);
+    rlock__pool_trim(&client->crowds, rlock__works_for(keep));
     rlock__pool_trim(&client->ops, keep);
     rlock__pool_trim(&client->works, rlock__works_for(keep));
 }
@@ -252,11 +262,11 @@ void rlock_client_free(rlock_client *client) {
 static void rlock__hold_shutdown(rlock__claim *held) {
     rlock *lock = held->lock;
     rlock__op *renewal = rlock__renewal(lock);
-    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && lock);
-    if (renewal && renewal->kind == RLOCK_ACQUIRED) {
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
+    if (renewal && renewal->ready.event == RLOCK_ACQUIRED) {
         rlock__op_event(renewal, RLOCK_ERR_CLOSED, NULL);
     }
-    if (!lock->event) {
+    if (!lock->ready.event) {
         rlock__claim_lose(held, RLOCK_REASON_CLOSED, true);
     } else {
         rlock__acquire_end(held, RLOCK_ERR_CLOSED);

@@ -12,10 +12,12 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/pool.h"
 #include "core/client.h"
 #include "core/settings.h"
 #include "core/claim.h"
+#include "core/due.h"
 #include "core/gate.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
@@ -38,19 +40,8 @@ static const int rlock__on_call[6][4] = {
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
 
-static void rlock__claim_fire(rlock_timer *timer) {
-    rlock__claim *claim = RLOCK__OF(timer, rlock__claim, at.timer);
-    if (claim->phase == RLOCK__ATTEMPTING) {
-        rlock__attempt_fire(claim);
-    } else if (claim->phase == RLOCK__HOLDING) {
-        rlock__holding_fire(claim);
-    } else {
-        rlock__letting_go_fire(claim);
-    }
-}
-
 static rlock__claim *rlock__claim_new(rlock *lock) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
     claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
@@ -58,20 +49,16 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
         return NULL;
     }
     if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
-                             rlock__works_for(client->claims.count)) ||
-        rlock_timer_add(client, &claim->at.timer, rlock__claim_fire) != RLOCK_OK) {
+                             rlock__works_for(client->claims.count))) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
+    rlock__ring_reserve(client);
     rlock__list_init(&claim->link);
+    rlock__list_init(&claim->due);
     rlock__claim_give(claim, lock);
-    claim->gate = lock->gate;
-    claim->gate->references++;
-    if (RLOCK__HAS_KINDS && lock->wish) {
-        claim->wish = lock->wish;
-        claim->wish->references++;
-    }
     claim->token = ++client->tokens;
+    claim->until_us = claim->next_us = RLOCK__NEVER;
     claim->phase = RLOCK__ATTEMPTING;
     client->phases[RLOCK__ATTEMPTING]++;
     return claim;
@@ -192,35 +179,27 @@ static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(lock->gate->client)) {
+    if (rlock__forked(rlock__client_of(lock->gate))) {
         return RLOCK_ERR_STATE;
     }
-    lock->gate->client->now_us = rlock__read_clock(lock);
-    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
+    rlock__client_of(lock->gate)->now_us = rlock__read_clock(lock);
+    return rlock__on_call[rlock__state_at(lock, rlock__client_of(lock->gate)->now_us)][call];
 }
 
-/* False: no memory. */
-static bool rlock__lock_wishes(rlock *lock, const rlock__want *want) {
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        lock->wish = (rlock__wish *)rlock__alloc(sizeof *lock->wish);
-        if (!lock->wish) {
-            return false;
-        }
-        lock->wish->terms = want->terms;
-        lock->wish->terms.lens = rlock__things_of(lock->gate)->lens;
-        lock->wish->references = 1;
+/* Notes what few handles want. False: no memory. */
+static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
+    int64_t hold_ms = want->options->max_hold_ms;
+    if (want->plain && !hold_ms) {
+        return true;
     }
-    return true;
-}
-
-/* False: no memory. */
-static bool rlock__lock_limit(rlock *lock, int64_t hold_ms) {
-    if (hold_ms) {
-        lock->limit = (rlock__limit *)rlock__alloc(sizeof *lock->limit);
-        if (!lock->limit) {
-            return false;
-        }
-        lock->limit->hold_ms = hold_ms;
+    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
+    if (!lock->more) {
+        return false;
+    }
+    lock->more->hold_ms = hold_ms;
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        lock->more->terms = want->terms;
+        lock->more->terms.lens = rlock__things_of(lock->gate)->lens;
     }
     return true;
 }
@@ -250,20 +229,19 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (lock) {
         lock->gate = rlock__gate_of(client, &want);
     }
-    if (!lock || !lock->gate || !rlock__lock_wishes(lock, &want) ||
-        !rlock__lock_limit(lock, options->max_hold_ms)) {
+    if (!lock || !lock->gate || !rlock__lock_wants(lock, &want)) {
         if (lock && lock->gate) {
-            rlock__wish_unref(lock->wish);
             rlock__gate_unref(lock->gate);
         }
         rlock__dealloc(lock);
         return RLOCK_ERR_NOMEM;
     }
+    lock->references = 1;
     lock->on_lost = options->on_lost;
     lock->lost_user = options->user;
-    lock->ready.deliver = rlock__lock_deliver;
+    lock->ready.of = RLOCK__OF_HANDLE;
     rlock__list_init(&lock->ready.link);
-    lock->watchdog = (uint8_t)options->watchdog;
+    lock->watchdog = (unsigned)options->watchdog & 3u;
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
     client->handles++;
@@ -273,10 +251,10 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
 
 void rlock_free(rlock *lock) {
     rlock_client *client;
-    if (!lock || rlock__forked(lock->gate->client)) {
+    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
         return;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     if (client->life == RLOCK__CLOSED) {
         client->depth++; /* its clock is not asked any more */
     } else {
@@ -289,11 +267,7 @@ void rlock_free(rlock *lock) {
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
-    rlock__gate_unref(lock->gate);
-    rlock__wish_unref(lock->wish);
-    rlock__dealloc(lock->limit);
-    rlock__dealloc(lock->text);
-    rlock__dealloc(lock);
+    rlock__lock_unref(lock);
     client->handles--;
     rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
@@ -301,7 +275,7 @@ void rlock_free(rlock *lock) {
 }
 
 static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return (int32_t)(lease_ms ? lease_ms : lock->gate->client->watchdog_lease_ms);
+    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
 }
 
 /* True if a hold that is acquired with this lease is renewed until it is released. */
@@ -344,12 +318,12 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
 static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
     rlock__crowd *crowd;
-    RLOCK_ASSERT(!lock->event);
+    RLOCK_ASSERT(!lock->ready.event);
     RLOCK_ASSERT(!lock->ops);
     if (claim && !rlock__gate_crowd(gate)) {
         rlock__claim_gone(claim);
@@ -361,16 +335,17 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     lock->done = done;
     lock->user = user;
     lock->once = wait_ms == 0;
-    lock->status = RLOCK_OK;
-    lock->left_ms = -1;
+    lock->ready.status = RLOCK_OK;
+    lock->ready.left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
     lock->of.wait_until_us = RLOCK__NEVER;
     if (wait_ms != RLOCK_FOREVER) {
         lock->of.wait_until_us =
             rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
-        rlock_timer_set(client, &claim->at.timer, lock->of.wait_until_us);
     }
+    claim->until_us = lock->of.wait_until_us;
+    rlock__claim_arm(claim);
     crowd = gate->crowd;
     crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
@@ -381,7 +356,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
             int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
-            lock->left_ms = end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0;
+            rlock__lock_left(lock, end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0);
         }
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return RLOCK_OK;
@@ -406,7 +381,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     if (status != RLOCK_OK && status != RLOCK__NESTED) {
         return status;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     if (client->life != RLOCK__LIVE) {
         return RLOCK_ERR_CLOSED;
     }
@@ -438,7 +413,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     if (!op) {
         return RLOCK_ERR_NOMEM;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     claim = lock->claim;
     client->depth++;
     op->lease_ms = lease_ms ? lease_ms : lock->lease_ms;
@@ -446,7 +421,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
     op->waits = true;
-    rlock__holding_arm(claim);
+    rlock__claim_arm(claim);
     if (!claim->work) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
@@ -456,24 +431,24 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
-    if (claim && claim->until_us <= lock->gate->client->now_us) {
+    if (claim && claim->until_us <= rlock__client_of(lock->gate)->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }
     lock->done = done;
     lock->user = user;
-    if (lock->event) { /* on_lost is not called: this end tells of it */
-        RLOCK_ASSERT(lock->event == RLOCK_LOST);
-        lock->event = RLOCK_RELEASED;
+    if (lock->ready.event) { /* on_lost is not called: this end tells of it */
+        RLOCK_ASSERT(lock->ready.event == RLOCK_LOST);
+        lock->ready.event = RLOCK_RELEASED;
         return;
     }
-    RLOCK_ASSERT(claim && claim->lock == lock);
+    RLOCK_ASSERT(claim && rlock__handle_of(claim) == lock);
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
     if (!rlock__hand_over(claim)) {
         claim->yields =
-            claim->yields || (!rlock__queued(claim->gate) && rlock__hand_over_ends(claim));
-        lock->status = RLOCK_OK;
+            claim->yields || (!rlock__queued(claim->lock->gate) && rlock__hand_over_ends(claim));
+        lock->ready.status = RLOCK_OK;
         rlock__claim_let_go(claim);
     }
 }
@@ -483,14 +458,14 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
     if (status != RLOCK_OK) {
         return status;
     }
-    lock->gate->client->depth++;
+    rlock__client_of(lock->gate)->depth++;
     if (rlock__op_of(lock, 0) &&
-        rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
+        rlock__state_at(lock, rlock__client_of(lock->gate)->now_us) == RLOCK__HELD_STATE) {
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
         rlock__release_last(lock, done, user);
     }
-    rlock__leave(lock->gate->client);
+    rlock__leave(rlock__client_of(lock->gate));
     return RLOCK_OK;
 }
 
@@ -501,19 +476,19 @@ int rlock_cancel(rlock *lock) {
         return status;
     }
     claim = lock->claim;
-    lock->gate->client->depth++;
+    rlock__client_of(lock->gate)->depth++;
     if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
-        lock->status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
-        rlock__set_text(&lock->text, NULL);
+        lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
+        rlock__lock_words(lock, NULL);
     }
-    rlock__leave(lock->gate->client);
+    rlock__leave(rlock__client_of(lock->gate));
     return RLOCK_OK;
 }
 
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__forked(lock->gate->client) &&
+    return lock && !rlock__forked(rlock__client_of(lock->gate)) &&
            rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
@@ -529,7 +504,7 @@ int rlock_hold_count(const rlock *lock) {
     int count = rlock_is_held(lock);
     const rlock__op *op = count ? lock->ops : NULL;
     for (; op; op = op->next) {
-        count += !op->kind;
+        count += !op->ready.event;
     }
     return count;
 }
@@ -590,7 +565,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     if (!lock || !done) {
         return RLOCK_ERR_ARG;
     }
-    client = lock->gate->client;
+    client = rlock__client_of(lock->gate);
     if (rlock__forked(client) ||
         (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
@@ -600,20 +575,20 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
-    status = rlock__ask(lock->gate, &lock->wish->terms, RLOCK_OP_INSPECT,
+    status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT,
                         lock->claim ? lock->claim->token : 0, done, user);
     rlock__leave(client);
     return status;
 }
 
 const char *rlock_key(const rlock *lock, size_t *len) {
-    if (!lock || rlock__forked(lock->gate->client)) {
+    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
         return NULL;
     }
     if (len) {
         *len = lock->gate->node.key_len;
     }
-    return lock->gate->node.key;
+    return rlock__key(&lock->gate->node);
 }
 
 #endif /* RLOCK_CORE_API_HANDLE_H */

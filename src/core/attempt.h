@@ -13,18 +13,20 @@
 #include "base/list.h"
 #include "core/client.h"
 #include "core/claim.h"
+#include "core/due.h"
 #include "core/gate.h"
 #include "core/leaving.h"
 
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
     gate->references++;
-    if (claim->lock && status != claim->lock->status) { /* the words were of another end */
-        rlock__set_text(&claim->lock->text, NULL);
+    if (rlock__handle_of(claim) &&
+        status != claim->lock->ready.status) { /* the words were of another end */
+        rlock__lock_words(claim->lock, NULL);
     }
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
@@ -36,11 +38,11 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(lock && rlock__state_of(lock) == RLOCK__WAITING_STATE);
+    RLOCK_ASSERT(rlock__handle_of(claim) && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__ATTEMPTING);
@@ -51,30 +53,31 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
         }
         rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
     }
-    lock->event = 0;
+    lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
-    lock->status = RLOCK_ERR_UNKNOWN;
+    lock->ready.status = RLOCK_ERR_UNKNOWN;
     if (lock->once || lock->of.wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    rlock_timer_set(client, &claim->at.timer,
-                    lock->of.wait_until_us == RLOCK__NEVER ? -1 : lock->of.wait_until_us);
+    claim->until_us = lock->of.wait_until_us;
+    claim->next_us = RLOCK__NEVER;
+    rlock__claim_arm(claim);
     rlock__gate_ask(gate);
 }
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     bool told = gate->tracked || answer->told, queued = rlock__queued(gate);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
-    lock->left_ms = answer->left_ms;
-    lock->status = RLOCK_ERR_TIMEOUT;
+    rlock__lock_left(lock, answer->left_ms);
+    lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->crowd->taken = true;
-    rlock__set_text(&lock->text, NULL);
+    rlock__lock_words(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
         return;
@@ -97,7 +100,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
-    claim->lock->left_ms = -1;
+    claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
@@ -109,21 +112,22 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
 
 /* The wait is over. */
 static void rlock__attempt_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
-    int status = lock->status;
+    int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up && claim->gate->crowd->taken) { /* others were before it */
+    } else if (status == RLOCK_OK && up &&
+               claim->lock->gate->crowd->taken) { /* others were before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
         rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
                          up ? NULL : client->fault_text);
-        status = lock->status;
+        status = lock->ready.status;
     }
     rlock__acquire_end(claim, status);
 }

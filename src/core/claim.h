@@ -45,15 +45,14 @@ typedef enum rlock__state {
  * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
  * it, and one when notified. */
 typedef struct rlock__gate {
-    rlock__node node;
-    rlock_client *client;
     rlock__crowd *crowd; /* the client's `nobody` if none waits */
     rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
-    uint32_t references; /* handles and claims */
+    uint32_t references; /* handles, questions, and who is at work on it */
     uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
     bool tracked;
-    bool special; /* no mutex with one key: rlock__things follow */
-} rlock__gate;    /* then each key's bytes and a NUL */
+    bool special;     /* no mutex with one key: rlock__things stand before it */
+    rlock__node node; /* last: each key's bytes and a NUL follow */
+} rlock__gate;
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
@@ -67,19 +66,18 @@ typedef struct rlock__things {
 
 /* NULL: a mutex with one key. */
 static rlock__things *rlock__things_of(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)(gate + 1) : NULL;
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)gate - 1 : NULL;
 }
 
-/* What a handle wants that is no mutex with one key. Its claims may outlive it. */
-typedef struct rlock__wish {
-    rlock_terms terms; /* first: requests point to it */
-    uint32_t references;
-} rlock__wish;
-
 typedef struct rlock__alias { /* another key of a gate than its first */
-    rlock__node node;
     rlock__gate *gate;
+    rlock__node node;
+    const char *key; /* the node's */
 } rlock__alias;
+
+static rlock_client *rlock__client_of(const rlock__gate *gate) {
+    return gate->crowd->client;
+}
 
 static rlock__gate *rlock__gate_at(rlock__node *node) {
     return RLOCK__HAS_KINDS && node->alias ? RLOCK__OF(node, rlock__alias, node)->gate
@@ -93,26 +91,22 @@ typedef struct rlock__work {
 } rlock__work;
 
 /* So many works are kept for the claims, one each and one more, which an answer needs until it was
- * dealt with. Above that, memory is asked for when they are needed. */
+ * dealt with; and so many crowds. Above that, memory is asked for when they are needed. */
 #ifndef RLOCK__WORKS
 #define RLOCK__WORKS 1024
 #endif
 
 /* One token's life at the server, from acquire until it is surely gone: what it is there, and
- * nothing of what its handle was asked for. A local hand-over gives it to another handle. Without a
- * handle it is an orphan, which is still to be cleaned up. */
+ * nothing of what its handle was asked for. A local hand-over gives it to another handle. It is an
+ * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
+ * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link; /* in the gate's crowd, or in its claims */
-    union {
-        rlock_timer timer;
-        rlock_link ring; /* in a slot of the client's, of a hold that waits for its renewal */
-    } at;
-    rlock__gate *gate;
-    rlock *lock;       /* it waits for this claim, holds or releases it; NULL: an orphan */
+    rlock_link link;   /* in the gate's crowd, or in its claims */
+    rlock_link due;    /* among those of its client, while it has something to do at a time */
+    rlock *lock;       /* for which it was made, or to which it was handed over */
     rlock__work *work; /* with the store, or NULL */
-    rlock__wish *wish; /* NULL: a mutex with one key */
     uint64_t token;    /* see rlock_request */
-    int64_t until_us;  /* the local deadline */
+    int64_t until_us;  /* the end of the wait; of a hold, and of its release, the local deadline */
     int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
     union {
         int64_t check_us; /* of a hold the next check, without a renewal */
@@ -122,19 +116,18 @@ typedef struct rlock__claim {
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
     uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
-    uint16_t fences;     /* how many fencing tokens in a row were reserved */
-    uint16_t handed;     /* how many local hand-overs there were since that grant */
+    uint16_t handovers;  /* how many local hand-overs may follow */
     uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
-    bool ringed;         /* it waits in the ring */
-    bool yields;         /* after local hand-overs: when it is let go, other clients come first */
-    bool ours;           /* granted, and the next waiter at the server was of this client */
-    bool counted;        /* as acquired, and not as lost */
-    bool exists;         /* the token may be at the server */
-    bool registered;     /* the store watches the key for this hold */
-    bool again;          /* woken or notified during a request, or an attempt failed: once more */
+    bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
+    bool ours : 1;       /* granted, and the next waiter at the server was of this client */
+    bool counted : 1;    /* as acquired, and not as lost */
+    bool exists : 1;     /* the token may be at the server */
+    bool registered : 1; /* the store watches the key for this hold */
+    bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
 } rlock__claim;
 
-/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. */
+/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. Without an
+ * event it is a spare: see rlock.ops. */
 typedef struct rlock__op {
     rlock__ready ready;
     struct rlock__op *next; /* of the same handle */
@@ -143,45 +136,50 @@ typedef struct rlock__op {
     void *user;
     char *text;
     int64_t lease_ms;
-    int status;
-    uint8_t kind; /* rlock_event_kind; 0: a spare, see rlock.ops */
-    bool waits;   /* it needs the store, and has not ended */
+    bool waits; /* it needs the store, and has not ended */
     bool sent;
     bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
-/* max_hold_ms of the options, and what it means for the present hold. */
-typedef struct rlock__limit {
-    int64_t hold_ms;
-    int64_t until_us; /* no deadline is later than this one */
-} rlock__limit;
+/* What few handles have. */
+typedef struct rlock__more {
+    rlock_terms terms; /* if it is no mutex with one key */
+    int64_t hold_ms;   /* max_hold_ms of the options, 0 = none; ... */
+    int64_t until_us;  /* ... of the present hold: no deadline is later */
+    char *text;        /* the server's words for the event */
+} rlock__more;
 
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
  * and without one from its claim: see rlock__state_of. */
 struct rlock {
     rlock__gate *gate;
-    rlock__wish *wish;   /* NULL: a mutex with one key */
     rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
     rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
+    rlock__more *more;   /* NULL: it has nothing of that */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    rlock__limit *limit; /* NULL: no max_hold_ms */
-    rlock__ready ready;  /* the event is to be delivered */
-    char *text;          /* the server's words for it */
-    int64_t left_ms;     /* of the holder's lease, when last heard */
+    rlock__ready ready; /* the event is to be delivered */
     union {
         int64_t wait_until_us; /* of the acquire */
         uint64_t fence;        /* of the hold that ended: of the event */
     } of;
     int32_t lease_ms;
-    int8_t status; /* the event's; before that, how the last attempt ended */
-    uint8_t event; /* rlock_event_kind to be delivered, 0 = none */
-    uint8_t reason;
-    uint8_t watchdog; /* RLOCK_WATCHDOG_... */
-    bool renews;      /* the hold has a watchdog */
-    bool once;        /* wait_ms was 0 */
-    bool fencing, reentrant;
+    uint32_t references : 26; /* the user's, until it is freed, and its claims' */
+    uint32_t watchdog : 2;    /* RLOCK_WATCHDOG_... */
+    bool renews : 1;          /* the hold has a watchdog */
+    bool once : 1;            /* wait_ms was 0 */
+    bool fencing : 1, reentrant : 1;
 };
+
+/* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
+static rlock *rlock__handle_of(const rlock__claim *claim) {
+    return claim->lock->claim == claim ? claim->lock : NULL;
+}
+
+/* NULL: a mutex with one key. */
+static const rlock_terms *rlock__terms_of(const rlock *lock) {
+    return RLOCK__HAS_KINDS && lock->gate->special ? &lock->more->terms : NULL;
+}
 
 /* What a handle is about to tell goes before what its claim is about to do. */
 static rlock__state rlock__state_of(const rlock *lock) {
@@ -191,9 +189,9 @@ static rlock__state rlock__state_of(const rlock *lock) {
     static const uint8_t doing[] = {/* [phase] */
                                     RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
                                     RLOCK__RELEASING_STATE};
-    RLOCK_ASSERT(lock->event < sizeof told);
-    return (rlock__state)(lock->event || !lock->claim ? told[lock->event]
-                                                      : doing[lock->claim->phase]);
+    RLOCK_ASSERT(lock->ready.event < sizeof told);
+    return (rlock__state)(lock->ready.event || !lock->claim ? told[lock->ready.event]
+                                                            : doing[lock->claim->phase]);
 }
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
@@ -213,7 +211,7 @@ static rlock__op *rlock__renewal(const rlock *lock) {
 /* Returns an operation of that kind, or with 0 a spare; NULL: there is none. */
 static rlock__op *rlock__op_of(const rlock *lock, int kind) {
     rlock__op *op = lock->ops;
-    while (op && op->kind != kind) {
+    while (op && op->ready.event != kind) {
         op = op->next;
     }
     return op;
@@ -228,11 +226,10 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
-    int64_t end_us = rlock__lease_end(claim->gate->client, sent_us, lease_ms);
-    const rlock__limit *limit;
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    limit = claim->lock->limit;
-    return limit ? rlock__min(end_us, limit->until_us) : end_us;
+    int64_t end_us = rlock__lease_end(rlock__client_of(claim->lock->gate), sent_us, lease_ms);
+    const rlock__more *more = claim->lock->more;
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    return more && more->hold_ms ? rlock__min(end_us, more->until_us) : end_us;
 }
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
@@ -250,8 +247,9 @@ static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
 /* Returns when the lease of a hold was asked for, by its deadline: or before, if something else
  * than the lease has brought the deadline forward. */
 static int64_t rlock__since(const rlock__claim *held) {
-    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && held->lock);
-    return held->until_us - rlock__lease_end(held->gate->client, 0, held->lock->lease_ms);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
+    return held->until_us -
+           rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
 }
 
 static void rlock__set_text(char **text, const char *words) {
@@ -259,12 +257,23 @@ static void rlock__set_text(char **text, const char *words) {
     *text = rlock__copy(words, rlock__length(words));
 }
 
+/* Keeps the server's words for the event to come, or with NULL none. Without memory: none. */
+static void rlock__lock_words(rlock *lock, const char *words) {
+    if (words && !lock->more) {
+        lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
+    }
+    if (lock->more) {
+        rlock__set_text(&lock->more->text, words);
+    }
+}
+
 static bool rlock__queued(const rlock__gate *gate) {
     return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
-    return RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.kind == kind;
+    const rlock_terms *terms = rlock__terms_of(claim->lock);
+    return RLOCK__HAS_KINDS && terms && terms->kind == kind;
 }
 
 /* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
@@ -298,16 +307,10 @@ static rlock__claim *rlock__waiter(const rlock__gate *gate) {
     return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
 }
 
-static void rlock__wish_unref(rlock__wish *wish) {
-    if (RLOCK__HAS_KINDS && wish && --wish->references == 0) {
-        rlock__dealloc(wish);
-    }
-}
-
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->node.key_len);
-    request->key = gate->node.key;
+    request->key = rlock__key(&gate->node);
     request->key_len = gate->node.key_len;
     request->terms = terms;
 }
@@ -318,39 +321,39 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
                 client->phases[RLOCK__LETTING_GO];
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
-        client->shutdown_status = status;
+        client->shutdown_ready.status = (int8_t)status;
         rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
     }
 }
 
-static void rlock__ring_leave(rlock__claim *claim) {
-    if (claim->ringed) {
-        rlock__list_remove(&claim->at.ring);
-        claim->at.timer.index = 0;
-        claim->ringed = false;
-    }
+static uint32_t rlock__works_for(uint32_t claims) {
+    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
-/* Takes a claim out of its list, and the crowd away from a gate at which nobody waits any more. */
+static void rlock__crowd_put(rlock_client *client, rlock__crowd *crowd) {
+    rlock__pool_put(&client->crowds, crowd, rlock__works_for(rlock__keeps(client)));
+}
+
+/* Takes a claim out of its lists, and the crowd away from a gate at which nobody waits any more. */
 static void rlock__claim_unlink(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     rlock__list_remove(&claim->link);
-    rlock__ring_leave(claim);
+    rlock__list_remove(&claim->due);
     if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
         RLOCK_ASSERT(!gate->crowd->attempting);
         rlock_timer_drop(client, &gate->crowd->timer);
-        rlock__pool_put(&client->crowds, gate->crowd, rlock__keeps(client));
+        rlock__crowd_put(client, gate->crowd);
         gate->crowd = &client->nobody;
     }
 }
 
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
-    RLOCK_ASSERT(phase != RLOCK__HOLDING || claim->lock);
+    RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (uint8_t)phase;
@@ -361,40 +364,31 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     }
 }
 
-/* Gives a claim to a handle, or with NULL makes an orphan of it. */
-static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
-    if (claim->lock) {
-        claim->lock->claim = NULL;
-    }
-    claim->lock = lock;
-    if (lock) {
-        lock->claim = claim;
-    }
+/* Makes an orphan of a claim. */
+static void rlock__claim_orphan(rlock__claim *claim) {
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    claim->lock->claim = NULL;
 }
 
 /* Owes the handle an event; one that was owed is replaced. */
 static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status, rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
-    lock->event = (uint8_t)kind;
-    lock->status = (int8_t)status;
-    lock->reason = (uint8_t)reason;
+    lock->ready.event = (uint8_t)kind;
+    lock->ready.status = (int8_t)status;
+    lock->ready.reason = (uint8_t)reason;
     rlock__list_remove(&lock->ready.link);
-    rlock__ready_add(lock->gate->client, &lock->ready);
+    rlock__ready_add(rlock__client_of(lock->gate), &lock->ready);
 }
 
 /* Ends what the handle wants of this claim, if it has one: it is owed an event. */
 static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int status,
                               rlock_reason reason) {
-    rlock *lock = claim->lock;
+    rlock *lock = rlock__handle_of(claim);
     if (lock) {
         lock->of.fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
-        rlock__claim_give(claim, NULL);
+        rlock__claim_orphan(claim);
         rlock__lock_event(lock, kind, status, reason);
     }
-}
-
-static uint32_t rlock__works_for(uint32_t claims) {
-    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
 static void rlock__work_put(rlock_client *client, rlock__work *work) {
@@ -404,7 +398,7 @@ static void rlock__work_put(rlock_client *client, rlock__work *work) {
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
 static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                            int64_t due_us) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
@@ -413,7 +407,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     if (!work) {
         return NULL;
     }
-    rlock__request_init(&work->request, claim->gate, claim->wish ? &claim->wish->terms : NULL);
+    rlock__request_init(&work->request, claim->lock->gate, rlock__terms_of(claim->lock));
     work->claim = claim;
     work->request.op = (uint8_t)op;
     work->request.token = claim->token;
@@ -424,7 +418,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
@@ -433,22 +427,27 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     client->store->submit(client->store_state, request);
 }
 
+/* Notes how long the lease of the holder runs; -1 = for ever. */
+static void rlock__lock_left(rlock *lock, int64_t left_ms) {
+    lock->ready.left_ms = (int32_t)rlock__min(left_ms, INT32_MAX);
+}
+
 /* Notes how an attempt ended, for when the time is over. After an attempt that may have been
  * executed the note stays UNKNOWN, even if a later one was surely not executed. */
 static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
-    if (lock->status != RLOCK_ERR_UNKNOWN) {
-        lock->status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
-        rlock__set_text(&lock->text, text);
+    if (lock->ready.status != RLOCK_ERR_UNKNOWN) {
+        lock->ready.status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
+        rlock__lock_words(lock, text);
     }
 }
 
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__work *work = claim->work;
-    if (claim->gate->crowd->attempting == claim) {
-        claim->gate->crowd->attempting = NULL;
+    if (claim->lock->gate->crowd->attempting == claim) {
+        claim->lock->gate->crowd->attempting = NULL;
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
@@ -464,9 +463,9 @@ static void rlock__claim_recall(rlock__claim *claim) {
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     op->waits = false;
-    op->status = status;
+    op->ready.status = (int8_t)status;
     rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
-    rlock__ready_add(op->lock->gate->client, &op->ready);
+    rlock__ready_add(rlock__client_of(op->lock->gate), &op->ready);
 }
 
 #endif /* RLOCK_CORE_CLAIM_H */

@@ -16,12 +16,21 @@
 #include "base/heap.h"
 #include "base/pool.h"
 
-/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. `deliver`
- * leaves the client before it calls the user, and touches nothing of it after that. */
+/* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. */
 typedef struct rlock__ready {
     rlock_link link;
-    void (*deliver)(struct rlock__ready *ready, char **words); /* *words: freed after it */
+    uint8_t of;      /* RLOCK__OF_... */
+    uint8_t event;   /* of a handle or an operation: rlock_event_kind, 0 = none */
+    int8_t status;   /* the event's; before that, how the last attempt ended */
+    uint8_t reason;  /* the event's */
+    int32_t left_ms; /* of the holder's lease, when last heard: for event.remaining_ms */
 } rlock__ready;
+
+enum { RLOCK__OF_HANDLE, RLOCK__OF_OPERATION, RLOCK__OF_QUESTION, RLOCK__OF_SHUTDOWN };
+
+/* Leaves the client before it calls the user, and touches nothing of it after that. *words are
+ * freed after it. */
+typedef void rlock__deliverer(rlock__ready *ready, char **words);
 
 /* What a claim (see >>claim) does with the server. */
 enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
@@ -29,6 +38,7 @@ enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
 /* Those who wait at one gate. */
 typedef struct rlock__crowd {
     rlock_link waiting; /* claims, first come first */
+    rlock_client *client;
     struct rlock__gate *gate;
     struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
     rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
@@ -49,15 +59,16 @@ struct rlock_client {
     rlock_loop loop;
     void *loop_state;
     rlock__heap timers;
-    int64_t now_us;     /* the clock of this entry */
-    int64_t clock_us;   /* ... and of the last look at it */
-    int64_t stepped_us; /* by how much it has stepped back */
-    int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
-    rlock_link ready;   /* to be delivered in a later turn */
-    rlock_link batch;   /* being delivered */
-    uint32_t iteration; /* how often timers were fired */
-    unsigned depth;     /* calls and entries on the stack that are at work; ... */
-    unsigned frames;    /* ... and those that a callback of the user stands on */
+    int64_t now_us;                   /* the clock of this entry */
+    int64_t clock_us;                 /* ... and of the last look at it */
+    int64_t stepped_us;               /* by how much it has stepped back */
+    int64_t armed_us;                 /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    rlock_link ready;                 /* to be delivered in a later turn */
+    rlock_link batch;                 /* being delivered */
+    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
+    uint32_t iteration;               /* how often timers were fired */
+    unsigned depth;                   /* calls and entries on the stack that are at work; ... */
+    unsigned frames;                  /* ... and those that a callback of the user stands on */
     rlock__life life;
     bool unsent; /* something was submitted and not flushed */
     bool up;
@@ -86,16 +97,16 @@ struct rlock_client {
     uint64_t tokens; /* how many were given out */
     rlock_stats stats;
 
-    rlock_link *ring; /* see >>watchdog; NULL until there are many holds */
+    rlock_link due;   /* see >>due */
+    rlock_link *ring; /* NULL until there are many claims */
     int64_t ring_tick;
-    rlock_timer ring_timer;
+    rlock_timer due_timer;
     uint32_t tracked; /* gates whose changes are told */
 
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
     void *shutdown_user;
-    int shutdown_status;
 };
 
 static bool rlock__forked(const rlock_client *client) {
@@ -137,7 +148,6 @@ static uint32_t rlock__keeps(const rlock_client *client) {
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
-    RLOCK_ASSERT(ready->deliver);
     rlock__list_append(&client->ready, &ready->link);
 }
 
@@ -258,7 +268,7 @@ static bool rlock__deliver(rlock_client *client) {
         rlock__ready *ready = RLOCK__OF(client->batch.next, rlock__ready, link);
         rlock__list_remove(&ready->link);
         client->depth++;
-        ready->deliver(ready, &frame.words);
+        client->deliver[ready->of](ready, &frame.words);
         rlock__dealloc(frame.words);
         frame.words = NULL;
         alive = rlock__alive(client);

@@ -17,7 +17,7 @@
 
 /* Takes an operation away from the handle. */
 static void rlock__op_free(rlock *lock, rlock__op *op) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__op **at = &lock->ops;
     while (*at != op) {
         at = &(*at)->next;
@@ -30,7 +30,7 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    if (lock->gate->client->life == RLOCK__CLOSED) {
+    if (rlock__client_of(lock->gate)->life == RLOCK__CLOSED) {
         return RLOCK__CLOSED_STATE;
     }
     if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
@@ -41,7 +41,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__read_clock(const rlock *lock) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
@@ -55,7 +55,7 @@ static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
 static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     int64_t now_us = rlock__read_clock(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
@@ -63,21 +63,21 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock_event event;
     RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)op->kind;
-    event.status = op->status;
-    if (op->kind != RLOCK_RELEASED && op->status == RLOCK_OK &&
+    event.kind = (rlock_event_kind)op->ready.event;
+    event.status = op->ready.status;
+    if (op->ready.event != RLOCK_RELEASED && op->ready.status == RLOCK_OK &&
         rlock__state_at(lock, now_us) != RLOCK__HELD_STATE) {
         event.status =
             rlock__state_of(lock) == RLOCK__RELEASING_STATE ? RLOCK_ERR_CANCELED : RLOCK_ERR_LOST;
     }
     if (event.status == RLOCK_OK) {
-        event.remaining_ms = op->kind == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
+        event.remaining_ms = op->ready.event == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
         event.fence = lock->claim ? lock->claim->fence : lock->of.fence;
     }
     event.text = text;
     op->text = NULL;
-    if (op->kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        op->kind = 0; /* it is the spare of its release */
+    if (op->ready.event == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
+        op->ready.event = 0; /* it is the spare of its release */
     } else {
         rlock__op_free(lock, op);
     }
@@ -90,7 +90,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
 
 static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
                                 void *user) {
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__op *op = kind == RLOCK_RELEASED
                         ? rlock__op_of(lock, 0)
                         : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
@@ -99,12 +99,12 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     }
     if (kind != RLOCK_RELEASED) {
         rlock__list_init(&op->ready.link);
-        op->ready.deliver = rlock__op_deliver;
+        op->ready.of = RLOCK__OF_OPERATION;
         op->lock = lock;
         op->next = lock->ops;
         lock->ops = op;
     }
-    op->kind = (uint8_t)kind;
+    op->ready.event = (uint8_t)kind;
     op->done = done;
     op->user = user;
     return op;
@@ -121,18 +121,18 @@ static void rlock__lock_idle(rlock *lock) {
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock *lock = RLOCK__OF(ready, rlock, ready);
-    rlock_client *client = lock->gate->client;
+    rlock_client *client = rlock__client_of(lock->gate);
     rlock__claim *claim = lock->claim;
-    rlock_callback *done = lock->event == RLOCK_LOST ? lock->on_lost : lock->done;
-    void *user = lock->event == RLOCK_LOST ? lock->lost_user : lock->user;
+    rlock_callback *done = lock->ready.event == RLOCK_LOST ? lock->on_lost : lock->done;
+    void *user = lock->ready.event == RLOCK_LOST ? lock->lost_user : lock->user;
     rlock_event event;
-    RLOCK_ASSERT(lock->event);
+    RLOCK_ASSERT(lock->ready.event);
     RLOCK_ASSERT(client->depth);
     memset(&event, 0, sizeof event);
-    event.kind = (rlock_event_kind)lock->event;
-    event.status = lock->status;
-    event.reason = (rlock_reason)lock->reason;
-    event.text = lock->text;
+    event.kind = (rlock_event_kind)lock->ready.event;
+    event.status = lock->ready.status;
+    event.reason = (rlock_reason)lock->ready.reason;
+    event.text = lock->more ? lock->more->text : NULL;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
         client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
         RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
@@ -148,13 +148,15 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     } else {
         event.fence = lock->of.fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
-            event.remaining_ms = lock->left_ms;
+            event.remaining_ms = lock->ready.left_ms;
         }
         rlock__lock_idle(lock);
     }
-    *words = lock->text;
-    lock->text = NULL;
-    lock->event = 0;
+    if (lock->more) {
+        *words = lock->more->text;
+        lock->more->text = NULL;
+    }
+    lock->ready.event = 0;
     rlock__leave(client);
     if (done) {
         done(lock, &event, user);

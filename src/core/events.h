@@ -124,7 +124,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         }
     }
     while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
-        if (other->lock) {
+        if (rlock__handle_of(other)) {
             rlock__lock_note(other->lock, why->fault, why->text);
         }
     }
@@ -185,7 +185,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
     if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
         rlock__gate_track_keys(gate, true);
-        rlock__gate_woken(gate, gate->node.key);
+        rlock__gate_woken(gate, rlock__key(&gate->node));
     } else if (!queued && rlock__waiter(gate) && !gate->crowd->attempting && !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }

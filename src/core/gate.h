@@ -54,7 +54,7 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
 
 /* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
 static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
-    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : gate->node.key;
+    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : rlock__key(&gate->node);
     return i < (RLOCK__HAS_KINDS && gate->special ? rlock__things_of(gate)->count : 1);
 }
 
@@ -69,28 +69,35 @@ static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
     return in;
 }
 
+/* Returns options.owner of a claim that is no mutex with one key. */
+static uint64_t rlock__owner_of(const rlock__claim *claim) {
+    RLOCK_ASSERT(rlock__terms_of(claim->lock));
+    return claim->lock->more->terms.owner;
+}
+
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim *writer) {
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
-           reader->wish->terms.owner && reader->wish->terms.owner == writer->wish->terms.owner;
+           rlock__owner_of(reader) && rlock__owner_of(reader) == rlock__owner_of(writer);
 }
 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
-    const rlock__claim *holds = rlock__holder(reader->gate);
+    const rlock__claim *holds = rlock__holder(reader->lock->gate);
     while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) &&
            !rlock__may_downgrade(reader, holds)) {
-        holds = rlock__claim_next(reader->gate, holds, RLOCK__HOLDING);
+        holds = rlock__claim_next(reader->lock->gate, holds, RLOCK__HOLDING);
     }
     return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
 }
 
 static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     unsigned flags = 0;
+    uint16_t fences = 0;
     rlock_request *request;
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -101,9 +108,9 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
-        claim->fences = 1;
-        for (; at != &gate->crowd->waiting && claim->fences <= more; at = at->next) {
-            claim->fences++;
+        fences = 1;
+        for (; at != &gate->crowd->waiting && fences <= more; at = at->next) {
+            fences++;
         }
     }
     request =
@@ -111,7 +118,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
                              client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
     if (request) {
         request->flags = (uint8_t)flags;
-        request->fences = claim->fences;
+        request->fences = fences;
         request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
         rlock__claim_submit(claim, request);
     } else { /* soon */
@@ -132,7 +139,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
     RLOCK_ASSERT(rlock__queued(gate));
     for (; at != &gate->crowd->waiting; at = at->next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        uint32_t weight = claim->wish->terms.weight;
+        uint32_t weight = claim->lock->more->terms.weight;
         if (!claim->work && (claim->again || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
@@ -143,9 +150,9 @@ static void rlock__queue_attempt(rlock__gate *gate) {
 /* A writer holds: readers of its owner are granted next to it, whatever their position: a
  * downgrade. */
 static void rlock__queue_downgrade(const rlock__claim *writer) {
-    rlock_link *list = &writer->gate->crowd->waiting, *at = list->next;
+    rlock_link *list = &writer->lock->gate->crowd->waiting, *at = list->next;
     RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; writer->wish->terms.owner && at != list; at = at->next) {
+    for (; rlock__owner_of(writer) && at != list; at = at->next) {
         rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
         if (rlock__may_downgrade(reader, writer)) {
             reader->again = true;
@@ -178,7 +185,7 @@ static void rlock__gate_attempt(rlock__gate *gate) {
     crowd->attempting = rlock__waiter(gate);
     RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
     crowd->dirty = crowd->yields = false;
-    rlock_timer_set(gate->client, &crowd->timer, -1);
+    rlock_timer_set(rlock__client_of(gate), &crowd->timer, -1);
     rlock__claim_attempt(crowd->attempting, false);
 }
 
@@ -208,18 +215,19 @@ static bool rlock__gate_yields(const rlock__gate *gate) {
 
 /* False: no memory for a crowd. */
 static bool rlock__gate_crowd(rlock__gate *gate) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__crowd *crowd;
     if (gate->crowd != &client->nobody) {
         return true;
     }
     crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
     if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__pool_put(&client->crowds, crowd, rlock__keeps(client));
+        rlock__crowd_put(client, crowd);
         crowd = NULL;
     }
     if (crowd) {
         rlock__list_init(&crowd->waiting);
+        crowd->client = client;
         crowd->gate = gate;
         gate->crowd = crowd;
     }
@@ -247,8 +255,8 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
     const char *key;
     uint32_t i;
     for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        rlock__key_each(gate->client, key, rlock__gate_key_len(gate, i), rlock__gate_wake_other,
-                        gate);
+        rlock__key_each(rlock__client_of(gate), key, rlock__gate_key_len(gate, i),
+                        rlock__gate_wake_other, gate);
     }
 }
 
@@ -259,8 +267,9 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     crowd->polls = 0;
     if (!rlock__list_empty(&crowd->waiting) && !crowd->attempting && !rlock__holder(gate)) {
         crowd->yields = true;
-        rlock_timer_set(gate->client, &crowd->timer,
-                        gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
+        rlock_timer_set(rlock__client_of(gate), &crowd->timer,
+                        rlock__client_of(gate)->now_us +
+                            rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
 
@@ -274,7 +283,7 @@ static bool rlock__key_tracked(const rlock_client *client, const char *key, size
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     const char *key;
     uint32_t i;
     client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
@@ -296,7 +305,7 @@ RLOCK__NOINLINE static void rlock__gate_track(rlock__gate *gate) {
 
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__crowd *crowd = gate->crowd;
     int64_t delay_ms =
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
@@ -327,7 +336,7 @@ static void rlock__gate_next(rlock__gate *gate) {
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
     if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
@@ -357,7 +366,7 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
 static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     const rlock__things *has = rlock__things_of(gate);
     const rlock_terms *wants = &want->terms;
-    const char *key = gate->node.key;
+    const char *key = rlock__key(&gate->node);
     uint32_t i;
     if (!has || want->plain) {
         return !has && want->plain;
@@ -377,13 +386,13 @@ static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     return true;
 }
 
-static void rlock__things_init(rlock__gate *gate, const rlock__want *want) {
+static void rlock__things_init(rlock__gate *gate, const rlock__want *want, void *block) {
     rlock__things *things = rlock__things_of(gate);
     uint32_t i;
     things->sort = rlock__sort_of(want->terms.kind);
     things->permits = want->terms.permits;
     things->count = want->terms.count;
-    things->aliases = (rlock__alias *)(void *)(things + 1);
+    things->aliases = (rlock__alias *)block;
     things->lens = (uint32_t *)(void *)(things->aliases + things->count);
     for (i = 0; i < things->count; i++) {
         size_t len;
@@ -394,39 +403,58 @@ static void rlock__things_init(rlock__gate *gate, const rlock__want *want) {
     }
 }
 
+/* Makes a gate with room for its keys. Its things stand before it, and before these the aliases and
+ * the lengths. */
+static rlock__gate *rlock__gate_make(const rlock__want *want, size_t bytes) {
+    uint32_t count = want->terms.count;
+    size_t before = 0;
+    rlock__gate *gate;
+    char *block;
+    if (RLOCK__HAS_KINDS && !want->plain) {
+        before = count * sizeof(rlock__alias) + (count + count % 2) * sizeof(uint32_t) +
+                 sizeof(rlock__things);
+    }
+    block = (char *)rlock__alloc(before + sizeof *gate + bytes);
+    if (!block) {
+        return NULL;
+    }
+    gate = (rlock__gate *)(void *)(block + before);
+    gate->special = before != 0;
+    if (RLOCK__HAS_KINDS && gate->special) {
+        rlock__things_init(gate, want, block);
+    }
+    return gate;
+}
+
 /* Makes a gate, and adds its keys to the map: each leads to it. */
 static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *want) {
     uint32_t i, count = rlock__want_count(want);
-    size_t own = sizeof(rlock__gate), bytes = 0, len;
+    size_t bytes = 0, len;
     rlock__gate *gate;
     char *at;
     for (i = 0; i < count; i++) {
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        own += sizeof(rlock__things) + count * (sizeof(rlock__alias) + sizeof(uint32_t));
-    }
-    gate = (rlock__gate *)rlock__alloc(own + bytes);
+    gate = rlock__gate_make(want, bytes);
     if (!gate) {
         return NULL;
     }
-    gate->client = client;
     gate->pushing = (uint8_t)client->pushing;
     gate->crowd = &client->nobody;
     rlock__list_init(&gate->claims);
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        gate->special = true;
-        rlock__things_init(gate, want);
-    }
-    at = (char *)gate + own;
+    at = (char *)(&gate->node + 1);
     for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node =
-            RLOCK__HAS_KINDS && i ? &rlock__things_of(gate)->aliases[i].node : &gate->node;
+        rlock__node *node = &gate->node;
         memcpy(at, key, len);
+        if (RLOCK__HAS_KINDS && i) {
+            rlock__alias *alias = &rlock__things_of(gate)->aliases[i];
+            alias->key = at;
+            node = &alias->node;
+        }
         client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
-        rlock__map_add(&client->gates, node, at, len);
+        rlock__map_add(&client->gates, node, len);
         at += len + 1;
     }
     return gate;
@@ -453,14 +481,14 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
 
 /* Removes one of the gate's keys from the map. */
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__map_remove(&client->gates, node);
-    client->mixed -=
-        RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len) != NULL;
+    client->mixed -= RLOCK__HAS_KINDS &&
+                     rlock__map_find(&client->gates, rlock__key(node), node->key_len) != NULL;
 }
 
 static void rlock__gate_unref(rlock__gate *gate) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     const rlock__things *things = rlock__things_of(gate);
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
@@ -474,8 +502,28 @@ static void rlock__gate_unref(rlock__gate *gate) {
         for (i = 1; things && i < things->count; i++) {
             rlock__gate_remove(gate, &things->aliases[i].node);
         }
-        rlock__dealloc(gate);
+        rlock__dealloc(things ? (void *)things->aliases : (void *)gate);
     }
+}
+
+/* A handle is not referred to any more: by its user, or by a claim. */
+static void rlock__lock_unref(rlock *lock) {
+    RLOCK_ASSERT(lock->references);
+    if (--lock->references == 0) {
+        RLOCK_ASSERT(!lock->claim && !lock->ops);
+        rlock__gate_unref(lock->gate);
+        rlock__lock_words(lock, NULL);
+        rlock__dealloc(lock->more);
+        rlock__dealloc(lock);
+    }
+}
+
+/* Gives a new claim, or one that is handed over, to a handle. */
+static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
+    RLOCK_ASSERT(!lock->claim);
+    claim->lock = lock;
+    lock->claim = claim;
+    lock->references++;
 }
 
 #endif /* RLOCK_CORE_GATE_H */

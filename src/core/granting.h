@@ -22,19 +22,29 @@
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
-    if (lock->limit) {
-        lock->limit->until_us = rlock__add_ms(lock->gate->client->now_us, lock->limit->hold_ms);
+    if (lock->more && lock->more->hold_ms) {
+        lock->more->until_us =
+            rlock__add_ms(rlock__client_of(lock->gate)->now_us, lock->more->hold_ms);
     }
+}
+
+/* Returns how many local hand-overs may follow a grant: a fencing token is reserved for each. */
+static uint16_t rlock__handovers(const rlock_client *client, const rlock_request *request,
+                                 const rlock_answer *answer) {
+    int64_t fences = request->fences;
+    if (answer->fences) {
+        fences = rlock__min(fences, answer->fences);
+    }
+    return (uint16_t)(fences ? rlock__min(fences - 1, client->handovers) : client->handovers);
 }
 
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
-    rlock__crowd *crowd = claim->gate->crowd;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock__crowd *crowd = claim->lock->gate->crowd;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->granted_us = (uint32_t)request->sent_us;
-    claim->handed = 0;
     claim->yields = false;
     rlock__limit_begin(claim->lock);
     claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
@@ -46,25 +56,23 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    if (answer->fences && answer->fences < claim->fences) {
-        claim->fences = answer->fences;
-    }
+    claim->handovers = rlock__handovers(client, request, answer);
     claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
     claim->counted = false;
-    rlock__set_text(&claim->lock->text, NULL);
+    rlock__lock_words(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
     if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
-    if (rlock__queued(claim->gate)) {
+    if (rlock__queued(claim->lock->gate)) {
         rlock__queue_downgrade(claim);
-        rlock__gate_next(claim->gate);
+        rlock__gate_next(claim->lock->gate);
     }
 }
 
@@ -72,7 +80,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
                                     const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
-    claim->gate->crowd->attempting = NULL;
+    claim->lock->gate->crowd->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -93,13 +101,14 @@ static bool rlock__hand_over_ends(const rlock__claim *held) {
         rlock__min(RLOCK__HAND_OVER_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->registered || /* which it is from its 100 ms on */
-           (uint32_t)held->gate->client->now_us - held->granted_us > (uint32_t)limit_us;
+           (uint32_t)rlock__client_of(held->lock->gate)->now_us - held->granted_us >
+               (uint32_t)limit_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
  * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
-    const rlock_client *client = held->gate->client;
+    const rlock_client *client = rlock__client_of(held->lock->gate);
     int64_t lease_ms = next->lock->lease_ms;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
     return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
@@ -109,17 +118,16 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
 /* Returns the waiter for a local hand-over, or NULL. Neither claim may have a request in flight;
  * the lease must be nearly fresh and at most 20 ms old, so that other clients get the key too. */
 static rlock__claim *rlock__successor(const rlock__claim *held) {
-    const rlock__gate *gate = held->gate;
+    const rlock__gate *gate = held->lock->gate;
     rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
-    if (!next || rlock__queued(gate) || held->handed >= gate->client->handovers ||
-        rlock__hand_over_ends(held)) {
+    if (!next || rlock__queued(gate) || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
     if (held->work || next->work || next->exists) {
         return NULL;
     }
-    if (next->lock->fencing ? held->handed + 1 >= held->fences : held->fence != 0) {
+    if (next->lock->fencing != (held->fence != 0)) {
         return NULL;
     }
     return rlock__lease_fits(held, next) ? next : NULL;
@@ -129,11 +137,11 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
  * and the next fencing token, and without the server. The waiter's own claim, which nobody was
  * asked for, ends. False: the caller has to release. */
 static bool rlock__hand_over(rlock__claim *held) {
-    rlock_client *client = held->gate->client;
+    rlock_client *client = rlock__client_of(held->lock->gate);
     rlock__claim *next = rlock__successor(held);
     int64_t since_us = rlock__since(held);
     rlock *to;
-    RLOCK_ASSERT(held->lock && held->lock->claim == held);
+    RLOCK_ASSERT(rlock__handle_of(held));
     if (!next) {
         return false;
     }
@@ -142,15 +150,16 @@ static bool rlock__hand_over(rlock__claim *held) {
     RLOCK_ASSERT(to != held->lock);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);
+    rlock__lock_unref(held->lock);
     rlock__claim_give(held, to);
     rlock__limit_begin(to);
     held->until_us =
         rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
     held->fence += to->fencing;
-    held->handed++;
+    held->handovers--;
     held->yields = true;
     held->counted = false;
-    rlock__set_text(&to->text, NULL);
+    rlock__lock_words(to, NULL);
     rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(held, since_us);
     client->stats.released++;

@@ -13,17 +13,18 @@
 #include "base/list.h"
 #include "core/client.h"
 #include "core/claim.h"
+#include "core/due.h"
 #include "core/gate.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
 
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
-    rlock__gate *gate = claim->gate;
+    rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(lock && lock->claim == claim);
-    if (lock->event) {
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    if (lock->ready.event) {
         rlock__acquire_again(claim, exists); /* nobody was told of it yet */
         return;
     }
@@ -31,9 +32,9 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, NULL);
     }
-    gate->client->stats.lost++;
+    rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
-    rlock__set_text(&lock->text, gate->client->up ? NULL : gate->client->fault_text);
+    rlock__lock_words(lock, rlock__client_of(gate)->up ? NULL : rlock__client_of(gate)->fault_text);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);
@@ -47,61 +48,9 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
 
 #define RLOCK__HURRY_US 10000 /* the least time between two failed renewals */
 
-/* Many holds that wait for their renewals stand in a ring of slots, a tick each, and are renewed up
- * to a tick too early: all of a tick together, by one timer. What comes more than one round later
- * is put off when the ring comes to it. */
-#define RLOCK__RING 512
-#ifndef RLOCK__TICK_US
-#define RLOCK__TICK_US 16384
-#endif
-#ifndef RLOCK__RING_MIN
-#define RLOCK__RING_MIN 128 /* fewer holds have a timer each: a small client does without a ring */
-#endif
-
-static bool rlock__ring_add(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    int64_t now = client->now_us / RLOCK__TICK_US, tick = claim->next_us / RLOCK__TICK_US;
-    int i;
-    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    RLOCK_ASSERT(!claim->ringed);
-    if (tick <= now || client->phases[RLOCK__HOLDING] < RLOCK__RING_MIN) {
-        return false;
-    }
-    if (!client->ring) {
-        client->ring = (rlock_link *)RLOCK_MALLOC(RLOCK__RING * sizeof *client->ring);
-        for (i = 0; i < RLOCK__RING && client->ring; i++) {
-            rlock__list_init(&client->ring[i]);
-        }
-    }
-    if (!client->ring) {
-        return false;
-    }
-    if (!client->ring_timer.index) {
-        client->ring_tick = now; /* it stood still, and empty */
-    }
-    tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
-    rlock_timer_set(client, &claim->at.timer, -1);
-    rlock__list_append(&client->ring[tick % RLOCK__RING], &claim->at.ring);
-    claim->ringed = true;
-    if (!client->ring_timer.index || client->ring_timer.due_us > tick * RLOCK__TICK_US) {
-        rlock_timer_set(client, &client->ring_timer, tick * RLOCK__TICK_US);
-    }
-    return true;
-}
-
-static void rlock__holding_arm(rlock__claim *claim) {
-    int64_t due_us = rlock__min(claim->until_us, claim->of.check_us);
-    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    rlock__ring_leave(claim);
-    if (claim->next_us >= due_us || !rlock__ring_add(claim)) {
-        due_us = rlock__min(due_us, claim->next_us);
-        rlock_timer_set(claim->gate->client, &claim->at.timer, due_us);
-    }
-}
-
 /* Plans what comes next for a hold whose lease was asked for at since_us. */
 static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -110,8 +59,9 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
         claim->next_us =
             since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
+        claim->next_us = claim->next_us < 0 ? 0 : claim->next_us; /* the clock began at 0 */
     }
-    rlock__holding_arm(claim);
+    rlock__claim_arm(claim);
 }
 
 /* Plans the next renewal, or if there is no watchdog the next check. */
@@ -122,13 +72,13 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
         claim->of.check_us = due_us;
         claim->again = true;
     }
-    rlock__holding_arm(claim);
+    rlock__claim_arm(claim);
 }
 
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = rlock__renewal(claim->lock);
-    int64_t now_us = claim->gate->client->now_us;
+    int64_t now_us = rlock__client_of(claim->lock->gate)->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
@@ -166,12 +116,12 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
-    return rlock__shared(claim) && (claim->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
+    return rlock__shared(claim) && (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
-    const rlock_client *client = claim->gate->client;
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
     claim->of.check_us = rlock__shared(claim)
                              ? RLOCK__NEVER
                              : client->now_us + rlock__check_interval_ms(client) * 1000;
@@ -179,14 +129,15 @@ static void rlock__holding_plan_check(rlock__claim *claim) {
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
-    const rlock_client *client = claim->gate->client;
-    bool many = client->tracked >= RLOCK__MANY_KEYS && (claim->gate->pushing & RLOCK_PUSH_CHANGES);
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    bool many =
+        client->tracked >= RLOCK__MANY_KEYS && (claim->lock->gate->pushing & RLOCK_PUSH_CHANGES);
     bool check = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        check = check || (claim->gate->pushing && !rlock__heard(claim));
+        check = check || (claim->lock->gate->pushing && !rlock__heard(claim));
         claim->registered = true;
-        rlock__gate_track(claim->gate);
+        rlock__gate_track(claim->lock->gate);
     }
     rlock__holding_plan_check(claim);
     if (check) {
@@ -195,7 +146,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 }
 
 static void rlock__holding_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -213,42 +164,12 @@ static void rlock__holding_fire(rlock__claim *claim) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
-    rlock__holding_arm(claim);
-}
-
-/* Renews the holds of all ticks that have begun, and sets the timer to the next slot in use. */
-static void rlock__ring_fire(rlock_timer *timer) {
-    rlock_client *client = RLOCK__OF(timer, rlock_client, ring_timer);
-    int64_t now = client->now_us / RLOCK__TICK_US;
-    int64_t tick = now - client->ring_tick > RLOCK__RING ? now - RLOCK__RING : client->ring_tick;
-    rlock_link due;
-    RLOCK_ASSERT(client->ring);
-    rlock__list_init(&due);
-    while (tick < now) {
-        rlock__list_move(&due, &client->ring[++tick % RLOCK__RING]);
-    }
-    client->ring_tick = now;
-    while (!rlock__list_empty(&due)) {
-        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, at.ring);
-        rlock__ring_leave(claim);
-        RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-        if (claim->next_us / RLOCK__TICK_US <= now) {
-            claim->next_us = client->now_us;
-            rlock__holding_fire(claim);
-        } else {
-            rlock__holding_arm(claim);
-        }
-    }
-    while (++tick <= now + RLOCK__RING && rlock__list_empty(&client->ring[tick % RLOCK__RING])) {
-    }
-    if (tick <= now + RLOCK__RING) {
-        rlock_timer_set(client, timer, tick * RLOCK__TICK_US);
-    }
+    rlock__claim_arm(claim);
 }
 
 static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
@@ -280,7 +201,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
@@ -297,11 +218,11 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
 static void rlock__holding_answered(rlock__claim *claim, const rlock_request *request,
                                     const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT;
-    bool others =
-        RLOCK__HAS_KINDS && claim->wish && claim->wish->terms.count > 1; /* keys still ours */
+    const rlock_terms *terms = rlock__terms_of(claim->lock);
+    bool others = RLOCK__HAS_KINDS && terms && terms->count > 1; /* keys still ours */
     RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
-    RLOCK_ASSERT(claim->lock && claim->lock->claim == claim);
-    if (claim->until_us <= claim->gate->client->now_us) {
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    if (claim->until_us <= rlock__client_of(claim->lock->gate)->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
         return;
@@ -324,6 +245,27 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         (rlock__renewal(claim->lock) || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
+}
+
+static void rlock__claims_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, due_timer);
+    rlock_link due;
+    rlock__list_init(&due);
+    rlock__due_take(client, &due);
+    while (!rlock__list_empty(&due)) {
+        rlock__claim *claim = RLOCK__OF(due.next, rlock__claim, due);
+        rlock__list_remove(&claim->due);
+        if (!rlock__claim_is_due(claim)) {
+            rlock__claim_arm(claim);
+        } else if (claim->phase == RLOCK__ATTEMPTING) {
+            rlock__attempt_fire(claim);
+        } else if (claim->phase == RLOCK__HOLDING) {
+            rlock__holding_fire(claim);
+        } else {
+            rlock__letting_go_fire(claim);
+        }
+    }
+    rlock__due_wait(client);
 }
 
 #endif /* RLOCK_CORE_HOLDING_H */

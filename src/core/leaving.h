@@ -13,31 +13,35 @@
 #include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
+#include "core/due.h"
 #include "core/gate.h"
 
 /* Ends a claim of which nothing is left at the server. */
 static void rlock__claim_gone(rlock__claim *claim) {
-    rlock__gate *gate = claim->gate;
-    rlock_client *client = gate->client;
+    rlock *lock = claim->lock;
+    rlock__gate *gate = claim->lock->gate;
+    rlock_client *client = rlock__client_of(gate);
     RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
-    rlock__claim_give(claim, NULL);
+    gate->references++;
+    if (rlock__handle_of(claim)) {
+        rlock__claim_orphan(claim);
+    }
     if (claim->work) { /* the store is closed */
         rlock__work_put(client, claim->work);
     }
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
-    rlock_timer_drop(client, &claim->at.timer);
-    rlock__wish_unref(claim->wish);
     rlock__pool_put(&client->claims, claim, rlock__keeps(client));
     rlock__shutdown_end(client, RLOCK_OK);
+    rlock__lock_unref(lock);
     rlock__gate_unref(gate);
 }
 
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
-    rlock__claim *first = rlock__waiter(held->gate);
+    rlock__claim *first = rlock__waiter(held->lock->gate);
     return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
@@ -45,17 +49,18 @@ static rlock__claim *rlock__follower(const rlock__claim *held) {
 #define RLOCK__RETRY_MAX_US 500000
 
 static void rlock__letting_go_arm(rlock__claim *claim) {
-    int64_t until_us = claim->lock ? claim->until_us : RLOCK__NEVER; /* somebody waits for it */
-    int64_t due_us = rlock__min(claim->next_us, until_us);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
-    rlock_timer_set(claim->gate->client, &claim->at.timer, due_us == RLOCK__NEVER ? -1 : due_us);
+    if (!rlock__handle_of(claim)) {
+        claim->until_us = RLOCK__NEVER; /* nobody waits for it */
+    }
+    rlock__claim_arm(claim);
 }
 
 /* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
  * this token can arrive any more: that time is counted from now, unless it is counted already. */
 static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
-    rlock_client *client = claim->gate->client;
-    int64_t lease_ms = claim->lock ? claim->lock->lease_ms : claim->longest_ms;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
+    int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (!counts) {
@@ -71,13 +76,13 @@ static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
 
 /* Submits a release; `next` is the waiter whose acquire follows it. */
 static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
-    rlock_request *request =
-        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->gate->client->now_us);
+    rlock_request *request = rlock__claim_request(claim, RLOCK_OP_RELEASE, 0,
+                                                  rlock__client_of(claim->lock->gate)->now_us);
     if (request) {
         request->next = next;
         rlock__claim_submit(claim, request);
     } else {
-        if (claim->lock) {
+        if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
         }
         rlock__letting_go_again(claim, false);
@@ -107,7 +112,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 }
 
 static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= claim->gate->client->now_us;
+    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
@@ -121,16 +126,16 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 }
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
-    rlock_client *client = claim->gate->client;
-    rlock *lock = claim->lock;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (lock && claim->until_us <= client->now_us) {
         if (client->up && claim->work) {
-            lock->status = RLOCK_ERR_UNKNOWN; /* it is out just now */
-        } else if (lock->status == RLOCK_OK) {
+            lock->ready.status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+        } else if (lock->ready.status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text);
         }
-        rlock__claim_part(claim, RLOCK_RELEASED, lock->status, RLOCK_REASON_NONE);
+        rlock__claim_part(claim, RLOCK_RELEASED, lock->ready.status, RLOCK_REASON_NONE);
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
@@ -141,8 +146,8 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 
 /* The token is not there now; gone for good only if no old acquire can still be executed. */
 static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool sure) {
-    rlock__gate *gate = claim->gate;
-    int64_t trip_us = gate->client->now_us - sent_us;
+    rlock__gate *gate = claim->lock->gate;
+    int64_t trip_us = rlock__client_of(gate)->now_us - sent_us;
     bool yields = claim->yields;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
@@ -156,7 +161,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool su
     } else {
         rlock__gate_wake(gate); /* nobody tells us of our own deletes */
     }
-    if (RLOCK__HAS_KINDS && gate->client->mixed) {
+    if (RLOCK__HAS_KINDS && rlock__client_of(gate)->mixed) {
         rlock__gate_wake_others(gate);
     }
     rlock__gate_unref(gate);
@@ -164,7 +169,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool su
 
 static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
                                        const rlock_answer *answer) {
-    rlock_client *client = claim->gate->client;
+    rlock_client *client = rlock__client_of(claim->lock->gate);
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
@@ -182,10 +187,10 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         rlock__letting_go_done(claim, request->sent_us, answer->sure);
         return;
     }
-    if (claim->lock) {
+    if (rlock__handle_of(claim)) {
         rlock__lock_note(claim->lock, answer->fault, answer->text);
     }
-    if (rlock__letting_go_over(claim) && !claim->lock) {
+    if (rlock__letting_go_over(claim) && !rlock__handle_of(claim)) {
         rlock__letting_go_done(claim, request->sent_us,
                                true); /* its lease is over, whatever the server says */
     } else {                          /* a server that was not asked does not count */

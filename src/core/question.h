@@ -11,6 +11,7 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
@@ -34,7 +35,7 @@ typedef struct rlock__question {
 static void rlock__question_free(rlock__question *question) {
     rlock__list_remove(&question->link);
     rlock__list_remove(&question->ready.link);
-    rlock_timer_drop(question->gate->client, &question->timer);
+    rlock_timer_drop(rlock__client_of(question->gate), &question->timer);
     rlock__gate_unref(question->gate);
     rlock__dealloc(question->words);
     rlock__dealloc(question);
@@ -42,7 +43,7 @@ static void rlock__question_free(rlock__question *question) {
 
 static void rlock__question_deliver(rlock__ready *ready, char **words) {
     rlock__question *question = RLOCK__OF(ready, rlock__question, ready);
-    rlock_client *client = question->gate->client;
+    rlock_client *client = rlock__client_of(question->gate);
     rlock_info_callback *done = question->done;
     void *user = question->user;
     rlock_info info = question->info;
@@ -73,8 +74,8 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
         question->info.text = question->words;
     }
     question->info.status = status;
-    rlock_timer_set(question->gate->client, &question->timer, -1);
-    rlock__ready_add(question->gate->client, &question->ready);
+    rlock_timer_set(rlock__client_of(question->gate), &question->timer, -1);
+    rlock__ready_add(rlock__client_of(question->gate), &question->ready);
 }
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
@@ -93,8 +94,8 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
-            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
-                            NULL);
+            rlock__key_each(rlock__client_of(gate), rlock__key(&gate->node), gate->node.key_len,
+                            rlock__gate_forced, NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_ATTEMPT], NULL,
@@ -106,7 +107,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
 
 /* Takes the request back from the store; true: it may have been executed. */
 static bool rlock__question_recall(rlock__question *question) {
-    const rlock_client *client = question->gate->client;
+    const rlock_client *client = rlock__client_of(question->gate);
     RLOCK_ASSERT(question->out);
     question->out = false;
     return client->store->forget(client->store_state, &question->request);
@@ -114,7 +115,7 @@ static bool rlock__question_recall(rlock__question *question) {
 
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
-    rlock_client *client = question->gate->client;
+    rlock_client *client = rlock__client_of(question->gate);
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
@@ -137,7 +138,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
 
 static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
                       rlock_info_callback *done, void *user) {
-    rlock_client *client = gate->client;
+    rlock_client *client = rlock__client_of(gate);
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
@@ -149,7 +150,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     question->done = done;
     question->user = user;
     question->info.position = -1;
-    question->ready.deliver = rlock__question_deliver;
+    question->ready.of = RLOCK__OF_QUESTION;
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);

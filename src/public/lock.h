@@ -42,7 +42,7 @@ typedef struct rlock_event {
     uint64_t fence;        /* fencing token of the hold, 0 if fencing is off */
     int64_t remaining_ms;  /* ACQUIRED or RENEWED with OK: the time until the local deadline. With
                               BUSY or TIMEOUT: what was left of the holder's lease when last heard,
-                              -1 = unknown. Otherwise 0 */
+                              at most 2147483647, -1 = unknown. Otherwise 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
                               of RLOCK_LOST: why there is no connection, if there is none. Valid
                               until the callback returns */

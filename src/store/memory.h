@@ -26,12 +26,12 @@ typedef struct rlock__memory {
 } rlock__memory;
 
 typedef struct rlock__entry { /* one key; kept while it is held, waited for or watched */
-    rlock__node node;
     rlock_link link, watches;
     rlock_link holders, queue; /* members; of a mutex one holder at most, and no queue */
     int64_t permits_us;        /* until when `permits` counts */
     uint32_t permits;          /* the number that was set; 0 = what the terms say */
     uint32_t watching;         /* how many of the watches are on */
+    rlock__node node;          /* last: the key follows it */
 } rlock__entry;
 
 typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
@@ -245,12 +245,12 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     }
     entry = (rlock__entry *)rlock__alloc(sizeof *entry + len);
     if (entry) {
-        memcpy((char *)(entry + 1), key, len);
+        memcpy(&entry->node + 1, key, len);
         rlock__list_init(&entry->watches);
         rlock__list_init(&entry->holders);
         rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
-        rlock__map_add(&memory->map, &entry->node, (char *)(entry + 1), len);
+        rlock__map_add(&memory->map, &entry->node, len);
     }
     return entry;
 }
@@ -539,6 +539,7 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_link *requests,
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
     rlock_link woken, notified, requests;
+    const rlock__node *node;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
     rlock__list_init(&requests);
@@ -554,13 +555,14 @@ static void rlock__memory_fire(rlock_timer *timer) {
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
-        tenant->events->woken(tenant->owner, watch->entry->node.key, watch->entry->node.key_len);
+        node = &watch->entry->node;
+        tenant->events->woken(tenant->owner, rlock__key(node), node->key_len);
     }
     while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
         rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
-        const rlock__node *node = &member->entry->node;
+        node = &member->entry->node;
         rlock__list_remove(&member->notified);
-        tenant->events->notified(tenant->owner, node->key, node->key_len, member->token);
+        tenant->events->notified(tenant->owner, rlock__key(node), node->key_len, member->token);
     }
 }
 

@@ -91,7 +91,6 @@ typedef struct rlock__vote { /* what one server knows of a token */
 } rlock__vote;
 
 typedef struct rlock__ballot { /* one token, until no server has it */
-    rlock__node node;
     rlock_link link;
     rlock_timer timer;
     rlock__council *council;
@@ -106,6 +105,8 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint8_t outcome, fault;
     bool paused;   /* the round is over, its answer waits */
     bool cleaning; /* counted as such */
+    rlock__node node;
+    char key[sizeof(uint64_t)]; /* the node's: the token */
 } rlock__ballot;
 
 /* --- votes --- */
@@ -605,8 +606,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
     rlock__list_append(&council->ballots, &ballot->link);
-    rlock__map_add(&council->map, &ballot->node, (const char *)&ballot->token,
-                   sizeof ballot->token);
+    memcpy(ballot->key, &ballot->token, sizeof ballot->key);
+    rlock__map_add(&council->map, &ballot->node, sizeof ballot->key);
     return ballot;
 }
 

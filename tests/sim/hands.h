@@ -522,7 +522,7 @@ static inline void oracle_expiry_first(const struct hand *hand) {
         const struct hand *other = &oracle.hands[i];
         if (other->actor == hand->actor && other->holds && !rlock_is_held(other->lock) &&
             (other->lock->claim ? other->lock->claim->until_us < sim.entered_us
-                                : other->lock->reason == RLOCK_REASON_EXPIRED)) {
+                                : other->lock->ready.reason == RLOCK_REASON_EXPIRED)) {
             sim_failed("hand %d hears of a success before hand %d of its loss", hand->number,
                        other->number);
         }
