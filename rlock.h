@@ -41,6 +41,7 @@
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
+ *     >>redis-address  where an attempt to connect leads, and the walk along several addresses
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
@@ -2572,6 +2573,8 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
+#define RLOCK__ADDRESSES 8         /* of one name, that are tried */
+#define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
@@ -2607,9 +2610,26 @@ enum {
     RLOCK__STEPS
 };
 
+typedef union rlock__address {
+    struct sockaddr any;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+} rlock__address;
+
+/* Where a server is: a host, and what its name stood for when it was last resolved. */
+typedef struct rlock__place {
+    char *host;
+    int port;
+    uint32_t count, at; /* how many addresses were found, and which is tried; 0: a numeric host */
+    uint32_t failures;  /* attempts that failed since one worked */
+    rlock__address found[RLOCK__ADDRESSES]; /* in the order in which to try them */
+    rlock__address good;                    /* the one that worked last; its family 0: none yet */
+} rlock__place;
+
 typedef struct rlock__conn {
     rlock_io io;
     struct rlock__redis *redis;
+    rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_name name;
@@ -2622,6 +2642,7 @@ typedef struct rlock__conn {
     long long id;     /* CLIENT ID; 0 = unknown */
     char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool walks;        /* this attempt goes on at the next address */
     bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
     bool doubted;      /* late with an answer: its socket is read once more */
@@ -2652,10 +2673,11 @@ typedef struct rlock__redis {
     rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
-    char *host, *unix_path, *username, *password, *name, *prefix;
-    int port, database;
+    char *unix_path, *username, *password, *name, *prefix;
+    int database;
     rlock_wire wire;
     int64_t timeout_ms;
+    rlock__place place; /* where both connections lead */
     rlock__conn commands, push;
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
@@ -2667,11 +2689,10 @@ typedef struct rlock__redis {
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
     long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
     int64_t heard_us;     /* when the process before answered last */
-    struct sockaddr_storage peer;     /* the address of that process; all zero = unknown */
-    char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
-    int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
-    bool served;           /* this connection has done something */
-    bool native;           /* the server of this connection knows DELIFEQ */
+    struct sockaddr_storage peer; /* the address of that process; all zero = unknown */
+    int64_t moved_us;             /* when a connection was last given up for a MOVED; 0 = never */
+    bool served;                  /* this connection has done something */
+    bool native;                  /* the server of this connection knows DELIFEQ */
     bool batches;          /* the server of this connection runs the script of many renewals */
     bool batch_unknown;    /* it has to be sent that script in full first */
     const char *told;      /* the script that is on its way in full: not sent again meanwhile */
@@ -2878,6 +2899,98 @@ static const rlock__script
         {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
          RLOCK__SCRIPT(REDISSON_RELEASE)}};
 #endif
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-address - where an attempt to connect leads: a host, its addresses, the walk along them
+ */
+
+/* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
+static const char *rlock__numeric(const char *host) {
+    unsigned char address[sizeof(struct in6_addr)];
+    char text[INET6_ADDRSTRLEN] = "";
+    size_t len = strcspn(host, "%");
+    if (strcmp(host, "localhost") == 0) {
+        return "127.0.0.1";
+    }
+    if (len < sizeof text) {
+        memcpy(text, host, len);
+    }
+    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
+                                                                                             : NULL;
+}
+
+/* Writes an address as such a text. */
+static void rlock__address_text(const rlock__address *address, char *text) {
+    text[0] = 0;
+    if (address->any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &address->in.sin_addr, text, RLOCK__ADDRESS_MAX);
+    } else {
+        inet_ntop(AF_INET6, &address->in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
+        if (address->in6.sin6_scope_id) {
+            size_t n = strlen(text);
+            text[n++] = '%';
+            n += rlock__digits(text + n, address->in6.sin6_scope_id);
+            text[n] = 0;
+        }
+    }
+}
+
+/* Takes over what a name stands for now: what is no address of the internet is passed over. Where
+ * nothing is left, the address that worked last is tried once more. */
+static void rlock__place_found(rlock__place *place, const struct sockaddr *const *addresses,
+                               unsigned count) {
+    unsigned i;
+    place->count = place->at = 0;
+    for (i = 0; i < count && place->count < RLOCK__ADDRESSES; i++) {
+        rlock__address *address = &place->found[place->count];
+        if (addresses[i]->sa_family == AF_INET) {
+            memcpy(&address->in, addresses[i], sizeof address->in);
+            place->count++;
+        } else if (addresses[i]->sa_family == AF_INET6) {
+            memcpy(&address->in6, addresses[i], sizeof address->in6);
+            place->count++;
+        }
+    }
+    if (!place->count && place->good.any.sa_family) {
+        place->found[0] = place->good;
+        place->count = 1;
+    }
+}
+
+/* True if another address follows the one that is tried now. */
+static bool rlock__place_more(const rlock__place *place) {
+    RLOCK_ASSERT(!place->count || place->at < place->count);
+    return place->at + 1 < place->count;
+}
+
+/* How long an address may be silent while another one waits to be tried: the longer, the more
+ * attempts have failed, so that one that is slow and good is not given up for ever. */
+static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_ms) {
+    int64_t ms = RLOCK__PATIENCE_MS;
+    uint32_t i;
+    for (i = 0; i < place->failures && ms < timeout_ms; i++) {
+        ms *= 2;
+    }
+    return rlock__min(ms, timeout_ms) * 1000;
+}
+
+static void rlock__place_worked(rlock__place *place) {
+    place->failures = 0;
+    if (place->count) {
+        place->good = place->found[place->at];
+    }
+}
+
+/* Starts to connect to the address whose turn it is. */
+static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
+    char text[RLOCK__ADDRESS_MAX];
+    if (!place->count) {
+        RLOCK_ASSERT(rlock__numeric(place->host));
+        return redisAsyncConnect(rlock__numeric(place->host), place->port);
+    }
+    rlock__address_text(&place->found[place->at], text);
+    return redisAsyncConnect(text, place->port);
+}
 
 /* ------------------------------------------------------------------------------------------------
  * >>redis-dialect - requests as RESP, replies as answers, errors as faults
@@ -3409,6 +3522,13 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+/* True if an attempt that fails goes on at the next address: not if no address would help, and not
+ * on the push connection, which follows the other one. */
+static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
+    return conn == &conn->redis->commands && conn->state != RLOCK__CONN_READY &&
+           fault != RLOCK_FAULT_AUTH && rlock__place_more(conn->place);
+}
+
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
     bool other = false; /* than the reason of the attempt before */
@@ -3416,6 +3536,10 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the first reason is the one that counts */
     }
     conn->blamed = true;
+    conn->walks = rlock__conn_walks(conn, fault);
+    if (conn->walks) {
+        return; /* the last address of the attempt says why */
+    }
     conn->fault = fault;
     do {
         other = other || conn->text[n] != text[n];
@@ -3594,8 +3718,8 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
         return;
     }
     if (!redis->connect) {
-        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
-        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
+        number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
         n = rlock__line_add(line, n, ":", path ? NULL : number);
     }
     number[rlock__digits(number, times)] = 0;
@@ -3651,11 +3775,16 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
     }
+    if (conn->walks) { /* at once, and nobody is told */
+        rlock_timer_set(redis->client, &conn->timer, 0);
+        return;
+    }
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
+        conn->place->failures += !was_ready;
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
         redis->stats->faults++;
@@ -4029,6 +4158,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
+        rlock__place_worked(conn->place);
         rlock__redis_greeted(redis);
     }
     rlock__track(redis);
@@ -4230,83 +4360,88 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
 }
 
-/* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
-static const char *rlock__numeric(const char *host) {
-    unsigned char address[sizeof(struct in6_addr)];
-    char text[INET6_ADDRSTRLEN] = "";
-    size_t len = strcspn(host, "%");
-    if (strcmp(host, "localhost") == 0) {
-        return "127.0.0.1";
+/* Connects to the address whose turn it is. */
+static void rlock__conn_dial(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    int64_t patience_us = redis->timeout_ms * 1000;
+    if (rlock__place_more(conn->place)) {
+        patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
     }
-    if (len < sizeof text) {
-        memcpy(text, host, len);
-    }
-    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
-                                                                                             : NULL;
+    rlock_timer_set(redis->client, &conn->timer, rlock_client_now_us(redis->client) + patience_us);
+    rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
-/* An address as such a text; empty: it is none. */
-static void rlock__address_text(const struct sockaddr *address, char *text) {
-    text[0] = 0;
-    if (address && address->sa_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, address, sizeof in);
-        inet_ntop(AF_INET, &in.sin_addr, text, RLOCK__ADDRESS_MAX);
-    } else if (address && address->sa_family == AF_INET6) {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, address, sizeof in6);
-        inet_ntop(AF_INET6, &in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
-        if (in6.sin6_scope_id) {
-            size_t n = strlen(text);
-            text[n++] = '%';
-            n += rlock__digits(text + n, in6.sin6_scope_id);
-            text[n] = 0;
-        }
+/* The resolver has answered, or fails and says why: then the address that worked last is used. */
+static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
+                              unsigned count, const char *why) {
+    rlock__place_found(conn->place, addresses, count);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+    } else {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
     }
 }
 
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
                            unsigned count) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    rlock__redis *redis = conn->redis;
-    if (!conn->resolving) {
-        return;
-    }
+    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
     conn->resolving = false;
-    rlock__address_text(count ? addresses[0] : NULL, redis->address);
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
-    if (redis->address[0]) {
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
-    } else {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the host's name was not found");
+    if (wanted) { /* else the attempt went on without it */
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
     }
-    rlock__conn_tend(conn);
 }
 
+/* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
+static void rlock__conn_resolve(rlock__conn *conn) {
+    if (rlock__numeric(conn->place->host)) {
+        rlock__conn_dial(conn);
+    } else if (!conn->resolving) {
+        conn->resolving = true;
+        if (rlock_name_resolve(conn->redis->client, &conn->name, conn->place->host) != 0) {
+            conn->resolving = false;
+            rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
+        }
+    }
+}
+
+/* Begins an attempt, or goes on with it at the next address. The push connection goes where the
+ * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     rlock_client *client = redis->client;
+    bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = false;
+    conn->blamed = conn->walks = false;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
-    } else if (rlock__numeric(redis->host)) {
-        rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
-    } else if (conn == &redis->push) { /* where the other went */
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
+    } else if (walks || conn == &redis->push) {
+        conn->place->at += walks;
+        rlock__conn_dial(conn);
     } else {
-        conn->resolving = true;
-        if (rlock_name_resolve(client, &conn->name, redis->host) != 0) {
-            conn->resolving = false;
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
-        }
+        rlock__conn_resolve(conn);
     }
     rlock__conn_tend(conn);
+}
+
+/* A name that is not resolved yet: the address that worked last is used. Without one the answer may
+ * come yet, and another attempt would wait for it too. */
+static void rlock__conn_waits_for_a_name(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    rlock__place_found(conn->place, NULL, 0);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+        rlock__conn_tend(conn);
+        return;
+    }
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
+    redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
 }
 
 /* Time for the next attempt, for a look whether the server still answers, or for a heartbeat. */
@@ -4322,9 +4457,8 @@ static void rlock__conn_fire(rlock_timer *timer) {
         return;
     }
     if (conn->state == RLOCK__CONN_OPENING) {
-        if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
-            rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+        if (!conn->ac) {
+            rlock__conn_waits_for_a_name(conn);
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -4350,8 +4484,9 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
     conn->redis = redis;
+    conn->place = place;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
     conn->fd = -1;
@@ -4741,7 +4876,7 @@ static void rlock__redis_free(rlock__redis *redis) {
         rlock__dealloc(command->batch);
         rlock__dealloc(command);
     }
-    rlock__dealloc(redis->host);
+    rlock__dealloc(redis->place.host);
     rlock__dealloc(redis->unix_path);
     rlock__dealloc(redis->username);
     rlock__dealloc(redis->password);
@@ -4846,13 +4981,13 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->place.host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
     redis->password = rlock__copy_text(config->password, &failed);
     redis->name = rlock__copy_text(config->client_name, &failed);
     redis->prefix = rlock__copy_text(config->prefix, &failed);
-    redis->port = config->port ? config->port : 6379;
+    redis->place.port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
     redis->timeout_ms = config->command_timeout_ms;
@@ -4862,11 +4997,12 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < 4; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    if (failed || !redis->buffer || rlock__conn_init(&redis->commands, redis) != RLOCK_OK) {
+    if (failed || !redis->buffer ||
+        rlock__conn_init(&redis->commands, redis, &redis->place) != RLOCK_OK) {
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-    if (rlock__conn_init(&redis->push, redis) != RLOCK_OK) {
+    if (rlock__conn_init(&redis->push, redis, &redis->place) != RLOCK_OK) {
         rlock_timer_drop(client, &redis->commands.timer);
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;

@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "core/token.h"
 #include "store/redis/state.h"
+#include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
 #include "store/redis/push.h"
@@ -35,6 +36,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
+        rlock__place_worked(conn->place);
         rlock__redis_greeted(redis);
     }
     rlock__track(redis);
@@ -236,83 +238,88 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
 }
 
-/* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
-static const char *rlock__numeric(const char *host) {
-    unsigned char address[sizeof(struct in6_addr)];
-    char text[INET6_ADDRSTRLEN] = "";
-    size_t len = strcspn(host, "%");
-    if (strcmp(host, "localhost") == 0) {
-        return "127.0.0.1";
+/* Connects to the address whose turn it is. */
+static void rlock__conn_dial(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    int64_t patience_us = redis->timeout_ms * 1000;
+    if (rlock__place_more(conn->place)) {
+        patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
     }
-    if (len < sizeof text) {
-        memcpy(text, host, len);
-    }
-    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
-                                                                                             : NULL;
+    rlock_timer_set(redis->client, &conn->timer, rlock_client_now_us(redis->client) + patience_us);
+    rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
-/* An address as such a text; empty: it is none. */
-static void rlock__address_text(const struct sockaddr *address, char *text) {
-    text[0] = 0;
-    if (address && address->sa_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, address, sizeof in);
-        inet_ntop(AF_INET, &in.sin_addr, text, RLOCK__ADDRESS_MAX);
-    } else if (address && address->sa_family == AF_INET6) {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, address, sizeof in6);
-        inet_ntop(AF_INET6, &in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
-        if (in6.sin6_scope_id) {
-            size_t n = strlen(text);
-            text[n++] = '%';
-            n += rlock__digits(text + n, in6.sin6_scope_id);
-            text[n] = 0;
-        }
+/* The resolver has answered, or fails and says why: then the address that worked last is used. */
+static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
+                              unsigned count, const char *why) {
+    rlock__place_found(conn->place, addresses, count);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+    } else {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
     }
 }
 
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
                            unsigned count) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    rlock__redis *redis = conn->redis;
-    if (!conn->resolving) {
-        return;
-    }
+    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
     conn->resolving = false;
-    rlock__address_text(count ? addresses[0] : NULL, redis->address);
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
-    if (redis->address[0]) {
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
-    } else {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the host's name was not found");
+    if (wanted) { /* else the attempt went on without it */
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
     }
-    rlock__conn_tend(conn);
 }
 
+/* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
+static void rlock__conn_resolve(rlock__conn *conn) {
+    if (rlock__numeric(conn->place->host)) {
+        rlock__conn_dial(conn);
+    } else if (!conn->resolving) {
+        conn->resolving = true;
+        if (rlock_name_resolve(conn->redis->client, &conn->name, conn->place->host) != 0) {
+            conn->resolving = false;
+            rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
+        }
+    }
+}
+
+/* Begins an attempt, or goes on with it at the next address. The push connection goes where the
+ * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     rlock_client *client = redis->client;
+    bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = false;
+    conn->blamed = conn->walks = false;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
-    } else if (rlock__numeric(redis->host)) {
-        rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
-    } else if (conn == &redis->push) { /* where the other went */
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
+    } else if (walks || conn == &redis->push) {
+        conn->place->at += walks;
+        rlock__conn_dial(conn);
     } else {
-        conn->resolving = true;
-        if (rlock_name_resolve(client, &conn->name, redis->host) != 0) {
-            conn->resolving = false;
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
-        }
+        rlock__conn_resolve(conn);
     }
     rlock__conn_tend(conn);
+}
+
+/* A name that is not resolved yet: the address that worked last is used. Without one the answer may
+ * come yet, and another attempt would wait for it too. */
+static void rlock__conn_waits_for_a_name(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    rlock__place_found(conn->place, NULL, 0);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+        rlock__conn_tend(conn);
+        return;
+    }
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
+    redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
 }
 
 /* Time for the next attempt, for a look whether the server still answers, or for a heartbeat. */
@@ -328,9 +335,8 @@ static void rlock__conn_fire(rlock_timer *timer) {
         return;
     }
     if (conn->state == RLOCK__CONN_OPENING) {
-        if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
-            rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+        if (!conn->ac) {
+            rlock__conn_waits_for_a_name(conn);
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -356,8 +362,9 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
     conn->redis = redis;
+    conn->place = place;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
     conn->fd = -1;

@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "core/token.h"
 #include "store/redis/state.h"
+#include "store/redis/address.h"
 #include "store/redis/dialect.h"
 
 /* hiredis' hooks, on top of one watched descriptor. */
@@ -28,6 +29,13 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+/* True if an attempt that fails goes on at the next address: not if no address would help, and not
+ * on the push connection, which follows the other one. */
+static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
+    return conn == &conn->redis->commands && conn->state != RLOCK__CONN_READY &&
+           fault != RLOCK_FAULT_AUTH && rlock__place_more(conn->place);
+}
+
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
     bool other = false; /* than the reason of the attempt before */
@@ -35,6 +43,10 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the first reason is the one that counts */
     }
     conn->blamed = true;
+    conn->walks = rlock__conn_walks(conn, fault);
+    if (conn->walks) {
+        return; /* the last address of the attempt says why */
+    }
     conn->fault = fault;
     do {
         other = other || conn->text[n] != text[n];
@@ -213,8 +225,8 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
         return;
     }
     if (!redis->connect) {
-        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
-        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
+        number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
         n = rlock__line_add(line, n, ":", path ? NULL : number);
     }
     number[rlock__digits(number, times)] = 0;
@@ -270,11 +282,16 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
     }
+    if (conn->walks) { /* at once, and nobody is told */
+        rlock_timer_set(redis->client, &conn->timer, 0);
+        return;
+    }
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
+        conn->place->failures += !was_ready;
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
         redis->stats->faults++;
