@@ -2576,6 +2576,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__ADDRESSES 8         /* of one name, that are tried */
 #define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
+#define RLOCK__IDENTITY 40         /* characters of a run_id and a master_replid */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
@@ -2598,12 +2599,14 @@ enum { /* rlock_request.store.how */
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
-/* What a connection says before it is used, in this order, each where it applies. */
+/* What a connection says before it is used, in this order, each where it applies. What stands from
+ * NAME to NATIVE leaves together. */
 enum {
     RLOCK__STEP_AUTH,
     RLOCK__STEP_SELECT,
     RLOCK__STEP_NAME,
     RLOCK__STEP_ID,
+    RLOCK__STEP_REPLICATION,
     RLOCK__STEP_SERVER,
     RLOCK__STEP_NATIVE,
     RLOCK__STEP_KILL,
@@ -2633,14 +2636,16 @@ typedef struct rlock__conn {
     redisAsyncContext *ac;
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_name name;
-    int state, step, fd;
+    int state, fd;
+    int step;      /* of the greeting, that is said next */
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
     int64_t ready_us; /* when the greeting was over */
     int64_t alive_us; /* the last complete reply, or the first command after silence */
     int64_t heard_us; /* the last complete reply */
     long long id;     /* CLIENT ID; 0 = unknown */
-    char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
+    char run_id[RLOCK__IDENTITY +
+                1]; /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
     bool walks;        /* this attempt goes on at the next address */
     bool blamed;       /* text and fault are of this attempt */
@@ -2688,7 +2693,9 @@ typedef struct rlock__redis {
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
     long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
-    int64_t heard_us;     /* when the process before answered last */
+    char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
+    bool inherits;    /* the server of this connection goes on with the history before */
+    int64_t heard_us; /* when the process before answered last */
     struct sockaddr_storage peer; /* the address of that process; all zero = unknown */
     int64_t moved_us;             /* when a connection was last given up for a MOVED; 0 = never */
     bool served;                  /* this connection has done something */
@@ -3601,8 +3608,8 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
 }
 
 /* Sends what was formatted last, or ends the connection. */
-static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
-    if (!rlock__conn_send(conn, fn, NULL)) {
+static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    if (!rlock__conn_send(conn, fn, data)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
 }
@@ -3620,16 +3627,49 @@ static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
 }
 
+/* Finds a field in the words of INFO, which may be empty: what follows its name, or NULL. */
+static const char *rlock__info_field(const char *info, const char *name) {
+    const char *found = strstr(info, name);
+    return found ? found + strlen(name) : NULL;
+}
+
+/* Copies an identity of 40 characters; text becomes empty if there is none. */
+static void rlock__info_identity(const char *info, const char *name, char *text) {
+    const char *found = rlock__info_field(info, name);
+    memset(text, 0, RLOCK__IDENTITY + 1);
+    if (found && strlen(found) >= RLOCK__IDENTITY) {
+        memcpy(text, found, RLOCK__IDENTITY);
+    }
+}
+
+/* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
+ * promoted has a new identity, and that of its primary as the second one. A server that was started
+ * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
+static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
+    const char *role = rlock__info_field(info, "role:");
+    char former[RLOCK__IDENTITY + 1], second[RLOCK__IDENTITY + 1];
+    if (role && strncmp(role, "slave", 5) == 0) {
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+                         "the server is a replica; give the address of its primary");
+        return;
+    }
+    memcpy(former, redis->replid, sizeof former);
+    rlock__info_identity(info, "master_replid:", redis->replid);
+    rlock__info_identity(info, "master_replid2:", second);
+    redis->inherits =
+        *former && (strcmp(former, redis->replid) == 0 || strcmp(former, second) == 0);
+}
+
 /* Whether another process at this address is the one before, started anew: it began when that one
- * was last heard of, or later. Else the address has moved to another server, and may come back. The
- * server counts in whole seconds of its own clock. */
+ * was last heard of, or later, and with other data. Else the address has moved to another server,
+ * and may come back. The server counts in whole seconds of its own clock. */
 static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_storage *peer,
                              const char *info) {
-    const char *found = strstr(info, "uptime_in_seconds:");
-    long long uptime_s = found ? strtoll(found + 18, NULL, 10) : -1;
+    const char *found = rlock__info_field(info, "uptime_in_seconds:");
+    long long uptime_s = found ? strtoll(found, NULL, 10) : -1;
     int64_t heard_us = rlock_client_now_us(redis->client) - redis->heard_us;
-    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && peer->ss_family != AF_UNSPEC &&
-           memcmp(peer, &redis->peer, sizeof *peer) == 0;
+    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && !redis->inherits &&
+           peer->ss_family != AF_UNSPEC && memcmp(peer, &redis->peer, sizeof *peer) == 0;
 }
 
 /* A CLIENT ID means something in one process of the server only. Where it is not known which one
@@ -3659,13 +3699,9 @@ static void rlock__redis_identify(rlock__redis *redis, const char *former, const
 
 /* What INFO says of the server's process; the words may be empty. */
 static void rlock__conn_identify(rlock__conn *conn, const char *info) {
-    const char *found = strstr(info, "run_id:");
     char former[sizeof conn->run_id];
     memcpy(former, conn->run_id, sizeof former);
-    memset(conn->run_id, 0, sizeof conn->run_id);
-    if (found && strlen(found) >= 7 + sizeof conn->run_id - 1) {
-        memcpy(conn->run_id, found + 7, sizeof conn->run_id - 1);
-    }
+    rlock__info_identity(info, "run_id:", conn->run_id);
     if (conn == &conn->redis->commands) {
         rlock__redis_identify(conn->redis, former, info);
     }
@@ -4049,7 +4085,7 @@ static void rlock__push_subscribe(rlock__redis *redis) {
     } else {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
-    rlock__conn_say(&redis->push, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
@@ -4060,7 +4096,7 @@ static void rlock__notify_subscribe(rlock__redis *redis) {
     rlock__put_words(redis, "SUBSCRIBE", 1);
     rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
                       "");
-    rlock__conn_say(&redis->push, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
@@ -4132,7 +4168,7 @@ static void rlock__track(rlock__redis *redis) {
     rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
     rlock__put_number(redis, (uint64_t)push->id);
     rlock__put_text(redis, "NOLOOP");
-    rlock__conn_say(&redis->commands, rlock__on_tracking);
+    rlock__conn_say(&redis->commands, rlock__on_tracking, NULL);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4176,9 +4212,14 @@ static bool rlock__step_optional(int step, const char *text) {
 static bool rlock__step_answered(int step, int type) {
     static const int types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-        REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
+}
+
+/* True if a step leaves without waiting for the answer to the one before. */
+static bool rlock__step_joins(int step) {
+    return step > RLOCK__STEP_NAME && step < RLOCK__STEP_KILL;
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
@@ -4186,70 +4227,87 @@ static void rlock__conn_greet(rlock__conn *conn);
 static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
+    int step = (int)(intptr_t)data;
     rlock__redis *redis;
-    (void)data;
+    const char *words;
     if (!conn || !reply) {
         return;
     }
     redis = conn->redis;
+    words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
     rlock__conn_answered(conn);
-    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(conn->step, reply->str)) {
+    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
         rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
         return;
     }
-    if (!rlock__step_answered(conn->step, reply->type)) {
+    if (!rlock__step_answered(step, reply->type)) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
-    } else if (conn->step == RLOCK__STEP_ID) {
-        conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL) {
-        redis->gone_epoch = redis->lost_epoch;
     }
-    if (conn->step == RLOCK__STEP_SERVER) {
-        rlock__conn_identify(conn, reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
+    if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
+        conn->id = reply->integer;
+    } else if (step == RLOCK__STEP_REPLICATION) {
+        rlock__redis_inherit(redis, words);
+    } else if (step == RLOCK__STEP_SERVER) {
+        rlock__conn_identify(conn, words);
+    } else if (step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
         redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                         reply->element[0]->type == REDIS_REPLY_ARRAY;
+    } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
+        redis->gone_epoch = redis->lost_epoch;
     }
-    conn->step++;
-    rlock__conn_greet(conn);
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_greet(conn);
+    }
 }
 
-/* Sends the next step of the greeting, or declares the connection ready. */
-static void rlock__conn_greet(rlock__conn *conn) {
+/* Sends a step of the greeting, which ends with this word. */
+static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
-        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT", "INFO", "COMMAND INFO", "CLIENT KILL ID"};
+        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
+        "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    const char *user, *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
-    char number[21];
-    last[RLOCK__STEP_AUTH] = redis->password;
-    last[RLOCK__STEP_SELECT] = redis->database ? number : NULL;
-    last[RLOCK__STEP_NAME] = redis->name;
-    last[RLOCK__STEP_ID] = "ID";
-    last[RLOCK__STEP_SERVER] = "server";
-    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    /* After its answer the old connection can execute nothing any more. */
-    last[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? number : NULL;
-    while (conn->step < RLOCK__STEPS && !last[conn->step]) {
-        conn->step++;
-    }
-    if (conn->step == RLOCK__STEPS) {
-        rlock__conn_ready_to_use(conn);
-        return;
-    }
-    number[rlock__digits(number, conn->step == RLOCK__STEP_SELECT ? (uint64_t)redis->database
-                                                                  : (uint64_t)redis->lost_id)] = 0;
-    user = conn->step == RLOCK__STEP_AUTH ? redis->username : NULL;
-    rlock__put_words(redis, words[conn->step], user ? 2 : 1);
+    const char *user = step == RLOCK__STEP_AUTH ? redis->username : NULL;
+    rlock__put_words(redis, words[step], user ? 2 : 1);
     if (user) {
         rlock__put_text(redis, user);
     }
-    rlock__put_text(redis, last[conn->step]);
-    rlock__conn_say(conn, rlock__on_greeting);
+    rlock__put_text(redis, last);
+    rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+}
+
+/* Sends the next step of the greeting, and those that leave together with it; or declares the
+ * connection ready. */
+static void rlock__conn_greet(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands;
+    const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
+    char database[21], id[21];
+    RLOCK_ASSERT(!conn->outstanding);
+    database[rlock__digits(database, (uint64_t)redis->database)] = 0;
+    id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
+    last[RLOCK__STEP_AUTH] = redis->password;
+    last[RLOCK__STEP_SELECT] = redis->database ? database : NULL;
+    last[RLOCK__STEP_NAME] = redis->name;
+    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
+    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
+        main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    /* After its answer the old connection can execute nothing any more. */
+    last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
+    while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
+        if (last[conn->step]) {
+            rlock__step_say(conn, conn->step, last[conn->step]);
+        }
+        conn->step++;
+    }
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_ready_to_use(conn);
+    }
 }
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
@@ -4865,7 +4923,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
     if (rlock__by_channel(redis) && redis->subscribed) {
         rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
         rlock__put_channel(redis, key, len);
-        rlock__conn_say(&redis->push, rlock__on_message);
+        rlock__conn_say(&redis->push, rlock__on_message, NULL);
     }
 }
 

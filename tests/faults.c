@@ -266,6 +266,7 @@ int main(int argc, char **argv) {
         TEST(batch_needs_no_memory_that_was_not_there_before),
         TEST(password_alone_is_sent_alone),
         TEST(refused_greeting_is_done_without_or_ends_the_connection),
+        TEST(greeting_leaves_together),
         TEST(lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same),
         TEST(long_words_are_cut),
         TEST(server_that_left_is_quoted_though_a_write_found_out),
@@ -286,6 +287,7 @@ int main(int argc, char **argv) {
         TEST(walk_that_takes_long_is_told_on_its_way),
         TEST(refused_password_is_told_without_trying_other_addresses),
         TEST(server_that_is_not_ready_is_followed_by_the_next),
+        TEST(replica_is_followed_by_the_next),
         TEST(last_good_address_serves_while_the_resolver_fails),
         TEST(tracking_is_asked_for_again_however_it_failed),
         TEST(client_may_be_freed_while_its_tracking_is_not_answered),
@@ -329,6 +331,8 @@ int main(int argc, char **argv) {
         TEST(answers_behind_a_refusal_to_write_are_read),
         TEST(servers_that_never_write_are_not_stormed),
         TEST(node_that_serves_other_keys_is_seldom_left),
+        TEST(replica_is_not_used),
+        TEST(real_replica_is_not_used),
         TEST(primary_that_was_demoted_is_left_by_all),
     };
 

@@ -27,11 +27,17 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
         {"CLIENT SETNAME", "-ERR max number of clients reached\r\n", RLOCK_ERR_SERVER},
         {"CLIENT SETNAME", "-OOM command not allowed\r\n", RLOCK_ERR_SERVER},
         {"CLIENT ID", "-ERR unknown subcommand\r\n", RLOCK_OK},
-        {"INFO", "-NOPERM no permissions\r\n", RLOCK_OK},
-        {"INFO", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
-        {"INFO", "$5\r\nredis\r\n", RLOCK_OK},
-        {"INFO", "$12\r\nrun_id:01234\r\n", RLOCK_OK},
-        {"INFO", "+OK\r\n", RLOCK_ERR_CONN},
+        {"INFO server", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"INFO replication", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"INFO replication", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
+        {"INFO replication", "$5\r\nredis\r\n", RLOCK_OK},
+        {"INFO replication", "$13\r\nrole:master\r\n\r\n", RLOCK_OK},
+        {"INFO replication", "$12\r\nrole:slave\r\n\r\n", RLOCK_ERR_SERVER},
+        {"INFO replication", ":1\r\n", RLOCK_ERR_CONN},
+        {"INFO server", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
+        {"INFO server", "$5\r\nredis\r\n", RLOCK_OK},
+        {"INFO server", "$12\r\nrun_id:01234\r\n", RLOCK_OK},
+        {"INFO server", "+OK\r\n", RLOCK_ERR_CONN},
         {"COMMAND", "-NOPERM no permissions\r\n", RLOCK_OK},
         {"COMMAND", "*0\r\n", RLOCK_OK},
         {"COMMAND", "*1\r\n*0\r\n", RLOCK_OK},
@@ -65,6 +71,23 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
     }
 }
 
+/* It costs one round trip, however much it asks. */
+static void greeting_leaves_together(void **state) {
+    struct owner *o;
+    int turns = 0;
+
+    (void)state;
+    stage_begins();
+    o = stage_owner(RLOCK_WIRE_STRING, "k");
+    assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+    while (stage.trail[0] == 0) {
+        stage_iterates(stage.now_us + 1000);
+        assert_true(++turns < 1000);
+    }
+    assert_string_equal(stage.trail, "CLIENT ID\nINFO replication\nINFO server\nCOMMAND INFO\n");
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+}
+
 /* A CLIENT ID has a meaning in one process of the server only. */
 static void lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same(void **state) {
     static const char *const infos[] = {
@@ -77,7 +100,7 @@ static void lost_connection_is_killed_only_where_the_server_is_known_to_be_the_s
         struct owner *o;
 
         stage_begins();
-        stage_lies("INFO", infos[i], true, false);
+        stage_lies("INFO server", infos[i], true, false);
         stage_lies("SET", "", true, true);
         o = stage_owner(RLOCK_WIRE_STRING, "k");
         assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
@@ -98,7 +121,7 @@ static void long_words_are_cut(void **state) {
     memset(refusal, 'x', sizeof refusal);
     memcpy(refusal, "-OOM ", 5);
     memcpy(refusal + 300, "\r\n", 3);
-    stage_lies("INFO", refusal, true, false);
+    stage_lies("INFO server", refusal, true, false);
     assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000), RLOCK_ERR_SERVER);
     line = strstr(kit_log_text, ": OOM xxx");
     assert_non_null(line);
@@ -700,12 +723,27 @@ static void server_that_is_not_ready_is_followed_by_the_next(void **state) {
 
     (void)state;
     stage_begins();
-    stage_lies("INFO", "-LOADING Redis is loading the dataset in memory\r\n", true, true);
+    stage_lies("INFO server", "-LOADING Redis is loading the dataset in memory\r\n", true, true);
     o = walker(stage_on_tcp());
     names_are(list, 2);
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
     assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
     assert_int_equal(kit_stats(kit_clients[0]).faults, 0);
+}
+
+/* A name may stand for a primary and its replicas. */
+static void replica_is_followed_by_the_next(void **state) {
+    static const uint32_t list[] = {GOOD, GOOD, SHUT};
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("INFO replication", "$12\r\nrole:slave\r\n\r\n", true, true);
+    o = walker(stage_on_tcp());
+    names_are(list, 3);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
+    assert_int_equal(stage_count("SET"), 1);
 }
 
 /* Where a name server is away the lock must not be. A late answer harms nothing. */

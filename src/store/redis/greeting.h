@@ -54,9 +54,14 @@ static bool rlock__step_optional(int step, const char *text) {
 static bool rlock__step_answered(int step, int type) {
     static const int types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-        REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
+}
+
+/* True if a step leaves without waiting for the answer to the one before. */
+static bool rlock__step_joins(int step) {
+    return step > RLOCK__STEP_NAME && step < RLOCK__STEP_KILL;
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
@@ -64,70 +69,87 @@ static void rlock__conn_greet(rlock__conn *conn);
 static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
+    int step = (int)(intptr_t)data;
     rlock__redis *redis;
-    (void)data;
+    const char *words;
     if (!conn || !reply) {
         return;
     }
     redis = conn->redis;
+    words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
     rlock__conn_answered(conn);
-    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(conn->step, reply->str)) {
+    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
         rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
         return;
     }
-    if (!rlock__step_answered(conn->step, reply->type)) {
+    if (!rlock__step_answered(step, reply->type)) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
-    } else if (conn->step == RLOCK__STEP_ID) {
-        conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL) {
-        redis->gone_epoch = redis->lost_epoch;
     }
-    if (conn->step == RLOCK__STEP_SERVER) {
-        rlock__conn_identify(conn, reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
+    if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
+        conn->id = reply->integer;
+    } else if (step == RLOCK__STEP_REPLICATION) {
+        rlock__redis_inherit(redis, words);
+    } else if (step == RLOCK__STEP_SERVER) {
+        rlock__conn_identify(conn, words);
+    } else if (step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
         redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                         reply->element[0]->type == REDIS_REPLY_ARRAY;
+    } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
+        redis->gone_epoch = redis->lost_epoch;
     }
-    conn->step++;
-    rlock__conn_greet(conn);
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_greet(conn);
+    }
 }
 
-/* Sends the next step of the greeting, or declares the connection ready. */
-static void rlock__conn_greet(rlock__conn *conn) {
+/* Sends a step of the greeting, which ends with this word. */
+static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
-        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT", "INFO", "COMMAND INFO", "CLIENT KILL ID"};
+        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
+        "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    const char *user, *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
-    char number[21];
-    last[RLOCK__STEP_AUTH] = redis->password;
-    last[RLOCK__STEP_SELECT] = redis->database ? number : NULL;
-    last[RLOCK__STEP_NAME] = redis->name;
-    last[RLOCK__STEP_ID] = "ID";
-    last[RLOCK__STEP_SERVER] = "server";
-    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    /* After its answer the old connection can execute nothing any more. */
-    last[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? number : NULL;
-    while (conn->step < RLOCK__STEPS && !last[conn->step]) {
-        conn->step++;
-    }
-    if (conn->step == RLOCK__STEPS) {
-        rlock__conn_ready_to_use(conn);
-        return;
-    }
-    number[rlock__digits(number, conn->step == RLOCK__STEP_SELECT ? (uint64_t)redis->database
-                                                                  : (uint64_t)redis->lost_id)] = 0;
-    user = conn->step == RLOCK__STEP_AUTH ? redis->username : NULL;
-    rlock__put_words(redis, words[conn->step], user ? 2 : 1);
+    const char *user = step == RLOCK__STEP_AUTH ? redis->username : NULL;
+    rlock__put_words(redis, words[step], user ? 2 : 1);
     if (user) {
         rlock__put_text(redis, user);
     }
-    rlock__put_text(redis, last[conn->step]);
-    rlock__conn_say(conn, rlock__on_greeting);
+    rlock__put_text(redis, last);
+    rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+}
+
+/* Sends the next step of the greeting, and those that leave together with it; or declares the
+ * connection ready. */
+static void rlock__conn_greet(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands;
+    const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
+    char database[21], id[21];
+    RLOCK_ASSERT(!conn->outstanding);
+    database[rlock__digits(database, (uint64_t)redis->database)] = 0;
+    id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
+    last[RLOCK__STEP_AUTH] = redis->password;
+    last[RLOCK__STEP_SELECT] = redis->database ? database : NULL;
+    last[RLOCK__STEP_NAME] = redis->name;
+    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
+    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
+        main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    /* After its answer the old connection can execute nothing any more. */
+    last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
+    while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
+        if (last[conn->step]) {
+            rlock__step_say(conn, conn->step, last[conn->step]);
+        }
+        conn->step++;
+    }
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_ready_to_use(conn);
+    }
 }
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
