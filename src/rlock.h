@@ -42,9 +42,11 @@
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
+ *     >>redis-address  where an attempt to connect leads, and the walk along several addresses
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
+ *     >>redis-sentinel where the primary is, asked of Sentinels
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>redis-url      config.url: one text for the address and the settings
@@ -184,6 +186,7 @@
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
+ *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
@@ -243,11 +246,15 @@ extern "C" {
 
 #include "store/redis/scripts.h"
 
+#include "store/redis/address.h"
+
 #include "store/redis/dialect.h"
 
 #include "store/redis/link.h"
 
 #include "store/redis/push.h"
+
+#include "store/redis/sentinel.h"
 
 #include "store/redis/greeting.h"
 

@@ -13,6 +13,7 @@
 #include "base/platform.h"
 #include "core/token.h"
 #include "store/redis/state.h"
+#include "store/redis/address.h"
 #include "store/redis/dialect.h"
 
 /* hiredis' hooks, on top of one watched descriptor. */
@@ -29,6 +30,24 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+/* True for the connection that asks a Sentinel. */
+static bool rlock__is_sentinel(const rlock__conn *conn) {
+    return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
+}
+
+/* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
+ * address would help, and not on the push connection, which follows the other one. */
+static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
+    bool more = conn->state != RLOCK__CONN_READY && rlock__place_more(conn->place);
+#ifndef RLOCK_NO_SENTINEL
+    if (rlock__is_sentinel(conn)) {
+        const rlock__sentinel *sentinel = conn->redis->sentinel;
+        return more || sentinel->silent + 1 < sentinel->count;
+    }
+#endif
+    return more && conn == &conn->redis->commands && fault != RLOCK_FAULT_AUTH;
+}
+
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
     bool other = false; /* than the reason of the attempt before */
@@ -36,6 +55,10 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the first reason is the one that counts */
     }
     conn->blamed = true;
+    conn->walks = rlock__conn_walks(conn, fault);
+    if (conn->walks) {
+        return; /* the last address of the attempt says why */
+    }
     conn->fault = fault;
     do {
         other = other || conn->text[n] != text[n];
@@ -58,7 +81,7 @@ static rlock_fault rlock__why_down(const char *text) {
 
 /* Returns the hooks of a connection that is encrypted, or NULL. */
 static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
-    return conn->redis->tls;
+    return conn->place->tls;
 }
 
 /* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
@@ -97,9 +120,28 @@ static void rlock__want_nothing(void *data) {
     rlock_io_watch(conn->redis->client, &conn->io, conn->fd, 0);
 }
 
+/* How long a connection may owe an answer: a Sentinel not as long as the server, since there are
+ * others. */
+static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
+    int64_t timeout_ms = conn->redis->timeout_ms;
+    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_ms)
+                                    : timeout_ms * 1000;
+}
+
+/* How long after its last answer a connection is looked at: for an answer that is late, or because
+ * something is to be said. */
+static int64_t rlock__conn_quiet_us(const rlock__conn *conn) {
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
+    if (conn->outstanding) {
+        return timeout_us;
+    }
+    return rlock__is_sentinel(conn) ? RLOCK__SENTINEL_MS * 1000 : timeout_us * RLOCK__HEARTBEAT;
+}
+
 /* Sends what was formatted last. */
 static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data) {
     rlock__redis *redis = conn->redis;
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
     RLOCK_ASSERT(conn->ac);
     if (redis->overflow ||
         redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
@@ -108,16 +150,16 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     if (!conn->outstanding++) {
         conn->alive_us = rlock_client_clock_us(redis->client); /* callbacks may have taken long */
     }
-    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
-        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
+    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + timeout_us) {
+        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + timeout_us);
     }
     redis->stats->commands++;
     return true;
 }
 
 /* Sends what was formatted last, or ends the connection. */
-static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
-    if (!rlock__conn_send(conn, fn, NULL)) {
+static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    if (!rlock__conn_send(conn, fn, data)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
 }
@@ -135,16 +177,49 @@ static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
 }
 
+/* Finds a field in the words of INFO, which may be empty: what follows its name, or NULL. */
+static const char *rlock__info_field(const char *info, const char *name) {
+    const char *found = strstr(info, name);
+    return found ? found + strlen(name) : NULL;
+}
+
+/* Copies an identity of 40 characters; text becomes empty if there is none. */
+static void rlock__info_identity(const char *info, const char *name, char *text) {
+    const char *found = rlock__info_field(info, name);
+    memset(text, 0, RLOCK__IDENTITY + 1);
+    if (found && strlen(found) >= RLOCK__IDENTITY) {
+        memcpy(text, found, RLOCK__IDENTITY);
+    }
+}
+
+/* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
+ * promoted has a new identity, and that of its primary as the second one. A server that was started
+ * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
+static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
+    const char *role = rlock__info_field(info, "role:");
+    char former[RLOCK__IDENTITY + 1], second[RLOCK__IDENTITY + 1];
+    if (role && strncmp(role, "slave", 5) == 0) {
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+                         "the server is a replica; give the address of its primary");
+        return;
+    }
+    memcpy(former, redis->replid, sizeof former);
+    rlock__info_identity(info, "master_replid:", redis->replid);
+    rlock__info_identity(info, "master_replid2:", second);
+    redis->inherits =
+        *former && (strcmp(former, redis->replid) == 0 || strcmp(former, second) == 0);
+}
+
 /* Whether another process at this address is the one before, started anew: it began when that one
- * was last heard of, or later. Else the address has moved to another server, and may come back. The
- * server counts in whole seconds of its own clock. */
+ * was last heard of, or later, and with other data. Else the address has moved to another server,
+ * and may come back. The server counts in whole seconds of its own clock. */
 static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_storage *peer,
                              const char *info) {
-    const char *found = strstr(info, "uptime_in_seconds:");
-    long long uptime_s = found ? strtoll(found + 18, NULL, 10) : -1;
+    const char *found = rlock__info_field(info, "uptime_in_seconds:");
+    long long uptime_s = found ? strtoll(found, NULL, 10) : -1;
     int64_t heard_us = rlock_client_now_us(redis->client) - redis->heard_us;
-    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && peer->ss_family != AF_UNSPEC &&
-           memcmp(peer, &redis->peer, sizeof *peer) == 0;
+    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && !redis->inherits &&
+           peer->ss_family != AF_UNSPEC && memcmp(peer, &redis->peer, sizeof *peer) == 0;
 }
 
 /* A CLIENT ID means something in one process of the server only. Where it is not known which one
@@ -174,13 +249,9 @@ static void rlock__redis_identify(rlock__redis *redis, const char *former, const
 
 /* What INFO says of the server's process; the words may be empty. */
 static void rlock__conn_identify(rlock__conn *conn, const char *info) {
-    const char *found = strstr(info, "run_id:");
     char former[sizeof conn->run_id];
     memcpy(former, conn->run_id, sizeof former);
-    memset(conn->run_id, 0, sizeof conn->run_id);
-    if (found && strlen(found) >= 7 + sizeof conn->run_id - 1) {
-        memcpy(conn->run_id, found + 7, sizeof conn->run_id - 1);
-    }
+    rlock__info_identity(info, "run_id:", conn->run_id);
     if (conn == &conn->redis->commands) {
         rlock__redis_identify(conn->redis, former, info);
     }
@@ -228,14 +299,15 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     const char *path = redis->unix_path;
     uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
     char line[RLOCK__LINE], number[21];
-    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : "push ", "connection");
+    const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
+    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : which, "connection");
     if (times & (times - 1)) {
         return;
     }
     if (!redis->connect) {
-        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
-        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
-        n = rlock__line_add(line, n, ":", path ? NULL : number);
+        number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
+        n = rlock__line_add(line, n, ":", path || !conn->place->host ? NULL : number);
     }
     number[rlock__digits(number, times)] = 0;
     n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
@@ -243,20 +315,31 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     rlock_client_log(redis->client, level, line, detail);
 }
 
-/* Buries a doomed connection: answers what was on it, and plans the next attempt. */
-static void rlock__conn_bury(rlock__conn *conn) {
-    rlock__redis *redis = conn->redis;
-    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
-    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+/* Closes a connection that is doomed, and answers what was on it. */
+static void rlock__conn_shut(rlock__conn *conn) {
     RLOCK_ASSERT(conn->doomed);
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
+    conn->state = RLOCK__CONN_DOWN;
+    conn->ac = NULL;
+    conn->doomed = conn->blocked = false;
+    conn->outstanding = 0;
+    conn->id = 0;
+}
+
+/* Buries a doomed connection, and plans the next attempt. */
+static void rlock__conn_bury(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
+    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+    long long id = conn->id;
+    rlock__conn_shut(conn);
     if (main && was_ready) {
         redis->heard_us = conn->heard_us;
     }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
-        redis->lost_id = conn->id;
+        redis->lost_id = id;
     } else if (main &&
                (redis->lost_epoch <= redis->gone_epoch || redis->lost_epoch <= redis->open_epoch)) {
         redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
@@ -264,11 +347,6 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
         conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */
     }
-    conn->state = RLOCK__CONN_DOWN;
-    conn->ac = NULL;
-    conn->doomed = conn->blocked = false;
-    conn->outstanding = 0;
-    conn->id = 0;
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->push.state != RLOCK__CONN_DOWN) { /* it was registered there */
@@ -290,11 +368,16 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
     }
+    if (conn->walks) { /* at once, and nobody is told */
+        rlock_timer_set(redis->client, &conn->timer, 0);
+        return;
+    }
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
+        conn->place->failures += !was_ready;
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
         redis->stats->faults++;
@@ -469,12 +552,16 @@ static void rlock__conn_wanted(rlock__conn *conn) {
     }
 }
 
-static void rlock__conn_close(rlock__conn *conn) {
+/* Closes a connection for good, if it was made. */
+static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
     conn->resolving = false;
     if (ac) {
         ac->data = NULL;
         redisAsyncFree(ac);
+    }
+    if (conn->redis) {
+        rlock_timer_drop(conn->redis->client, &conn->timer);
     }
 }
 
