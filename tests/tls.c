@@ -423,6 +423,65 @@ static void url_says_whether_it_is_encrypted(void **state) {
     SAME(encrypted(), 0);
 }
 
+/* A Sentinel that watches the server by its TLS port, and has one of its own. */
+static int sentinel_starts(struct server *sentinel, int own_tls_port) {
+    static char port[16], file[160];
+    const char *args[] = {"--sentinel",
+                          "--tls-port",
+                          port,
+                          "--tls-cert-file",
+                          files_path("server.crt"),
+                          "--tls-key-file",
+                          files_path("server.key"),
+                          "--tls-ca-cert-file",
+                          files_path("ca.crt"),
+                          "--tls-auth-clients",
+                          "no",
+                          "--tls-replication",
+                          "yes",
+                          NULL};
+    FILE *conf;
+
+    snprintf(port, sizeof port, "%d", own_tls_port);
+    snprintf(file, sizeof file, "%s/sentinel.conf", server.dir);
+    conf = fopen(file, "w");
+    assert_non_null(conf);
+    fprintf(conf, "sentinel monitor locks 127.0.0.1 %d 1\n", tls_port);
+    fclose(conf);
+    sentinel->port = server_free_port();
+    sentinel->file = file;
+    return server_start(sentinel, args);
+}
+
+static void sentinels_are_asked_by_tls_and_the_primary_too(void **state) {
+    static struct server sentinel;
+    int port = server_free_port();
+    rlock_tls_options options = by_ca();
+    rlock_config config = config_of(NULL, &options);
+    char url[128];
+
+    (void)state;
+    SAME(sentinel_starts(&sentinel, port), 0);
+    config.port = 0;
+    config.url = url;
+    snprintf(url, sizeof url, "rediss+sentinel://localhost:%d/locks", port);
+    works(kit_client(&config), "by-both");
+    assert_true(encrypted() > 0);
+    snprintf(url, sizeof url, "rediss+sentinel://localhost:%d/locks?sentinel_tls=no",
+             sentinel.port);
+    works(kit_client(&config), "by-one");
+    snprintf(url, sizeof url, "rediss+sentinel://localhost:%d/locks", sentinel.port);
+    config.command_timeout_ms = 200;
+    down_as(kit_client(&config), "is it the TLS port?");
+    config.command_timeout_ms = 0;
+    options.ca_file = files_path("other-ca.crt");
+    config.sentinel_tls = make(&options);
+    snprintf(url, sizeof url, "rediss+sentinel://localhost:%d/locks", port);
+    refused_as(kit_client(&config), RLOCK_ERR_AUTH, "the server's certificate is refused");
+    kit_reset();
+    server_stop(&sentinel);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Who the server is
  */
@@ -743,6 +802,7 @@ static void errors_of_others_are_no_errors_of_ours(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
     struct by_hand h = {NULL, -1};
+    const char *greeted = ":1\r\n$0\r\n\r\n$0\r\n\r\n*1\r\n*-1\r\n"; /* CLIENT ID, INFO, COMMAND */
     char record[256];
     struct owner *o;
     int n, i;
@@ -759,7 +819,7 @@ static void errors_of_others_are_no_errors_of_ours(void **state) {
     SSL_set_bio(h.ssl, BIO_new_socket(h.fd, BIO_NOCLOSE), BIO_new(BIO_s_mem()));
     assert_true(kit_until(shakes_hands, &h, 5000));
     assert_true(kit_until(is_told_something, &h, 5000));
-    SAME(SSL_write(h.ssl, ":1\r\n", 4), 4); /* CLIENT ID */
+    SAME(SSL_write(h.ssl, greeted, (int)strlen(greeted)), (int)strlen(greeted));
     n = BIO_read(SSL_get_wbio(h.ssl), record, sizeof record);
     assert_true(n > 4);
     for (i = 0; i < n; i++) {
@@ -767,8 +827,9 @@ static void errors_of_others_are_no_errors_of_ours(void **state) {
         ERR_put_error(ERR_LIB_SSL, 0, SSL_R_BAD_LENGTH, __FILE__, __LINE__);
         assert_true(rlock_poll_once(kit_poll, 2000));
     }
-    assert_true(kit_until(is_told_something, &h, 5000)); /* the next step */
-    assert_null(strstr(kit_log_text, "connection to"));
+    assert_true(kit_until(is_told_something, &h, 5000)); /* the acquire */
+    assert_null(strstr(kit_log_text, ": TLS"));
+    IN(kit_log_text, "ready");
     SSL_free(h.ssl);
     SSL_CTX_free(ctx);
     close(h.fd);
@@ -1031,6 +1092,7 @@ int main(int argc, char **argv) {
         TEST(one_table_serves_several_clients),
         TEST(quorum_has_its_own_for_each_server),
         TEST(url_says_whether_it_is_encrypted),
+        TEST(sentinels_are_asked_by_tls_and_the_primary_too),
         TEST(other_ways_to_connect_stay_as_they_are),
         TEST(certificate_of_an_unknown_authority_is_refused),
         TEST(certificate_for_another_name_is_refused),
