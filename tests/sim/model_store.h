@@ -397,25 +397,29 @@ static inline struct model_field *model__new_field(struct model_key *key) {
     return field;
 }
 
+static inline void model__key_copy(struct model_map *to, const struct model_key *old) {
+    struct model_key *key =
+        (struct model_key *)model__add(to, old->item.name, old->item.size, sizeof *key);
+    size_t i;
+
+    key->type = old->type;
+    key->expires_ms = old->expires_ms;
+    model__assign(&key->value, old->value.at, old->value.size);
+    for (i = 0; old->fields != NULL && i < old->count; i++) {
+        struct model_field *field = model__new_field(key);
+
+        model__assign(&field->name, old->fields[i].name.at, old->fields[i].name.size);
+        model__assign(&field->value, old->fields[i].value.at, old->fields[i].value.size);
+        field->score = old->fields[i].score;
+    }
+    key->count = old->count;
+}
+
 static inline void model__map_copy(struct model_map *to, const struct model_map *from) {
-    size_t i, j;
+    size_t i;
 
     for (i = 0; i < from->count; i++) {
-        const struct model_key *old = (const struct model_key *)(const void *)from->items[i];
-        struct model_key *key =
-            (struct model_key *)model__add(to, old->item.name, old->item.size, sizeof *key);
-
-        key->type = old->type;
-        key->expires_ms = old->expires_ms;
-        model__assign(&key->value, old->value.at, old->value.size);
-        for (j = 0; old->fields != NULL && j < old->count; j++) {
-            struct model_field *field = model__new_field(key);
-
-            model__assign(&field->name, old->fields[j].name.at, old->fields[j].name.size);
-            model__assign(&field->value, old->fields[j].value.at, old->fields[j].value.size);
-            field->score = old->fields[j].score;
-        }
-        key->count = old->count;
+        model__key_copy(to, (const struct model_key *)(const void *)from->items[i]);
     }
 }
 

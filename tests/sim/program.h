@@ -28,7 +28,8 @@ enum {
     ABOUT_LIFETIMES = 128,
     ABOUT_CLOCKS = 256,
     FAMILIES = 9,
-    ABOUT_KINDS = 512 /* no faults: what can only be done where keys are of several kinds */
+    ABOUT_KINDS = 512, /* no faults: what can only be done where keys are of several kinds */
+    ABOUT_MOVES = 1024 /* only where the servers are one deployment */
 };
 
 struct step {
@@ -64,6 +65,15 @@ static struct {
     bool votes;          /* the servers are one quorum */
     int forks;           /* so often a process may fork inside a callback */
     int64_t switched_us; /* when a replica last took over */
+    bool deployed;       /* the servers are one deployment */
+    bool moving;         /* its primary changes just now */
+    struct move {        /* ... */
+        struct sim_server *was, *next;
+        int64_t lives_us; /* for so long who was it goes on */
+        int64_t late_us;  /* so much later the name follows */
+        bool loses;       /* what was on its way is lost */
+        bool ends;        /* connections end when the old primary is told */
+    } move;
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -109,7 +119,8 @@ static inline bool callable(const struct hand *hand) {
 }
 
 static inline struct sim_server *some_server(struct sim_dice *dice) {
-    return &sim.servers[sim_roll(dice, sim.server_count)];
+    struct sim_server *server = &sim.servers[sim_roll(dice, sim.server_count)];
+    return sim.primary != NULL && !sim_one_in(dice, 4) ? sim.primary : server;
 }
 
 static inline struct sim_process *some_process(struct sim_dice *dice) {
@@ -362,6 +373,9 @@ static inline bool do_restart(struct sim_dice *dice) {
 /* Who listens there is told of changes no more, and asks after ten seconds. */
 static inline bool do_switch(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
+    if (program.deployed) {
+        return false;
+    }
     sim_server_switch(server, program.seed * SIM_SERVERS + (uint64_t)server->number + 1000);
     program.switched_us = sim.now_us;
     return true;
@@ -443,7 +457,7 @@ static inline void heal_model(struct model *model, const struct sim_server *serv
 static inline void heal_server(void *object) {
     struct sim_server *server = (struct sim_server *)object;
     heal_model(server->model, server);
-    server->model->readonly = false;
+    server->model->readonly = server->follows;
     if (server->twin != NULL) {
         heal_model(server->twin, server);
     }
@@ -657,6 +671,9 @@ static inline bool do_wipe(struct sim_dice *dice) {
 
 static inline bool do_save(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
+    if (program.deployed) {
+        return false;
+    }
     model_copy_free(program.copies[server->number]);
     program.copies[server->number] = model_save(server->model);
     return true;
@@ -677,10 +694,121 @@ static inline bool do_failover(struct sim_dice *dice) {
 
 static inline bool do_step_clock(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
+    if (program.deployed) { /* its machines have one clock */
+        return false;
+    }
     oracle_void(server);
     server->clock.base_us += 1 + sim_roll(dice, 5000000);
     server->stepped = true;
     sim_trace("the clock of server %d steps forward", server->number);
+    return true;
+}
+
+/* ---- a deployment, the primary of which changes ---- */
+
+static inline void move_named(void *object) {
+    (void)object;
+    sim.name.answer = sim.primary;
+    sim_trace("the name leads to server %d", sim.primary->number);
+}
+
+/* Everything is as it should be, but for who looks and listens at the wrong place. */
+static inline void move_over(void) {
+    program.moving = false;
+    program.switched_us = sim.now_us;
+    oracle.trouble_us = sim.now_us + SWITCH_US;
+}
+
+static inline void move_demoted(void *object) {
+    struct move *move = &program.move;
+    (void)object;
+    if (program.moving) {
+        sim_demote(move->was, move->ends);
+        if (move->lives_us > 0) {
+            oracle_demoted();
+        }
+        move_over();
+    }
+}
+
+/* What was on its way to the replica is lost, all but a few writes, or it hears of it yet. */
+static inline void move_tail(const struct move *move) {
+    struct sim_effect *effect;
+    int pending = 0, kept;
+    for (effect = move->next->first; effect != NULL; effect = effect->next) {
+        pending++;
+    }
+    if (move->loses && pending > 0) {
+        kept = (int)sim_roll(&sim.dice, pending);
+        sim_effects_drop(move->next, kept);
+    }
+    sim_effects_hear(move->next, INT64_MAX);
+}
+
+/* The others have agreed on it. */
+static inline void move_promoted(void *object) {
+    struct move *move = &program.move;
+    (void)object;
+    if (!program.moving) {
+        return;
+    }
+    move_tail(move);
+    sim_promote(move->next);
+    oracle_promoted(move->lives_us > 0);
+    later(move->late_us, move_named, NULL);
+    if (move->lives_us > 0) {
+        later(move->lives_us, move_demoted, NULL);
+    } else {
+        move_demoted(NULL);
+    }
+    oracle_round();
+}
+
+/* The primary is killed, or stops for a while, or is left alone though nothing is wrong with it; or
+ * an operator has the two change places. */
+static inline bool do_move(struct sim_dice *dice) {
+    static const int64_t lives_us[] = {1, 20000, 1000000, 10000000};
+    struct move *move = &program.move;
+    int64_t after_us = 1 + sim_roll(dice, sim_one_in(dice, 3) ? 3000000 : 400000);
+    int64_t how = sim_roll(dice, 4), live_us = 1 + sim_roll(dice, lives_us[sim_roll(dice, 4)]);
+    bool loses = sim_one_in(dice, 2), ends = !sim_one_in(dice, 3);
+    struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
+    if (program.moving || !next->follows || next->down || sim.primary->down) {
+        return false;
+    }
+    program.moving = true;
+    move->was = sim.primary;
+    move->next = next;
+    move->late_us = sim_one_in(dice, 2) ? 0 : sim_roll(dice, 4000000);
+    move->loses = loses && how != 3;
+    move->ends = ends && how != 3;
+    move->lives_us = 0;
+    if (how == 0) { /* it comes back as a replica, or as it was */
+        sim_server_restart(move->was, true, after_us + sim_roll(dice, 2000000));
+        move->lives_us = sim_one_in(dice, 2) ? 0 : 2000000 + live_us;
+    } else if (how == 1) { /* what lies in its sockets is run when it goes on */
+        sim_server_pause(move->was, 2 * after_us);
+        move->lives_us = after_us + live_us;
+    } else if (how == 2) {
+        after_us = 1;
+        move->lives_us = live_us;
+    } else {
+        after_us = 1 + sim_roll(dice, 300000);
+        sim_server_pause(move->was, after_us);
+    }
+    sim_trace("server %d is to be the primary, way %d", next->number, (int)how);
+    later(after_us, move_promoted, NULL);
+    program.switched_us = sim.now_us + after_us + move->lives_us + move->late_us;
+    return true;
+}
+
+static inline bool do_name_gone(struct sim_dice *dice) {
+    sim.name.gone_until_us = sim.now_us + 1 + sim_roll(dice, 2000000);
+    return true;
+}
+
+static inline bool do_name_silent(struct sim_dice *dice) {
+    sim.name.silent_until_us = sim.now_us + 1 + sim_roll(dice, 2000000);
     return true;
 }
 
@@ -746,6 +874,9 @@ static const struct act acts[] = {
     {"failover with a lost tail", ABOUT_DATA, 2, do_failover},
     {"server's clock stepped", ABOUT_DATA, 2, do_step_clock},
     {"no memory", ABOUT_MEMORY, 3, do_no_memory},
+    {"primary of a deployment changes", ABOUT_MOVES, 12, do_move},
+    {"name not found", ABOUT_MOVES, 2, do_name_gone},
+    {"name answered late", ABOUT_MOVES, 2, do_name_silent},
 };
 #define ACTS (sizeof acts / sizeof acts[0])
 
@@ -1066,6 +1197,39 @@ static inline void draw_actors(void) {
     }
 }
 
+/* All servers are one deployment: a primary, and who follows it. */
+static inline void draw_deployment(void) {
+    static const int64_t lags_us[] = {0, 2000, 50000, 400000};
+    int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4)), i;
+    int count = program.many ? SIM_SLOTS : program.rounds > 0 ? 1 : (int)(1 + draw(3));
+    rlock_wire wire = draw_one_in(program.kinds ? 12 : 3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
+    struct sim_server *first = &sim.servers[0];
+    seen.deployments++;
+    sim_deploy();
+    sim.lag_us = lags_us[draw(4)];
+    sim.name.latency_us = DRAW_OF(0, 1000, 30000);
+    sim.name.floating = draw_one_in(4);
+    draw_server(first);
+    for (i = 1; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        server->clock = first->clock;
+        server->database = first->database;
+        server->password = first->password;
+        server->always_denied = first->always_denied;
+        server->model->flavour = first->model->flavour;
+        heal_server(server);
+    }
+    while (count-- > 0) {
+        struct slot *slot = slot_new(first, program_keys[count]);
+        if (wire == RLOCK_WIRE_STRING) {
+            draw_kind(slot);
+        }
+    }
+    for (i = 0; i < sim.process_count * clients; i++) {
+        draw_actor(&sim.processes[i / clients], first, wire, hands);
+    }
+}
+
 /* All servers are one quorum. Its keys have a slot a server, and one for the handles. */
 static inline void draw_council(void) {
     int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4));
@@ -1111,16 +1275,19 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.tape_left = size;
     program.votes = sim_mix(seed ^ 0x766f7465) % 11 == 0 && tape == NULL;
     program.kinds = program.kinds && !program.votes;
+    program.deployed = sim_mix(seed ^ 0x6d6f1a1a) % 6 == 0 && tape == NULL && !program.votes;
     program.forks = sim_mix(seed ^ 0x666f726b) % 8 == 0 && tape == NULL ? 2 : 0;
     servers = draw_one_in(4) ? 2 : 1;
     if (program.votes) {
         servers = servers == 2 ? 5 : 3;
     }
+    servers = program.deployed ? 3 : servers;
     processes = (int)(1 + draw(4));
     program.quiet = draw_one_in(6);
     for (i = 0; i < FAMILIES && !program.quiet; i++) {
         program.families |= draw_one_in(i == 4 && !program.votes ? 4 : 2) ? 1u << i : 0;
     }
+    program.families |= program.deployed && !program.quiet ? ABOUT_MOVES : 0;
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
@@ -1153,6 +1320,8 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     draw_clocks();
     if (program.votes) {
         draw_council();
+    } else if (program.deployed) {
+        draw_deployment();
     } else {
         draw_actors();
     }
@@ -1199,10 +1368,20 @@ static inline void program_heal(void) {
     oracle.settled = true;
     oracle.quiet = false;
     oracle.trouble_us = sim.now_us;
+    if (program.moving && sim_is_old(program.move.was)) {
+        move_demoted(NULL);
+    }
+    program.moving = false;
+    sim.name.answer = sim.primary;
+    sim.name.gone_until_us = sim.name.silent_until_us = 0;
+    sim.lag_us = 0;
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         heal_server(server);
-        server->cut = server->down = false;
+        if (server->down) {
+            sim_server_up(server);
+        }
+        server->cut = false;
         server->paused_until_us = 0;
     }
     for (i = 0; i < sim.process_count; i++) {
@@ -1284,7 +1463,7 @@ static inline bool program_owned(const struct token *token) {
 
 /* How long something of this token may be at a server when nobody holds any more. */
 static inline int64_t program_clean_us(const struct token *token) {
-    return program_owned(token) && !token->is_void
+    return program_owned(token) && !token->is_void && !token->stays
                ? PROGRAM_CLEAN_US
                : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
 }
@@ -1293,7 +1472,7 @@ static inline int64_t program_clean_us(const struct token *token) {
  * way there may come late, as far as a client can know. */
 static inline bool program_unsure(const struct sim_server *server) {
     const char *denied = server->always_denied;
-    return server->unkilling || server->twin != NULL ||
+    return server->unkilling || server->twin != NULL || program.deployed ||
            (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
 }
 
@@ -1407,7 +1586,7 @@ static inline void program_forgotten(void) {
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         int count = (int)model_keys(server->model, server->database, names, 64);
-        for (k = 0; k < count && k < 64; k++) {
+        for (k = 0; k < count && k < 64 && !server->follows; k++) {
             struct slot *slot = oracle_slot(server, names[k].at, names[k].size);
             bool fence = slot != NULL && oracle_is(slot->fence_key, names[k].at, names[k].size);
             bool permits = slot != NULL && slot->kind == SLOT_SEMAPHORE &&

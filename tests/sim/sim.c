@@ -394,6 +394,11 @@ static const struct {
     {"hold renewed with a minority of servers gone", &seen.thin},
     {"overlap after a quorum of votes was forgotten", &seen.votes_overlaps},
     {"fork inside a callback", &seen.forks},
+    {"world of a primary and its replicas", &seen.deployments},
+    {"promotion", &seen.promoted},
+    {"... while the old primary goes on", &seen.split},
+    {"write that was lost with a promotion", &seen.tails},
+    {"write at an old primary", &seen.aside},
 };
 #define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
 

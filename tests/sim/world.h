@@ -42,8 +42,10 @@
 #define SIM_WATCHED 16
 #define SIM_WATCHED_ALONE 4 /* of a client of one server */
 #define SIM_FDS 1024
-#define SIM_PORT 7000    /* of server 0; unix sockets are called sim-0, sim-1 ... */
-#define SIM_TURNS 500000 /* of one process, after which it is said to spin */
+#define SIM_PORT 7000           /* of server 0; unix sockets are called sim-0, sim-1 ... */
+#define SIM_ADDRESS 0x0a000001u /* of machine 0 of a deployment; they all have SIM_PORT */
+#define SIM_NAMES 3             /* that a client resolves at one time */
+#define SIM_TURNS 500000        /* of one process, after which it is said to spin */
 
 __attribute__((noreturn, format(printf, 1, 2))) static void sim_failed(const char *format, ...);
 
@@ -157,17 +159,29 @@ struct sim_line { /* one connection, from connect to the last byte */
     struct model_peer *peer; /* NULL = the server knows nothing of it (any more) */
     struct sim_pipe up, down;
     bool moved;      /* to the other machine of the two that are this server in turn */
+    bool floating;   /* by an address that leads now here, now there */
     int64_t sent_us; /* when that was written which the server has read last */
     char *inbox;
     size_t in, inbox_room;
     bool ended, reset; /* the process will read so */
 };
 
-struct sim_server {
+struct sim_effect { /* a write on its way to a replica */
+    struct sim_effect *next;
+    struct model_effect *what;
+    struct model_copy *all; /* instead: everything anew */
+    uint64_t command;       /* of the primary; 0 = none */
+    int64_t at_us;
+};
+
+struct sim_server { /* alone, or a machine of the one deployment */
     int number;
-    struct model *model; /* to which its address leads */
-    bool moved;          /* the other machine is the primary */
-    struct model *twin;  /* its replica, on the connections of which it answers; NULL = none yet */
+    bool follows;                     /* a replica of sim.primary */
+    struct sim_effect *first, **last; /* what that did and this has not heard of yet */
+    int64_t heard_us;                 /* when it hears of the last of that */
+    struct model *model;              /* to which its address leads */
+    bool moved;                       /* the other machine is the primary */
+    struct model *twin; /* its replica, on the connections of which it answers; NULL = none yet */
     struct sim_clock clock;
     int database;              /* that its clients use */
     const char *password;      /* that it asks for; NULL = none */
@@ -185,12 +199,18 @@ struct sim_watched {
     unsigned events;
 };
 
+struct sim_name { /* being resolved */
+    rlock_name *name;
+    int64_t due_us; /* in true time */
+};
+
 struct sim_seat { /* what open gives to a client */
     struct sim_process *process;
     rlock_client *client;
     bool open;
     int64_t due_us; /* by the clock of the process; -1 = no timer */
     struct sim_watched watched[SIM_WATCHED];
+    struct sim_name names[SIM_NAMES];
 };
 
 struct sim_process {
@@ -225,6 +245,15 @@ static struct {
     uint64_t orders;
     struct sim_server servers[SIM_SERVERS];
     int server_count;
+    struct sim_server *primary; /* all servers are one deployment; NULL = each is alone */
+    int64_t lag_us;             /* a write takes up to that long to a replica */
+    struct {
+        struct sim_server *answer; /* whose address it is */
+        bool floating;             /* the address stays, what is behind it changes */
+        int64_t latency_us;        /* how long an answer takes, at most */
+        int64_t gone_until_us;     /* it is answered with nothing */
+        int64_t silent_until_us;   /* it is answered then */
+    } name;
     struct sim_process processes[SIM_PROCESSES];
     int process_count;
     int watched; /* how many descriptors a client has at most, all of them in one world */
@@ -541,14 +570,45 @@ static inline int64_t sim_process_now_us(const struct sim_process *process) {
     return sim_local_us(&process->clock);
 }
 
+/* The names that are due: of one address each. */
+static inline void sim_seat_names(struct sim_seat *seat) {
+    int i;
+    for (i = 0; i < SIM_NAMES && seat->open; i++) {
+        rlock_name *name = seat->names[i].name;
+        struct sockaddr_in address;
+        if (name == NULL || seat->names[i].due_us > sim.now_us) {
+            continue;
+        }
+        seat->names[i].name = NULL;
+        memset(&address, 0, sizeof address);
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(
+            SIM_ADDRESS + (uint32_t)(sim.name.floating ? SIM_SERVERS : sim.name.answer->number));
+        sim_note(seat->process->number, sim.name.answer->number);
+        sim_trace("process %d is told that the name is server %d", seat->process->number,
+                  sim.now_us < sim.name.gone_until_us ? -1 : sim.name.answer->number);
+        sim_enter(seat);
+        rlock_on_resolved(name, sim.now_us < sim.name.gone_until_us
+                                    ? NULL
+                                    : (const struct sockaddr *)(const void *)&address);
+        sim_leave(seat);
+    }
+}
+
 /* When a seat wants its next turn; INT64_MAX = not on its own. */
 static inline int64_t sim_seat_due_us(const struct sim_seat *seat) {
     int64_t due_us = INT64_MAX;
+    int i;
     if (sim_seat_stirred(seat)) {
         return sim.now_us;
     }
     if (seat->open && seat->due_us >= 0) {
         due_us = sim_true_us(&seat->process->clock, seat->due_us);
+    }
+    for (i = 0; i < SIM_NAMES && seat->open; i++) {
+        if (seat->names[i].name != NULL && seat->names[i].due_us < due_us) {
+            due_us = seat->names[i].due_us;
+        }
     }
     return due_us;
 }
@@ -576,6 +636,9 @@ static inline void sim_iteration(void *object) {
         sim_seat_io(&process->seats[i]);
     }
     sim_skip(&sim.dice, SIM_SEATS - i);
+    for (i = 0; i < process->seat_count && sim.primary != NULL; i++) {
+        sim_seat_names(&process->seats[i]);
+    }
     for (i = 0; i < process->seat_count; i++) {
         struct sim_seat *seat = &process->seats[i];
         if (seat->open && seat->due_us >= 0 && seat->due_us <= sim_process_now_us(process)) {
@@ -665,6 +728,32 @@ static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
     }
 }
 
+static inline int sim_hook_resolve(void *state, rlock_name *name, const char *host) {
+    struct sim_seat *seat = sim_hook_seat(state, "resolve");
+    int64_t due_us = sim.now_us + 1 + sim_roll(&sim.dice, sim.name.latency_us + 1);
+    int i;
+    (void)host;
+    sim_does(SIM_CHILD_CONNECTS);
+    for (i = 0; i < SIM_NAMES && seat->names[i].name != NULL; i++) {
+    }
+    if (i == SIM_NAMES) {
+        sim_failed("a client resolves %d names at one time", SIM_NAMES);
+    }
+    seat->names[i].name = name;
+    seat->names[i].due_us = due_us > sim.name.silent_until_us ? due_us : sim.name.silent_until_us;
+    sim_wake(seat->process, seat->names[i].due_us);
+    return 0;
+}
+
+/* The way of who knows by itself where the primary is. */
+static inline redisAsyncContext *sim_hook_connect(void *user) {
+    char text[24];
+    (void)user;
+    snprintf(text, sizeof text, "10.0.0.%d",
+             1 + (sim.name.floating ? SIM_SERVERS : sim.name.answer->number));
+    return sim.now_us < sim.name.gone_until_us ? NULL : redisAsyncConnect(text, SIM_PORT);
+}
+
 static inline void sim_hook_close(void *state) {
     struct sim_seat *seat = sim_hook_seat(state, "close");
     int i;
@@ -690,6 +779,7 @@ static inline rlock_loop sim_loop(struct sim_process *process) {
     loop.set_timer = sim_hook_set_timer;
     loop.close = sim_hook_close;
     loop.now_us = sim_hook_now_us;
+    loop.resolve = sim.primary != NULL ? sim_hook_resolve : NULL;
     return loop;
 }
 
@@ -865,10 +955,115 @@ static inline void sim_model_hang_up(void *ctx, void *user) {
     sim_send(&line->down, NULL, 0);
 }
 
+/* ---- replicas of the one primary ---- */
+
+static inline void sim_effect_free(struct sim_effect *effect) {
+    if (effect->what != NULL) {
+        model_effect_free(effect->what);
+    }
+    model_copy_free(effect->all);
+    free(effect);
+}
+
+/* Forgets what a replica has not heard of yet, but for the first `kept` writes, and what is of the
+ * same command as the last of these. */
+static inline void sim_effects_drop(struct sim_server *server, int kept) {
+    struct sim_effect **at = &server->first;
+    uint64_t command = 0;
+    while (*at != NULL && (kept-- > 0 || (command != 0 && (*at)->command == command))) {
+        command = (*at)->command;
+        at = &(*at)->next;
+    }
+    while (*at != NULL) {
+        struct sim_effect *effect = *at;
+        *at = effect->next;
+        sim_effect_free(effect);
+    }
+    server->last = at;
+}
+
+/* A replica hears of everything that was sent until then. */
+static inline void sim_effects_hear(struct sim_server *server, int64_t until_us) {
+    while (server->first != NULL && server->first->at_us <= until_us) {
+        struct sim_effect *effect = server->first;
+        server->first = effect->next;
+        server->last = server->first != NULL ? server->last : &server->first;
+        sim_server_clock(server);
+        if (effect->all != NULL) {
+            model_sync(server->model, effect->all);
+        } else {
+            model_effect_apply(server->model, effect->what);
+        }
+        sim_effect_free(effect);
+    }
+}
+
+static inline void sim_effects_arrive(void *object) {
+    struct sim_server *server = (struct sim_server *)object;
+    if (server->paused_until_us > sim.now_us) {
+        sim_at(server->paused_until_us, sim_effects_arrive, server);
+    } else {
+        sim_effects_hear(server, sim.now_us);
+    }
+}
+
+/* What one command does comes at one time, and all in order. */
+static inline void sim_effect_send(struct sim_server *server, struct sim_effect *effect) {
+    struct sim_effect *before =
+        server->first != NULL ? (struct sim_effect *)(void *)((char *)server->last -
+                                                              offsetof(struct sim_effect, next))
+                              : NULL;
+    if (before == NULL || before->command != effect->command) {
+        int64_t at_us = sim.now_us + 1 + sim_roll(&sim.dice, sim.lag_us + 1);
+        server->heard_us = at_us > server->heard_us ? at_us : server->heard_us;
+        sim_at(server->heard_us, sim_effects_arrive, server);
+    }
+    effect->at_us = server->heard_us;
+    *server->last = effect;
+    server->last = &effect->next;
+}
+
+/* A replica begins anew with all that the primary has. */
+static inline void sim_sync(struct sim_server *server) {
+    struct sim_effect *effect;
+    sim_effects_drop(server, 0);
+    if (!sim.primary->down && !server->down) {
+        effect = (struct sim_effect *)calloc(1, sizeof *effect);
+        effect->all = model_save(sim.primary->model);
+        sim_effect_send(server, effect);
+    }
+}
+
+static inline void sim_sync_all(void) {
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        if (sim.servers[i].follows) {
+            sim_sync(&sim.servers[i]);
+        }
+    }
+}
+
+/* A write of the primary is on its way to all that follow. */
+static inline void sim_spread(const char *key, size_t len) {
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        if (server->follows && !server->down) {
+            struct sim_effect *effect = (struct sim_effect *)calloc(1, sizeof *effect);
+            effect->what = model_effect_of(sim.primary->model, server->database, key, len);
+            effect->command = sim.primary->model->commands;
+            sim_effect_send(server, effect);
+        }
+    }
+}
+
 static inline void sim_model_touched(void *ctx, void *by, const char *key, size_t len) {
     struct sim_server *server = (struct sim_server *)ctx;
     struct sim_line *line = (struct sim_line *)by;
     bool replica = line != NULL && line->peer != NULL && line->peer->model != server->model;
+    if (server == sim.primary) {
+        sim_spread(key, len);
+    }
     if (sim.touched != NULL && !replica) {
         sim.touched(server, line, key, len);
     }
@@ -908,7 +1103,11 @@ static inline void sim_connected(void *object) {
 
 static inline struct sim_server *sim_server_at(const struct sockaddr *address) {
     int number = -1;
-    if (address->sa_family == AF_INET) {
+    if (address->sa_family == AF_INET && sim.primary != NULL) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+        number = (int)(ntohl(in->sin_addr.s_addr) - SIM_ADDRESS);
+        number = number == SIM_SERVERS ? sim.name.answer->number : number;
+    } else if (address->sa_family == AF_INET) {
         number = ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port) - SIM_PORT;
     } else if (address->sa_family == AF_UNIX) {
         number = atoi(((const struct sockaddr_un *)(const void *)address)->sun_path + 4);
@@ -937,6 +1136,7 @@ static inline int sim_connect(int fd, const struct sockaddr *address) {
     line->number = ++sim.line_count;
     line->fd = fd;
     line->server = server;
+    line->floating = sim.primary != NULL && sim.name.floating;
     line->seat = sim.entered;
     line->up.line = line->down.line = line;
     line->up.last = &line->up.first;
@@ -1076,6 +1276,9 @@ int sim_libc_getpeername(int fd, struct sockaddr *address, socklen_t *length) {
     memset(&peer, 0, sizeof peer);
     peer.sin_family = AF_INET;
     peer.sin_port = htons((uint16_t)(line->server->number + 1 + (line->moved ? SIM_SERVERS : 0)));
+    if (line->floating) {
+        peer.sin_port = htons(2 * SIM_SERVERS + 1);
+    }
     memcpy(address, &peer, sizeof peer);
     *length = sizeof peer;
     return 0;
@@ -1140,6 +1343,11 @@ static inline void sim_server_up(void *object) {
     struct sim_server *server = (struct sim_server *)object;
     server->down = false;
     sim_trace("server %d is up", server->number);
+    if (server == sim.primary) {
+        sim_sync_all();
+    } else if (server->follows) {
+        sim_sync(server);
+    }
 }
 
 /* Killed, and started again after a while, with or without what it knew. */
@@ -1147,6 +1355,7 @@ static inline void sim_server_restart(struct sim_server *server, bool keep, int6
     struct sim_line *line;
     server->down = true;
     server->paused_until_us = 0;
+    sim_effects_drop(server, 0);
     sim_trace("server %d is killed, %s its data", server->number, keep ? "with" : "without");
     for (line = sim.lines; line != NULL; line = line->next) {
         bool replica = line->peer != NULL && line->peer->model != server->model;
@@ -1201,6 +1410,48 @@ static inline void sim_server_switch(struct sim_server *server, uint64_t id) {
     sim_trace("server %d: its replica takes over", server->number);
 }
 
+/* ---- the machines of one deployment ---- */
+
+/* All servers become one: the first is the primary, the others follow, and one name leads to it. */
+static inline void sim_deploy(void) {
+    int i;
+    sim.primary = sim.name.answer = &sim.servers[0];
+    for (i = 1; i < sim.server_count; i++) {
+        sim.servers[i].follows = true;
+    }
+}
+
+/* Whether this machine was the primary, and goes on as if it still were. */
+static inline bool sim_is_old(const struct sim_server *server) {
+    return sim.primary != NULL && server != sim.primary && !server->follows;
+}
+
+/* A replica becomes the primary with what it has. Who was it knows nothing of that. */
+static inline void sim_promote(struct sim_server *server) {
+    struct sim_server *was = sim.primary;
+    sim_effects_drop(server, 0);
+    sim_server_clock(server);
+    server->follows = server->model->readonly = false;
+    server->model->scripts_run = was->model->scripts_run + 1;
+    sim.primary = server;
+    sim_trace("server %d is the primary, server %d was", server->number, was->number);
+    sim_sync_all();
+}
+
+/* Who was the primary follows, and begins anew; its connections end, or stay. */
+static inline void sim_demote(struct sim_server *server, bool ends) {
+    struct sim_line *line;
+    sim_trace("server %d follows server %d", server->number, sim.primary->number);
+    server->follows = server->model->readonly = true;
+    for (line = sim.lines; line != NULL && ends; line = line->next) {
+        if (line->server == server && line->peer != NULL) {
+            model_leave(line->peer);
+            sim_model_hang_up(server, line);
+        }
+    }
+    sim_sync(server);
+}
+
 /* A stranger's command; its reply. */
 static inline const char *sim_stranger(struct sim_server *server, int count,
                                        const char *const words[]) {
@@ -1235,6 +1486,7 @@ static inline void sim_begin(uint64_t seed, int servers, int processes) {
         struct model_hooks hooks = {&sim.servers[i], sim_model_send, sim_model_hang_up,
                                     sim_model_touched};
         sim.servers[i].number = i;
+        sim.servers[i].last = &sim.servers[i].first;
         sim.servers[i].model = model_new(&hooks, seed * SIM_SERVERS + (uint64_t)i);
         sim.servers[i].clock.base_us = 1700000000000000 + i * 1000000;
         sim_server_clock(&sim.servers[i]);
@@ -1251,6 +1503,7 @@ static inline void sim_begin(uint64_t seed, int servers, int processes) {
 static inline void sim_end(void) {
     int i;
     for (i = 0; i < sim.server_count; i++) {
+        sim_effects_drop(&sim.servers[i], 0);
         model_free(sim.servers[i].model);
         if (sim.servers[i].twin != NULL) {
             model_free(sim.servers[i].twin);
