@@ -48,6 +48,7 @@ struct token { /* a value that was seen at a key */
     int64_t forced_us;   /* when it was taken away by force; 0 = never */
     int64_t forgot_us;   /* until when it would be there, had its server not forgotten it */
     double aside;        /* as an old primary has it: until when; 0 = it has not */
+    int64_t alone_us;    /* since when it holds and no handle has it; 0 = not so */
     bool parted;         /* it is void only because an old primary goes on with it */
     bool stays;          /* its client may have given it back to an old primary */
 
@@ -950,7 +951,9 @@ static inline void aside_token(const struct sim_server *server, const struct slo
     struct token *token = oracle_token(text);
     double until = aside_until(server, slot, token);
     if (until != token->aside) {
-        token->order = token->aside == 0 ? ++oracle.orders : token->order;
+        if (token->aside <= (double)server->model->wall_us) {
+            token->order = ++oracle.orders;
+        }
         token->aside = until;
         token->is_void = true;
         seen.aside++;

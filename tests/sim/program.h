@@ -14,7 +14,8 @@
 #define PROGRAM_CLEAN_US 4000000 /* for a reconnect, and for a release that is tried again */
 #define PROGRAM_KEEP_MS 60000    /* of what is held until the end */
 #define PROGRAM_LINE_US 30000000 /* the longest that a line is remembered */
-#define SWITCH_US 16000000       /* until a client that only listens leaves a replica */
+#define SWITCH_US 16000000       /* until a client that only listens leaves a replica ... */
+#define MOVE_US 6000000          /* ... to which nothing is copied; until it does where it is */
 
 /* Families of faults; a seed has some of them. */
 enum {
@@ -66,12 +67,12 @@ static struct {
     int forks;           /* so often a process may fork inside a callback */
     int64_t switched_us; /* when a replica last took over */
     bool deployed;       /* the servers are one deployment */
+    int64_t calm_us;     /* from then on nothing goes wrong there; 0 = it does to the end */
     bool moving;         /* its primary changes just now */
     struct move {        /* ... */
         struct sim_server *was, *next;
         int64_t lives_us; /* for so long who was it goes on */
         int64_t late_us;  /* so much later the name follows */
-        bool loses;       /* what was on its way is lost */
         bool ends;        /* connections end when the old primary is told */
     } move;
 } program;
@@ -716,7 +717,7 @@ static inline void move_named(void *object) {
 static inline void move_over(void) {
     program.moving = false;
     program.switched_us = sim.now_us;
-    oracle.trouble_us = sim.now_us + SWITCH_US;
+    oracle.trouble_us = sim.now_us + MOVE_US;
 }
 
 static inline void move_demoted(void *object) {
@@ -731,18 +732,16 @@ static inline void move_demoted(void *object) {
     }
 }
 
-/* What was on its way to the replica is lost, all but a few writes, or it hears of it yet. */
-static inline void move_tail(const struct move *move) {
-    struct sim_effect *effect;
-    int pending = 0, kept;
+/* What is on its way to the replica is lost, all but a few writes. */
+static inline void move_loses(const struct move *move, struct sim_dice *dice) {
+    const struct sim_effect *effect;
+    int pending = 0;
     for (effect = move->next->first; effect != NULL; effect = effect->next) {
         pending++;
     }
-    if (move->loses && pending > 0) {
-        kept = (int)sim_roll(&sim.dice, pending);
-        sim_effects_drop(move->next, kept);
+    if (pending > 0) {
+        sim_effects_drop(move->next, (int)sim_roll(dice, pending));
     }
-    sim_effects_hear(move->next, INT64_MAX);
 }
 
 /* The others have agreed on it. */
@@ -752,7 +751,7 @@ static inline void move_promoted(void *object) {
     if (!program.moving) {
         return;
     }
-    move_tail(move);
+    sim_effects_hear(move->next, INT64_MAX);
     sim_promote(move->next);
     oracle_promoted(move->lives_us > 0);
     later(move->late_us, move_named, NULL);
@@ -780,9 +779,11 @@ static inline bool do_move(struct sim_dice *dice) {
     move->was = sim.primary;
     move->next = next;
     move->late_us = sim_one_in(dice, 2) ? 0 : sim_roll(dice, 4000000);
-    move->loses = loses && how != 3;
     move->ends = ends && how != 3;
     move->lives_us = 0;
+    if (loses && how != 3) {
+        move_loses(move, dice);
+    }
     if (how == 0) { /* it comes back as a replica, or as it was */
         sim_server_restart(move->was, true, after_us + sim_roll(dice, 2000000));
         move->lives_us = sim_one_in(dice, 2) ? 0 : 2000000 + live_us;
@@ -800,6 +801,35 @@ static inline bool do_move(struct sim_dice *dice) {
     later(after_us, move_promoted, NULL);
     program.switched_us = sim.now_us + after_us + move->lives_us + move->late_us;
     return true;
+}
+
+/* The name leads to who is not the primary, and has not been, or not for long. */
+static inline bool do_name_wrong(struct sim_dice *dice) {
+    int64_t for_us = 1 + sim_roll(dice, 3000000);
+    sim.name.answer = &sim.servers[sim_roll(dice, sim.server_count)];
+    sim_trace("the name leads to server %d", sim.name.answer->number);
+    later(for_us, move_named, NULL);
+    if (program.switched_us < sim.now_us + for_us) {
+        program.switched_us = sim.now_us + for_us;
+    }
+    return true;
+}
+
+/* An acquire is late by seconds, and its client finds another machine meanwhile. */
+static inline bool do_late_elsewhere(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    int64_t late_us = 300000 + sim_roll(dice, 3000000);
+    struct sim_line *line;
+    if (!callable(hand) || hand->actor->gone ||
+        hand_acquire(hand, 0, some_lease_ms(dice)) != RLOCK_OK) {
+        return false;
+    }
+    for (line = sim.lines; line != NULL; line = line->next) {
+        if (line->seat != NULL && line->fd >= 0 && line->seat->client == hand->actor->client) {
+            sim_delay(line, late_us);
+        }
+    }
+    return do_name_wrong(dice);
 }
 
 static inline bool do_name_gone(struct sim_dice *dice) {
@@ -875,6 +905,8 @@ static const struct act acts[] = {
     {"server's clock stepped", ABOUT_DATA, 2, do_step_clock},
     {"no memory", ABOUT_MEMORY, 3, do_no_memory},
     {"primary of a deployment changes", ABOUT_MOVES, 12, do_move},
+    {"name of another machine", ABOUT_MOVES, 4, do_name_wrong},
+    {"acquire late, and another machine found", ABOUT_MOVES, 4, do_late_elsewhere},
     {"name not found", ABOUT_MOVES, 2, do_name_gone},
     {"name answered late", ABOUT_MOVES, 2, do_name_silent},
 };
@@ -886,6 +918,7 @@ static uint64_t happened_inside[2]; /* stops inside callbacks, calls from them *
 static inline void step_happens(void *object) {
     struct step *step = (struct step *)object;
     struct sim_dice dice;
+    int64_t patience_us;
     dice.state = step->dice;
     if (step->skipped || sim.now_us >= program.end_us) {
         return;
@@ -897,8 +930,9 @@ static inline void step_happens(void *object) {
             oracle.trouble_us = sim.now_us + 6000000;
         }
     }
-    if (program.switched_us != 0 && oracle.trouble_us < program.switched_us + SWITCH_US) {
-        oracle.trouble_us = program.switched_us + SWITCH_US;
+    patience_us = program.switched_us + (program.deployed ? MOVE_US : SWITCH_US);
+    if (program.switched_us != 0 && oracle.trouble_us < patience_us) {
+        oracle.trouble_us = patience_us;
     }
     oracle_round();
 }
@@ -1097,6 +1131,9 @@ static inline void draw_steps(void) {
         step->number = i;
         step->act = draw_act(i >= calls);
         step->at_us = draw_time_us(i, calls, bursts);
+        if (program.calm_us != 0 && (i >= calls || i % 2 == 0)) {
+            step->at_us = 1000000 + (step->at_us - 1000000) % (program.calm_us - 1000000);
+        }
         step->dice = sim_mix(program.seed * PROGRAM_STEPS + (uint64_t)i) ^ (uint64_t)draw(65536);
     }
 }
@@ -1208,7 +1245,7 @@ static inline void draw_deployment(void) {
     sim_deploy();
     sim.lag_us = lags_us[draw(4)];
     sim.name.latency_us = DRAW_OF(0, 1000, 30000);
-    sim.name.floating = draw_one_in(4);
+    sim.name.floating = draw_one_in(2);
     draw_server(first);
     for (i = 1; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
@@ -1291,6 +1328,10 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
+    if (program.deployed && draw_one_in(2)) {
+        program.calm_us = 1000000 + DRAW_OF(1000000, 3000000, 6000000);
+        program.end_us = program.calm_us + 26000000;
+    }
     program.hold_us = DRAW_OF(0, 2000, 50000, 1500000);
     if (program.many) {
         program.hold_us = 1500000;
@@ -1332,6 +1373,59 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
  * Running it.
  */
 
+/* A client that is gone leaves its keys to their leases; so does one that cannot know of a key, as
+ * after a failover to a server that had not heard of the release. */
+static inline bool program_owned(const struct token *token) {
+    int i;
+    for (i = 0; i < oracle.actor_count; i++) {
+        if (!oracle.actors[i].gone && strncmp(token->text, oracle.actors[i].id, 36) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How long something of this token may be at a server when nobody holds any more. */
+static inline int64_t program_clean_us(const struct token *token) {
+    return program_owned(token) && !token->is_void && !token->stays
+               ? PROGRAM_CLEAN_US
+               : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
+}
+
+/* Whether this token holds a key, and no handle has anything to do with it. */
+static inline bool program_left_alone(const struct slot *slot, const struct token *token) {
+    const struct hand *holder = token->holder;
+    bool held = holder != NULL && !holder->gone && holder->holds && holder->token == token;
+    return !held && oracle_has_until_us(slot, token) > sim.now_us && queue_hand(token) == NULL;
+}
+
+/* Where nothing goes wrong any more, what nobody holds is given back soon. */
+static inline void program_tended(struct token *token, const struct slot *slot) {
+    int64_t since_us = oracle.trouble_us;
+    if (!program_left_alone(slot, token)) {
+        token->alone_us = 0;
+        return;
+    }
+    token->alone_us = token->alone_us != 0 ? token->alone_us : sim.now_us;
+    since_us = since_us > token->alone_us ? since_us : token->alone_us;
+    if (sim.now_us > since_us + program_clean_us(token)) {
+        sim_failed("%s is %s's, and nobody gives it back", slot->key, token->text);
+    }
+}
+
+static inline void program_all_tended(void) {
+    int i, k;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        for (k = 0; k < slot->member_count; k++) {
+            program_tended(slot->members[k], slot);
+        }
+        if (!slot_queued(slot) && slot->there != NULL && !slot->there->theirs) {
+            program_tended(slot->there, slot);
+        }
+    }
+}
+
 static inline void look_around(void *object) {
     (void)object;
     if (program.votes) {
@@ -1340,6 +1434,9 @@ static inline void look_around(void *object) {
         oracle_liveness();
     }
     oracle_answers();
+    if (program.deployed) {
+        program_all_tended();
+    }
     if (oracle.quiet) {
         oracle_commands(sim.now_us);
     }
@@ -1447,25 +1544,6 @@ static inline void program_settle(void) {
             let_go(&oracle.hands[i]);
         }
     }
-}
-
-/* A client that is gone leaves its keys to their leases; so does one that cannot know of a key, as
- * after a failover to a server that had not heard of the release. */
-static inline bool program_owned(const struct token *token) {
-    int i;
-    for (i = 0; i < oracle.actor_count; i++) {
-        if (!oracle.actors[i].gone && strncmp(token->text, oracle.actors[i].id, 36) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How long something of this token may be at a server when nobody holds any more. */
-static inline int64_t program_clean_us(const struct token *token) {
-    return program_owned(token) && !token->is_void && !token->stays
-               ? PROGRAM_CLEAN_US
-               : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
 }
 
 /* A server cannot be asked to end an old connection, or one may be another process's: what is under
