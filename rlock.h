@@ -41,6 +41,7 @@
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
+ *     >>redis-address  where an attempt to connect leads, and the walk along several addresses
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
@@ -248,7 +249,7 @@ RLOCK_API const char *rlock_strerror(int status);
  * >>loop-contract - how the library asks a loop to watch descriptors and to call it back
  *
  * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one. A dispatch is one call
- * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved.
+ * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved_all.
  *
  * The loop promises
  * 1. One thread. It never calls the library from inside a hook, and touches no state after an
@@ -298,7 +299,8 @@ typedef struct rlock_io {
 typedef struct rlock_name {
     void *data;
     rlock_client *client;
-    void (*resolved)(struct rlock_name *name, const struct sockaddr *address);
+    void (*resolved)(struct rlock_name *name, const struct sockaddr *const *addresses,
+                     unsigned count);
 } rlock_name;
 
 typedef struct rlock_loop {
@@ -321,15 +323,18 @@ typedef struct rlock_loop {
     /* Optional; the default is RLOCK_NOW_US. */
     int64_t (*now_us)(void *ctx);
 
-    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved
+    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved_all
      * follows, never from inside resolve. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
 } rlock_loop;
 
-/* Dispatch: the loop calls these. `events` are those that are ready; the address is copied,
- * NULL = not found. */
+/* Dispatch: the loop calls these. `events` are those that are ready. The addresses of a name, IPv6
+ * and IPv4, stand in the order in which to try them, as getaddrinfo sorts them; they are copied;
+ * count 0 = not found. rlock_on_resolved is the same for one address; NULL = not found. */
 RLOCK_API void rlock_on_io(rlock_io *io, unsigned events);
 RLOCK_API void rlock_on_timer(rlock_client *client);
+RLOCK_API void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                                     unsigned count);
 RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *address);
 
 /* ------------------------------------------------------------------------------------------------
@@ -1703,7 +1708,8 @@ void rlock_on_timer(rlock_client *client) {
     rlock__finish(client);
 }
 
-void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
     rlock_client *client = name->client;
     if (!client || !rlock__alive(client)) {
         return;
@@ -1711,9 +1717,13 @@ void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
     rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client)) {
-        name->resolved(name, address);
+        name->resolved(name, addresses, count);
     }
     rlock__finish(client);
+}
+
+void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+    rlock_on_resolved_all(name, &address, address ? 1 : 0);
 }
 
 int64_t rlock_client_now_us(const rlock_client *client) {
@@ -2563,7 +2573,10 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
+#define RLOCK__ADDRESSES 8         /* of one name, that are tried */
+#define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
+#define RLOCK__IDENTITY 40         /* characters of a run_id and a master_replid */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
@@ -2586,33 +2599,55 @@ enum { /* rlock_request.store.how */
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
-/* What a connection says before it is used, in this order, each where it applies. */
+/* What a connection says before it is used, in this order, each where it applies. What stands from
+ * NAME to NATIVE leaves together. */
 enum {
     RLOCK__STEP_AUTH,
     RLOCK__STEP_SELECT,
     RLOCK__STEP_NAME,
     RLOCK__STEP_ID,
+    RLOCK__STEP_REPLICATION,
     RLOCK__STEP_SERVER,
     RLOCK__STEP_NATIVE,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
 
+typedef union rlock__address {
+    struct sockaddr any;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+} rlock__address;
+
+/* Where a server is: a host, and what its name stood for when it was last resolved. */
+typedef struct rlock__place {
+    char *host;
+    int port;
+    uint32_t count, at; /* how many addresses were found, and which is tried; 0: a numeric host */
+    uint32_t failures;  /* attempts that failed since one worked */
+    rlock__address found[RLOCK__ADDRESSES]; /* in the order in which to try them */
+    rlock__address good;                    /* the one that worked last; its family 0: none yet */
+} rlock__place;
+
 typedef struct rlock__conn {
     rlock_io io;
     struct rlock__redis *redis;
+    rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_name name;
-    int state, step, fd;
+    int state, fd;
+    int step;      /* of the greeting, that is said next */
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
     int64_t ready_us; /* when the greeting was over */
     int64_t alive_us; /* the last complete reply, or the first command after silence */
     int64_t heard_us; /* the last complete reply */
     long long id;     /* CLIENT ID; 0 = unknown */
-    char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
+    char run_id[RLOCK__IDENTITY +
+                1]; /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool walks;        /* this attempt goes on at the next address */
     bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
     bool doubted;      /* late with an answer: its socket is read once more */
@@ -2643,10 +2678,11 @@ typedef struct rlock__redis {
     rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
-    char *host, *unix_path, *username, *password, *name, *prefix;
-    int port, database;
+    char *unix_path, *username, *password, *name, *prefix;
+    int database;
     rlock_wire wire;
     int64_t timeout_ms;
+    rlock__place place; /* where both connections lead */
     rlock__conn commands, push;
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
@@ -2657,12 +2693,13 @@ typedef struct rlock__redis {
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
     long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
-    int64_t heard_us;     /* when the process before answered last */
-    struct sockaddr_storage peer;     /* the address of that process; all zero = unknown */
-    char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
-    int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
-    bool served;           /* this connection has done something */
-    bool native;           /* the server of this connection knows DELIFEQ */
+    char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
+    bool inherits;    /* the server of this connection goes on with the history before */
+    int64_t heard_us; /* when the process before answered last */
+    struct sockaddr_storage peer; /* the address of that process; all zero = unknown */
+    int64_t moved_us;             /* when a connection was last given up for a MOVED; 0 = never */
+    bool served;                  /* this connection has done something */
+    bool native;                  /* the server of this connection knows DELIFEQ */
     bool batches;          /* the server of this connection runs the script of many renewals */
     bool batch_unknown;    /* it has to be sent that script in full first */
     const char *told;      /* the script that is on its way in full: not sent again meanwhile */
@@ -2869,6 +2906,98 @@ static const rlock__script
         {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
          RLOCK__SCRIPT(REDISSON_RELEASE)}};
 #endif
+
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-address - where an attempt to connect leads: a host, its addresses, the walk along them
+ */
+
+/* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
+static const char *rlock__numeric(const char *host) {
+    unsigned char address[sizeof(struct in6_addr)];
+    char text[INET6_ADDRSTRLEN] = "";
+    size_t len = strcspn(host, "%");
+    if (strcmp(host, "localhost") == 0) {
+        return "127.0.0.1";
+    }
+    if (len < sizeof text) {
+        memcpy(text, host, len);
+    }
+    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
+                                                                                             : NULL;
+}
+
+/* Writes an address as such a text. */
+static void rlock__address_text(const rlock__address *address, char *text) {
+    text[0] = 0;
+    if (address->any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &address->in.sin_addr, text, RLOCK__ADDRESS_MAX);
+    } else {
+        inet_ntop(AF_INET6, &address->in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
+        if (address->in6.sin6_scope_id) {
+            size_t n = strlen(text);
+            text[n++] = '%';
+            n += rlock__digits(text + n, address->in6.sin6_scope_id);
+            text[n] = 0;
+        }
+    }
+}
+
+/* Takes over what a name stands for now: what is no address of the internet is passed over. Where
+ * nothing is left, the address that worked last is tried once more. */
+static void rlock__place_found(rlock__place *place, const struct sockaddr *const *addresses,
+                               unsigned count) {
+    unsigned i;
+    place->count = place->at = 0;
+    for (i = 0; i < count && place->count < RLOCK__ADDRESSES; i++) {
+        rlock__address *address = &place->found[place->count];
+        if (addresses[i]->sa_family == AF_INET) {
+            memcpy(&address->in, addresses[i], sizeof address->in);
+            place->count++;
+        } else if (addresses[i]->sa_family == AF_INET6) {
+            memcpy(&address->in6, addresses[i], sizeof address->in6);
+            place->count++;
+        }
+    }
+    if (!place->count && place->good.any.sa_family) {
+        place->found[0] = place->good;
+        place->count = 1;
+    }
+}
+
+/* True if another address follows the one that is tried now. */
+static bool rlock__place_more(const rlock__place *place) {
+    RLOCK_ASSERT(!place->count || place->at < place->count);
+    return place->at + 1 < place->count;
+}
+
+/* How long an address may be silent while another one waits to be tried: the longer, the more
+ * attempts have failed, so that one that is slow and good is not given up for ever. */
+static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_ms) {
+    int64_t ms = RLOCK__PATIENCE_MS;
+    uint32_t i;
+    for (i = 0; i < place->failures && ms < timeout_ms; i++) {
+        ms *= 2;
+    }
+    return rlock__min(ms, timeout_ms) * 1000;
+}
+
+static void rlock__place_worked(rlock__place *place) {
+    place->failures = 0;
+    if (place->count) {
+        place->good = place->found[place->at];
+    }
+}
+
+/* Starts to connect to the address whose turn it is. */
+static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
+    char text[RLOCK__ADDRESS_MAX];
+    if (!place->count) {
+        RLOCK_ASSERT(rlock__numeric(place->host));
+        return redisAsyncConnect(rlock__numeric(place->host), place->port);
+    }
+    rlock__address_text(&place->found[place->at], text);
+    return redisAsyncConnect(text, place->port);
+}
 
 /* ------------------------------------------------------------------------------------------------
  * >>redis-dialect - requests as RESP, replies as answers, errors as faults
@@ -3400,6 +3529,13 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+/* True if an attempt that fails goes on at the next address: not if no address would help, and not
+ * on the push connection, which follows the other one. */
+static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
+    return conn == &conn->redis->commands && conn->state != RLOCK__CONN_READY &&
+           fault != RLOCK_FAULT_AUTH && rlock__place_more(conn->place);
+}
+
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
     bool other = false; /* than the reason of the attempt before */
@@ -3407,6 +3543,10 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the first reason is the one that counts */
     }
     conn->blamed = true;
+    conn->walks = rlock__conn_walks(conn, fault);
+    if (conn->walks) {
+        return; /* the last address of the attempt says why */
+    }
     conn->fault = fault;
     do {
         other = other || conn->text[n] != text[n];
@@ -3468,8 +3608,8 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
 }
 
 /* Sends what was formatted last, or ends the connection. */
-static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
-    if (!rlock__conn_send(conn, fn, NULL)) {
+static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    if (!rlock__conn_send(conn, fn, data)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
 }
@@ -3487,16 +3627,49 @@ static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
 }
 
+/* Finds a field in the words of INFO, which may be empty: what follows its name, or NULL. */
+static const char *rlock__info_field(const char *info, const char *name) {
+    const char *found = strstr(info, name);
+    return found ? found + strlen(name) : NULL;
+}
+
+/* Copies an identity of 40 characters; text becomes empty if there is none. */
+static void rlock__info_identity(const char *info, const char *name, char *text) {
+    const char *found = rlock__info_field(info, name);
+    memset(text, 0, RLOCK__IDENTITY + 1);
+    if (found && strlen(found) >= RLOCK__IDENTITY) {
+        memcpy(text, found, RLOCK__IDENTITY);
+    }
+}
+
+/* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
+ * promoted has a new identity, and that of its primary as the second one. A server that was started
+ * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
+static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
+    const char *role = rlock__info_field(info, "role:");
+    char former[RLOCK__IDENTITY + 1], second[RLOCK__IDENTITY + 1];
+    if (role && strncmp(role, "slave", 5) == 0) {
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+                         "the server is a replica; give the address of its primary");
+        return;
+    }
+    memcpy(former, redis->replid, sizeof former);
+    rlock__info_identity(info, "master_replid:", redis->replid);
+    rlock__info_identity(info, "master_replid2:", second);
+    redis->inherits =
+        *former && (strcmp(former, redis->replid) == 0 || strcmp(former, second) == 0);
+}
+
 /* Whether another process at this address is the one before, started anew: it began when that one
- * was last heard of, or later. Else the address has moved to another server, and may come back. The
- * server counts in whole seconds of its own clock. */
+ * was last heard of, or later, and with other data. Else the address has moved to another server,
+ * and may come back. The server counts in whole seconds of its own clock. */
 static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_storage *peer,
                              const char *info) {
-    const char *found = strstr(info, "uptime_in_seconds:");
-    long long uptime_s = found ? strtoll(found + 18, NULL, 10) : -1;
+    const char *found = rlock__info_field(info, "uptime_in_seconds:");
+    long long uptime_s = found ? strtoll(found, NULL, 10) : -1;
     int64_t heard_us = rlock_client_now_us(redis->client) - redis->heard_us;
-    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && peer->ss_family != AF_UNSPEC &&
-           memcmp(peer, &redis->peer, sizeof *peer) == 0;
+    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && !redis->inherits &&
+           peer->ss_family != AF_UNSPEC && memcmp(peer, &redis->peer, sizeof *peer) == 0;
 }
 
 /* A CLIENT ID means something in one process of the server only. Where it is not known which one
@@ -3526,13 +3699,9 @@ static void rlock__redis_identify(rlock__redis *redis, const char *former, const
 
 /* What INFO says of the server's process; the words may be empty. */
 static void rlock__conn_identify(rlock__conn *conn, const char *info) {
-    const char *found = strstr(info, "run_id:");
     char former[sizeof conn->run_id];
     memcpy(former, conn->run_id, sizeof former);
-    memset(conn->run_id, 0, sizeof conn->run_id);
-    if (found && strlen(found) >= 7 + sizeof conn->run_id - 1) {
-        memcpy(conn->run_id, found + 7, sizeof conn->run_id - 1);
-    }
+    rlock__info_identity(info, "run_id:", conn->run_id);
     if (conn == &conn->redis->commands) {
         rlock__redis_identify(conn->redis, former, info);
     }
@@ -3585,8 +3754,8 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
         return;
     }
     if (!redis->connect) {
-        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
-        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
+        number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
         n = rlock__line_add(line, n, ":", path ? NULL : number);
     }
     number[rlock__digits(number, times)] = 0;
@@ -3642,11 +3811,16 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
     }
+    if (conn->walks) { /* at once, and nobody is told */
+        rlock_timer_set(redis->client, &conn->timer, 0);
+        return;
+    }
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
+        conn->place->failures += !was_ready;
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
         redis->stats->faults++;
@@ -3911,7 +4085,7 @@ static void rlock__push_subscribe(rlock__redis *redis) {
     } else {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
-    rlock__conn_say(&redis->push, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
@@ -3922,7 +4096,7 @@ static void rlock__notify_subscribe(rlock__redis *redis) {
     rlock__put_words(redis, "SUBSCRIBE", 1);
     rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
                       "");
-    rlock__conn_say(&redis->push, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
@@ -3994,7 +4168,7 @@ static void rlock__track(rlock__redis *redis) {
     rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
     rlock__put_number(redis, (uint64_t)push->id);
     rlock__put_text(redis, "NOLOOP");
-    rlock__conn_say(&redis->commands, rlock__on_tracking);
+    rlock__conn_say(&redis->commands, rlock__on_tracking, NULL);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4020,6 +4194,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
+        rlock__place_worked(conn->place);
         rlock__redis_greeted(redis);
     }
     rlock__track(redis);
@@ -4037,9 +4212,14 @@ static bool rlock__step_optional(int step, const char *text) {
 static bool rlock__step_answered(int step, int type) {
     static const int types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-        REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
+}
+
+/* True if a step leaves without waiting for the answer to the one before. */
+static bool rlock__step_joins(int step) {
+    return step > RLOCK__STEP_NAME && step < RLOCK__STEP_KILL;
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
@@ -4047,70 +4227,87 @@ static void rlock__conn_greet(rlock__conn *conn);
 static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
+    int step = (int)(intptr_t)data;
     rlock__redis *redis;
-    (void)data;
+    const char *words;
     if (!conn || !reply) {
         return;
     }
     redis = conn->redis;
+    words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
     rlock__conn_answered(conn);
-    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(conn->step, reply->str)) {
+    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
         rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
         return;
     }
-    if (!rlock__step_answered(conn->step, reply->type)) {
+    if (!rlock__step_answered(step, reply->type)) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
-    } else if (conn->step == RLOCK__STEP_ID) {
-        conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL) {
-        redis->gone_epoch = redis->lost_epoch;
     }
-    if (conn->step == RLOCK__STEP_SERVER) {
-        rlock__conn_identify(conn, reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
+    if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
+        conn->id = reply->integer;
+    } else if (step == RLOCK__STEP_REPLICATION) {
+        rlock__redis_inherit(redis, words);
+    } else if (step == RLOCK__STEP_SERVER) {
+        rlock__conn_identify(conn, words);
+    } else if (step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
         redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                         reply->element[0]->type == REDIS_REPLY_ARRAY;
+    } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
+        redis->gone_epoch = redis->lost_epoch;
     }
-    conn->step++;
-    rlock__conn_greet(conn);
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_greet(conn);
+    }
 }
 
-/* Sends the next step of the greeting, or declares the connection ready. */
-static void rlock__conn_greet(rlock__conn *conn) {
+/* Sends a step of the greeting, which ends with this word. */
+static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
-        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT", "INFO", "COMMAND INFO", "CLIENT KILL ID"};
+        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
+        "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    const char *user, *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
-    char number[21];
-    last[RLOCK__STEP_AUTH] = redis->password;
-    last[RLOCK__STEP_SELECT] = redis->database ? number : NULL;
-    last[RLOCK__STEP_NAME] = redis->name;
-    last[RLOCK__STEP_ID] = "ID";
-    last[RLOCK__STEP_SERVER] = "server";
-    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    /* After its answer the old connection can execute nothing any more. */
-    last[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? number : NULL;
-    while (conn->step < RLOCK__STEPS && !last[conn->step]) {
-        conn->step++;
-    }
-    if (conn->step == RLOCK__STEPS) {
-        rlock__conn_ready_to_use(conn);
-        return;
-    }
-    number[rlock__digits(number, conn->step == RLOCK__STEP_SELECT ? (uint64_t)redis->database
-                                                                  : (uint64_t)redis->lost_id)] = 0;
-    user = conn->step == RLOCK__STEP_AUTH ? redis->username : NULL;
-    rlock__put_words(redis, words[conn->step], user ? 2 : 1);
+    const char *user = step == RLOCK__STEP_AUTH ? redis->username : NULL;
+    rlock__put_words(redis, words[step], user ? 2 : 1);
     if (user) {
         rlock__put_text(redis, user);
     }
-    rlock__put_text(redis, last[conn->step]);
-    rlock__conn_say(conn, rlock__on_greeting);
+    rlock__put_text(redis, last);
+    rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+}
+
+/* Sends the next step of the greeting, and those that leave together with it; or declares the
+ * connection ready. */
+static void rlock__conn_greet(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands;
+    const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
+    char database[21], id[21];
+    RLOCK_ASSERT(!conn->outstanding);
+    database[rlock__digits(database, (uint64_t)redis->database)] = 0;
+    id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
+    last[RLOCK__STEP_AUTH] = redis->password;
+    last[RLOCK__STEP_SELECT] = redis->database ? database : NULL;
+    last[RLOCK__STEP_NAME] = redis->name;
+    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
+    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
+        main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    /* After its answer the old connection can execute nothing any more. */
+    last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
+    while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
+        if (last[conn->step]) {
+            rlock__step_say(conn, conn->step, last[conn->step]);
+        }
+        conn->step++;
+    }
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_ready_to_use(conn);
+    }
 }
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
@@ -4221,82 +4418,88 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
 }
 
-/* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
-static const char *rlock__numeric(const char *host) {
-    unsigned char address[sizeof(struct in6_addr)];
-    char text[INET6_ADDRSTRLEN] = "";
-    size_t len = strcspn(host, "%");
-    if (strcmp(host, "localhost") == 0) {
-        return "127.0.0.1";
+/* Connects to the address whose turn it is. */
+static void rlock__conn_dial(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    int64_t patience_us = redis->timeout_ms * 1000;
+    if (rlock__place_more(conn->place)) {
+        patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
     }
-    if (len < sizeof text) {
-        memcpy(text, host, len);
-    }
-    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
-                                                                                             : NULL;
+    rlock_timer_set(redis->client, &conn->timer, rlock_client_now_us(redis->client) + patience_us);
+    rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
-/* An address as such a text; empty: it is none. */
-static void rlock__address_text(const struct sockaddr *address, char *text) {
-    text[0] = 0;
-    if (address && address->sa_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, address, sizeof in);
-        inet_ntop(AF_INET, &in.sin_addr, text, RLOCK__ADDRESS_MAX);
-    } else if (address && address->sa_family == AF_INET6) {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, address, sizeof in6);
-        inet_ntop(AF_INET6, &in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
-        if (in6.sin6_scope_id) {
-            size_t n = strlen(text);
-            text[n++] = '%';
-            n += rlock__digits(text + n, in6.sin6_scope_id);
-            text[n] = 0;
+/* The resolver has answered, or fails and says why: then the address that worked last is used. */
+static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
+                              unsigned count, const char *why) {
+    rlock__place_found(conn->place, addresses, count);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+    } else {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
+    }
+}
+
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
+    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
+    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    conn->resolving = false;
+    if (wanted) { /* else the attempt went on without it */
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
+    }
+}
+
+/* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
+static void rlock__conn_resolve(rlock__conn *conn) {
+    if (rlock__numeric(conn->place->host)) {
+        rlock__conn_dial(conn);
+    } else if (!conn->resolving) {
+        conn->resolving = true;
+        if (rlock_name_resolve(conn->redis->client, &conn->name, conn->place->host) != 0) {
+            conn->resolving = false;
+            rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
         }
     }
 }
 
-static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
-    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    rlock__redis *redis = conn->redis;
-    if (!conn->resolving) {
-        return;
-    }
-    conn->resolving = false;
-    rlock__address_text(address, redis->address);
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
-    if (redis->address[0]) {
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
-    } else {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the host's name was not found");
-    }
-    rlock__conn_tend(conn);
-}
-
+/* Begins an attempt, or goes on with it at the next address. The push connection goes where the
+ * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     rlock_client *client = redis->client;
+    bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = false;
+    conn->blamed = conn->walks = false;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
-    } else if (rlock__numeric(redis->host)) {
-        rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
-    } else if (conn == &redis->push) { /* where the other went */
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
+    } else if (walks || conn == &redis->push) {
+        conn->place->at += walks;
+        rlock__conn_dial(conn);
     } else {
-        conn->resolving = true;
-        if (rlock_name_resolve(client, &conn->name, redis->host) != 0) {
-            conn->resolving = false;
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
-        }
+        rlock__conn_resolve(conn);
     }
     rlock__conn_tend(conn);
+}
+
+/* A name that is not resolved yet: the address that worked last is used. Without one the answer may
+ * come yet, and another attempt would wait for it too. */
+static void rlock__conn_waits_for_a_name(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    rlock__place_found(conn->place, NULL, 0);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+        rlock__conn_tend(conn);
+        return;
+    }
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
+    redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
 }
 
 /* Time for the next attempt, for a look whether the server still answers, or for a heartbeat. */
@@ -4312,9 +4515,8 @@ static void rlock__conn_fire(rlock_timer *timer) {
         return;
     }
     if (conn->state == RLOCK__CONN_OPENING) {
-        if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
-            rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+        if (!conn->ac) {
+            rlock__conn_waits_for_a_name(conn);
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -4340,8 +4542,9 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
     conn->redis = redis;
+    conn->place = place;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
     conn->fd = -1;
@@ -4720,7 +4923,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
     if (rlock__by_channel(redis) && redis->subscribed) {
         rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
         rlock__put_channel(redis, key, len);
-        rlock__conn_say(&redis->push, rlock__on_message);
+        rlock__conn_say(&redis->push, rlock__on_message, NULL);
     }
 }
 
@@ -4731,7 +4934,7 @@ static void rlock__redis_free(rlock__redis *redis) {
         rlock__dealloc(command->batch);
         rlock__dealloc(command);
     }
-    rlock__dealloc(redis->host);
+    rlock__dealloc(redis->place.host);
     rlock__dealloc(redis->unix_path);
     rlock__dealloc(redis->username);
     rlock__dealloc(redis->password);
@@ -4836,13 +5039,13 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->place.host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
     redis->password = rlock__copy_text(config->password, &failed);
     redis->name = rlock__copy_text(config->client_name, &failed);
     redis->prefix = rlock__copy_text(config->prefix, &failed);
-    redis->port = config->port ? config->port : 6379;
+    redis->place.port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
     redis->timeout_ms = config->command_timeout_ms;
@@ -4852,11 +5055,12 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < 4; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    if (failed || !redis->buffer || rlock__conn_init(&redis->commands, redis) != RLOCK_OK) {
+    if (failed || !redis->buffer ||
+        rlock__conn_init(&redis->commands, redis, &redis->place) != RLOCK_OK) {
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-    if (rlock__conn_init(&redis->push, redis) != RLOCK_OK) {
+    if (rlock__conn_init(&redis->push, redis, &redis->place) != RLOCK_OK) {
         rlock_timer_drop(client, &redis->commands.timer);
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;

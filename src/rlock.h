@@ -41,6 +41,7 @@
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
+ *     >>redis-address  where an attempt to connect leads, and the walk along several addresses
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
@@ -235,6 +236,8 @@ extern "C" {
 #include "store/redis/state.h"
 
 #include "store/redis/scripts.h"
+
+#include "store/redis/address.h"
 
 #include "store/redis/dialect.h"
 

@@ -95,6 +95,7 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
 
 #include "kit.h"
 
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -265,6 +266,7 @@ int main(int argc, char **argv) {
         TEST(batch_needs_no_memory_that_was_not_there_before),
         TEST(password_alone_is_sent_alone),
         TEST(refused_greeting_is_done_without_or_ends_the_connection),
+        TEST(greeting_leaves_together),
         TEST(lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same),
         TEST(long_words_are_cut),
         TEST(server_that_left_is_quoted_though_a_write_found_out),
@@ -278,6 +280,15 @@ int main(int argc, char **argv) {
         TEST(descriptor_that_the_loop_does_not_watch_is_no_connection),
         TEST(push_connection_goes_where_the_other_went),
         TEST(name_that_was_answered_late_and_led_nowhere_is_given_up),
+        TEST(address_that_refuses_is_followed_by_the_next_at_once),
+        TEST(addresses_that_all_refuse_are_one_failure),
+        TEST(address_that_is_silent_is_followed_by_the_next_after_a_moment),
+        TEST(patience_with_a_silent_address_grows_up_to_the_command_timeout),
+        TEST(walk_that_takes_long_is_told_on_its_way),
+        TEST(refused_password_is_told_without_trying_other_addresses),
+        TEST(server_that_is_not_ready_is_followed_by_the_next),
+        TEST(replica_is_followed_by_the_next),
+        TEST(last_good_address_serves_while_the_resolver_fails),
         TEST(tracking_is_asked_for_again_however_it_failed),
         TEST(client_may_be_freed_while_its_tracking_is_not_answered),
         TEST(process_that_slept_over_an_unanswered_tracking_recovers),
@@ -320,6 +331,8 @@ int main(int argc, char **argv) {
         TEST(answers_behind_a_refusal_to_write_are_read),
         TEST(servers_that_never_write_are_not_stormed),
         TEST(node_that_serves_other_keys_is_seldom_left),
+        TEST(replica_is_not_used),
+        TEST(real_replica_is_not_used),
         TEST(primary_that_was_demoted_is_left_by_all),
     };
 

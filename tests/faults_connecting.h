@@ -27,11 +27,17 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
         {"CLIENT SETNAME", "-ERR max number of clients reached\r\n", RLOCK_ERR_SERVER},
         {"CLIENT SETNAME", "-OOM command not allowed\r\n", RLOCK_ERR_SERVER},
         {"CLIENT ID", "-ERR unknown subcommand\r\n", RLOCK_OK},
-        {"INFO", "-NOPERM no permissions\r\n", RLOCK_OK},
-        {"INFO", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
-        {"INFO", "$5\r\nredis\r\n", RLOCK_OK},
-        {"INFO", "$12\r\nrun_id:01234\r\n", RLOCK_OK},
-        {"INFO", "+OK\r\n", RLOCK_ERR_CONN},
+        {"INFO server", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"INFO replication", "-NOPERM no permissions\r\n", RLOCK_OK},
+        {"INFO replication", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
+        {"INFO replication", "$5\r\nredis\r\n", RLOCK_OK},
+        {"INFO replication", "$13\r\nrole:master\r\n\r\n", RLOCK_OK},
+        {"INFO replication", "$12\r\nrole:slave\r\n\r\n", RLOCK_ERR_SERVER},
+        {"INFO replication", ":1\r\n", RLOCK_ERR_CONN},
+        {"INFO server", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
+        {"INFO server", "$5\r\nredis\r\n", RLOCK_OK},
+        {"INFO server", "$12\r\nrun_id:01234\r\n", RLOCK_OK},
+        {"INFO server", "+OK\r\n", RLOCK_ERR_CONN},
         {"COMMAND", "-NOPERM no permissions\r\n", RLOCK_OK},
         {"COMMAND", "*0\r\n", RLOCK_OK},
         {"COMMAND", "*1\r\n*0\r\n", RLOCK_OK},
@@ -65,6 +71,23 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
     }
 }
 
+/* It costs one round trip, however much it asks. */
+static void greeting_leaves_together(void **state) {
+    struct owner *o;
+    int turns = 0;
+
+    (void)state;
+    stage_begins();
+    o = stage_owner(RLOCK_WIRE_STRING, "k");
+    assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+    while (stage.trail[0] == 0) {
+        stage_iterates(stage.now_us + 1000);
+        assert_true(++turns < 1000);
+    }
+    assert_string_equal(stage.trail, "CLIENT ID\nINFO replication\nINFO server\nCOMMAND INFO\n");
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+}
+
 /* A CLIENT ID has a meaning in one process of the server only. */
 static void lost_connection_is_killed_only_where_the_server_is_known_to_be_the_same(void **state) {
     static const char *const infos[] = {
@@ -77,7 +100,7 @@ static void lost_connection_is_killed_only_where_the_server_is_known_to_be_the_s
         struct owner *o;
 
         stage_begins();
-        stage_lies("INFO", infos[i], true, false);
+        stage_lies("INFO server", infos[i], true, false);
         stage_lies("SET", "", true, true);
         o = stage_owner(RLOCK_WIRE_STRING, "k");
         assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
@@ -98,7 +121,7 @@ static void long_words_are_cut(void **state) {
     memset(refusal, 'x', sizeof refusal);
     memcpy(refusal, "-OOM ", 5);
     memcpy(refusal + 300, "\r\n", 3);
-    stage_lies("INFO", refusal, true, false);
+    stage_lies("INFO server", refusal, true, false);
     assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000), RLOCK_ERR_SERVER);
     line = strstr(kit_log_text, ": OOM xxx");
     assert_non_null(line);
@@ -319,19 +342,19 @@ static void address_of_version_6_needs_no_resolver(void **state) {
 
 /* The scope names the interface: without it another machine may answer, or none. */
 static void address_of_version_6_keeps_its_scope(void **state) {
-    struct sockaddr_in6 in6;
+    rlock__address address;
     rlock_config config;
     struct owner *o;
     char text[RLOCK__ADDRESS_MAX];
 
     (void)state;
-    memset(&in6, 0, sizeof in6);
-    in6.sin6_family = AF_INET6;
-    assert_int_equal(inet_pton(AF_INET6, "fe80::1:2", &in6.sin6_addr), 1);
-    rlock__address_text((struct sockaddr *)&in6, text);
+    memset(&address, 0, sizeof address);
+    address.in6.sin6_family = AF_INET6;
+    assert_int_equal(inet_pton(AF_INET6, "fe80::1:2", &address.in6.sin6_addr), 1);
+    rlock__address_text(&address, text);
     assert_string_equal(text, "fe80::1:2");
-    in6.sin6_scope_id = 4294967295u;
-    rlock__address_text((struct sockaddr *)&in6, text);
+    address.in6.sin6_scope_id = 4294967295u;
+    rlock__address_text(&address, text);
     assert_string_equal(text, "fe80::1:2%4294967295");
 
     stage_begins();
@@ -391,12 +414,14 @@ static void descriptor_that_the_loop_does_not_watch_is_no_connection(void **stat
 static int stage_on_tcp(void) {
     struct sockaddr_in a;
     socklen_t len = sizeof a;
+    int now = 1; /* an answer that the kernel keeps back comes late in the time of the stage */
 
     memset(&a, 0, sizeof a);
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     close(stage.door);
     stage.door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    setsockopt(stage.door, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
     assert_true(bind(stage.door, (struct sockaddr *)&a, len) == 0 && listen(stage.door, 16) == 0 &&
                 getsockname(stage.door, (struct sockaddr *)&a, &len) == 0);
     return ntohs(a.sin_port);
@@ -459,6 +484,326 @@ static void name_that_was_answered_late_and_led_nowhere_is_given_up(void **state
     close(filler[0]);
     close(filler[1]);
     close(door);
+}
+
+/* --- several addresses of one name --- */
+
+#define WALK_TIMEOUT_MS 1500
+
+/* Addresses of this machine: the stage listens on the first; nobody does on the others. */
+#define GOOD INADDR_LOOPBACK
+#define SHUT (INADDR_LOOPBACK + 1)
+#define DEAF (INADDR_LOOPBACK + 2)
+
+static void names_are(const uint32_t *addresses, unsigned count) {
+    struct sockaddr_in in[12];
+    const struct sockaddr *list[12];
+    rlock_name *name = stage.name;
+    unsigned i;
+
+    assert_non_null(name);
+    assert_true(count <= 12);
+    memset(in, 0, sizeof in);
+    for (i = 0; i < count; i++) {
+        in[i].sin_family = AF_INET;
+        in[i].sin_addr.s_addr = htonl(addresses[i]);
+        list[i] = (struct sockaddr *)&in[i];
+    }
+    stage.name = NULL;
+    rlock_on_resolved_all(name, list, count);
+}
+
+/* Makes DEAF neither accept nor refuse at this port. */
+static void deaf_begins(int port, int *fds) {
+    struct sockaddr_in a;
+    int i;
+
+    memset(&a, 0, sizeof a);
+    a.sin_family = AF_INET;
+    a.sin_port = htons((uint16_t)port);
+    a.sin_addr.s_addr = htonl(DEAF);
+    for (i = 0; i < 3; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        assert_true(fds[i] >= 0);
+    }
+    assert_int_equal(bind(fds[0], (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fds[0], 0), 0);
+    connect(fds[1], (struct sockaddr *)&a, sizeof a);
+    connect(fds[2], (struct sockaddr *)&a, sizeof a);
+}
+
+static void deaf_ends(const int *fds) {
+    int i;
+
+    kit_reset(); /* the sanitizer counts the contexts */
+    for (i = 0; i < 3; i++) {
+        close(fds[i]);
+    }
+}
+
+/* Begins an acquire that waits, of a client whose name is asked for already. */
+static struct owner *walker(int port) {
+    rlock_config config = stage_config(RLOCK_WIRE_STRING);
+    struct owner *o;
+
+    config.unix_path = NULL;
+    config.host = "lock.example";
+    config.port = port;
+    config.command_timeout_ms = WALK_TIMEOUT_MS;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    assert_non_null(stage.name);
+    return o;
+}
+
+/* Runs until the name is asked for again; returns how long that took. */
+static int64_t until_asked_again_ms(void) {
+    int64_t begun_us = stage.now_us;
+    int turns = 0;
+
+    while (stage.name == NULL) {
+        stage_iterates(stage.now_us + 1000);
+        assert_true(++turns < 100000);
+    }
+    return (stage.now_us - begun_us) / 1000;
+}
+
+static void address_that_refuses_is_followed_by_the_next_at_once(void **state) {
+    static const uint32_t list[] = {SHUT, SHUT, SHUT, GOOD};
+    rlock_client *client;
+    struct owner *o;
+    int64_t begun_us;
+
+    (void)state;
+    stage_begins();
+    o = walker(stage_on_tcp());
+    client = kit_clients[0];
+    begun_us = stage.now_us;
+    names_are(list, 4);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_int_equal(stage.now_us, begun_us);
+    assert_int_equal(stage.names, 1);
+    assert_int_equal(kit_stats(client).connects, 1);
+    assert_int_equal(kit_stats(client).faults, 0);
+    assert_null(strstr(kit_log_text, "refused"));
+}
+
+/* A name that stands for eight addresses or more is walked along eight of them. */
+static void addresses_that_all_refuse_are_one_failure(void **state) {
+    static const uint32_t list[] = {SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, GOOD};
+    rlock_client *client;
+    int i;
+
+    (void)state;
+    stage_begins();
+    walker(stage_on_tcp());
+    client = kit_clients[0];
+    for (i = 1; i <= 3; i++) {
+        names_are(list, 9);
+        until_asked_again_ms();
+        assert_int_equal(stage.names, i + 1);
+        assert_int_equal(kit_stats(client).faults, i);
+        assert_int_equal(kit_stats(client).connects, 0);
+    }
+    assert_non_null(strstr(kit_log_text, "lock.example:"));
+    assert_non_null(strstr(kit_log_text, ": failure 2: Connection refused"));
+}
+
+/* The reasons of the addresses differ; that of the last one is told, and counts as the same. */
+static void address_that_is_silent_is_followed_by_the_next_after_a_moment(void **state) {
+    static const uint32_t list[] = {DEAF, GOOD};
+    int port, fds[3];
+    rlock_client *client;
+    struct owner *o;
+    int64_t begun_us;
+
+    (void)state;
+    stage_begins();
+    port = stage_on_tcp();
+    deaf_begins(port, fds);
+    o = walker(port);
+    client = kit_clients[0];
+    begun_us = stage.now_us;
+    names_are(list, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_int_equal(stage.now_us - begun_us, RLOCK__PATIENCE_MS * 1000);
+    assert_int_equal(kit_stats(client).faults, 0);
+    rlock_release(o->lock, owner_told, o);
+    stage_hangs_up(stage_conn(false)); /* a new attempt: the patience is the same again */
+    until_asked_again_ms();
+    begun_us = stage.now_us;
+    names_are(list, 2);
+    stage_runs(RLOCK__PATIENCE_MS - 1);
+    assert_false(kit_stats(client).up);
+    stage_runs(2);
+    assert_true(kit_stats(client).up);
+    deaf_ends(fds);
+}
+
+/* One that is slow and good must not be given up for ever; the last one has the whole time. */
+static void patience_with_a_silent_address_grows_up_to_the_command_timeout(void **state) {
+    static const uint32_t first[] = {DEAF, SHUT}, last[] = {SHUT, DEAF};
+    static const int64_t took_ms[] = {250, 500, 1000, WALK_TIMEOUT_MS, WALK_TIMEOUT_MS};
+    int port, fds[3];
+    size_t i;
+
+    (void)state;
+    stage_begins();
+    port = stage_on_tcp();
+    deaf_begins(port, fds);
+    walker(port);
+    for (i = 0; i < 5; i++) {
+        int64_t ms;
+
+        names_are(first, 2);
+        ms = until_asked_again_ms();
+        assert_true(ms >= took_ms[i] && ms <= took_ms[i] + 1000); /* and the back-off */
+    }
+    kit_reset();
+    stage_begins();
+    port = stage_on_tcp();
+    deaf_ends(fds);
+    deaf_begins(port, fds);
+    walker(port);
+    names_are(last, 2);
+    assert_true(until_asked_again_ms() >= WALK_TIMEOUT_MS);
+    deaf_ends(fds);
+}
+
+/* Who does not wait is told when one command timeout has passed, though the walk goes on. */
+static void walk_that_takes_long_is_told_on_its_way(void **state) {
+    static const uint32_t list[] = {DEAF, DEAF, DEAF, DEAF, DEAF, DEAF, DEAF, GOOD};
+    int port, fds[3];
+    struct owner *o, *tried;
+    int64_t begun_us;
+
+    (void)state;
+    stage_begins();
+    port = stage_on_tcp();
+    deaf_begins(port, fds);
+    o = walker(port);
+    tried = owner_new(kit_clients[0], "tried");
+    assert_int_equal(rlock_acquire(tried->lock, 0, 1000, owner_told, tried), RLOCK_OK);
+    begun_us = stage.now_us;
+    names_are(list, 8);
+    assert_int_equal(stage_wait(tried, RLOCK_ACQUIRED, 9000), RLOCK_ERR_CONN);
+    assert_int_equal(stage.now_us - begun_us, WALK_TIMEOUT_MS * 1000);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 9000), RLOCK_OK);
+    assert_int_equal(stage.names, 1);
+    deaf_ends(fds);
+}
+
+/* Another address has the same users. */
+static void refused_password_is_told_without_trying_other_addresses(void **state) {
+    static const uint32_t list[] = {GOOD, SHUT};
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("AUTH", "-WRONGPASS invalid username-password pair\r\n", true, false);
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = "lock.example";
+    config.port = stage_on_tcp();
+    config.password = "wrong";
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    names_are(list, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_AUTH);
+    assert_non_null(strstr(kit_log_text, "WRONGPASS"));
+}
+
+/* A server that ends the greeting, as one that is being started, is passed over too. */
+static void server_that_is_not_ready_is_followed_by_the_next(void **state) {
+    static const uint32_t list[] = {GOOD, GOOD};
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("INFO server", "-LOADING Redis is loading the dataset in memory\r\n", true, true);
+    o = walker(stage_on_tcp());
+    names_are(list, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
+    assert_int_equal(kit_stats(kit_clients[0]).faults, 0);
+}
+
+/* A name may stand for a primary and its replicas. */
+static void replica_is_followed_by_the_next(void **state) {
+    static const uint32_t list[] = {GOOD, GOOD, SHUT};
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("INFO replication", "$12\r\nrole:slave\r\n\r\n", true, true);
+    o = walker(stage_on_tcp());
+    names_are(list, 3);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_int_equal(kit_stats(kit_clients[0]).connects, 2);
+    assert_int_equal(stage_count("SET"), 1);
+}
+
+/* Where a name server is away the lock must not be. A late answer harms nothing. */
+static void last_good_address_serves_while_the_resolver_fails(void **state) {
+    static const uint32_t list[] = {SHUT, GOOD}, wrong[] = {SHUT};
+    rlock_client *client;
+    rlock_name *late;
+    struct owner *o, *waiter;
+    int names;
+
+    (void)state;
+    stage_begins();
+    o = walker(stage_on_tcp());
+    client = kit_clients[0];
+    names_are(list, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    stage_runs(2000);
+    waiter = owner_new(client, "taken");
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, 1000, owner_told, waiter),
+                     RLOCK_OK);
+    stage_runs(1000);
+    assert_true(kit_stats(client).pushing); /* this connection goes to the second address too */
+
+    stage_hangs_up(stage_conn(false)); /* no address is found */
+    until_asked_again_ms();
+    names_are(list, 0);
+    stage_runs(1000);
+    assert_true(kit_stats(client).up);
+
+    stage.resolve_status = -1; /* the resolver refuses */
+    names = stage.names;
+    stage_hangs_up(stage_conn(false));
+    stage_runs(1000);
+    assert_true(stage.names > names);
+    assert_true(kit_stats(client).up);
+
+    stage.resolve_status = 0; /* the resolver is silent for ever */
+    stage_hangs_up(stage_conn(false));
+    until_asked_again_ms();
+    late = stage.name;
+    stage_runs(WALK_TIMEOUT_MS - 1);
+    assert_false(kit_stats(client).up);
+    stage_runs(2);
+    assert_true(kit_stats(client).up);
+    stage_runs(1000);
+    names = stage.names;
+    stage_hangs_up(stage_conn(false)); /* the question is still out: it is not asked twice */
+    stage_runs(WALK_TIMEOUT_MS + 1000);
+    assert_true(kit_stats(client).up);
+    assert_int_equal(stage.names, names);
+    assert_ptr_equal(stage.name, late);
+    names_are(wrong, 1);
+    stage_runs(1000);
+    assert_true(kit_stats(client).up && kit_stats(client).pushing);
+    assert_true(rlock_is_held(o->lock));
+    stage_hangs_up(stage_conn(false)); /* from now on it is asked again */
+    until_asked_again_ms();
+    names_are(list, 2);
+    stage_runs(1000);
+    assert_true(kit_stats(client).up);
 }
 
 #endif /* TESTS_FAULTS_CONNECTING_H */

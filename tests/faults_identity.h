@@ -8,6 +8,13 @@
 #define THERE "run_id:9876543210987654321098765432109876543210"
 #define THERE_ANEW "run_id:1029384756102938475610293847561029384756"
 
+/* The histories of data: another one, the one before, and the same under a new name. */
+#define HISTORY "0246802468024680246802468024680246802468"
+#define HISTORY_ANEW "1357913579135791357913579135791357913579"
+#define ANEW "$56\r\nmaster_replid:" HISTORY_ANEW "\r\n\r\n"
+#define COPIED "$56\r\nmaster_replid:" HISTORY "\r\n\r\n"
+#define PROMOTED "$113\r\nmaster_replid:" HISTORY_ANEW "\r\nmaster_replid2:" HISTORY "\r\n\r\n"
+
 /* Requests that were sent to a process that died are never executed late. But another process that
  * answers may be another server at the same address, and the first one may come back. */
 static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
@@ -15,13 +22,18 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
         const char *info; /* of the second connection */
         bool elsewhere, hidden;
         int cleaning;
+        const char *history; /* NULL: a new one */
     } rows[] = {
-        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, false, 0},
-        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", true, false, 1},
-        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, true, 1},
-        {"$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", false, false, 1},
-        {"$69\r\n" THERE "\r\nuptime_in_seconds:-5\r\n", false, false, 1},
-        {"$47\r\n" THERE "\r\n", false, false, 1},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, false, 0, NULL},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", true, false, 1, NULL},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, true, 1, NULL},
+        {"$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", false, false, 1, NULL},
+        {"$69\r\n" THERE "\r\nuptime_in_seconds:-5\r\n", false, false, 1, NULL},
+        {"$47\r\n" THERE "\r\n", false, false, 1, NULL},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, false, 1, COPIED},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, false, 1, PROMOTED},
+        {"$68\r\n" THERE "\r\nuptime_in_seconds:0\r\n", false, false, 0,
+         "-NOPERM this user has no permissions\r\n"},
     };
     size_t i;
 
@@ -33,8 +45,10 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
         stage_begins();
         stage_lies("SET", "", true, true);
         peers_are_hidden = rows[i].hidden;
-        stage_lies("INFO", "", false, true); /* the truth, once */
-        stage_lies("INFO", rows[i].info, true, true);
+        stage_lies("INFO server", "", false, true); /* the truth, once */
+        stage_lies("INFO server", rows[i].info, true, true);
+        stage_lies("INFO replication", "", false, true);
+        stage_lies("INFO replication", rows[i].history ? rows[i].history : ANEW, true, true);
         client = stage_client(RLOCK_WIRE_STRING);
         o = owner_new(client, "k");
         assert_int_equal(rlock_acquire(o->lock, 0, 5000, owner_told, o), RLOCK_OK);
@@ -71,9 +85,9 @@ static void restart_of_another_server_makes_nothing_sure(void **state) {
     (void)state;
     stage_begins();
     stage_lies("SET", "", true, true);
-    stage_lies("INFO", "", false, true); /* the truth, another server, a restart of it */
-    stage_lies("INFO", "$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", true, true);
-    stage_lies("INFO", "$68\r\n" THERE_ANEW "\r\nuptime_in_seconds:0\r\n", true, true);
+    stage_lies("INFO server", "", false, true); /* the truth, another server, a restart of it */
+    stage_lies("INFO server", "$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", true, true);
+    stage_lies("INFO server", "$68\r\n" THERE_ANEW "\r\nuptime_in_seconds:0\r\n", true, true);
     stage_lies("COMMAND", "", false, true);
     stage_lies("COMMAND", "-LOADING Redis is loading the dataset in memory\r\n", true, true);
     client = stage_client(RLOCK_WIRE_STRING);
@@ -100,8 +114,8 @@ static void address_that_moved_once_does_not_hinder_later_kills(void **state) {
     (void)state;
     stage_begins();
     stage_lies("SET", "", true, true);
-    stage_lies("INFO", "", false, true);
-    stage_lies("INFO", "$47\r\n" THERE "\r\n", true, false);
+    stage_lies("INFO server", "", false, true);
+    stage_lies("INFO server", "$47\r\n" THERE "\r\n", true, false);
     client = stage_client(RLOCK_WIRE_STRING);
     o = owner_new(client, "k");
     assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
@@ -150,9 +164,9 @@ static void unanswered_change_by_an_operator_is_killed_before_anything_else(void
 static void push_connection_at_another_server_is_not_used(void **state) {
     (void)state;
     stage_begins();
-    stage_lies("INFO", "", false, true);
-    stage_lies("INFO", "$47\r\n" THERE "\r\n", true, true);
-    stage_lies("INFO", "$47\r\n" THERE "\r\n", true, true);
+    stage_lies("INFO server", "", false, true);
+    stage_lies("INFO server", "$47\r\n" THERE "\r\n", true, true);
+    stage_lies("INFO server", "$47\r\n" THERE "\r\n", true, true);
     stage_waiter(RLOCK_WIRE_STRING);
     while (stage.told[2] == 0) {
         stage_iterates(stage.now_us + 1000);
@@ -287,6 +301,39 @@ static void node_that_serves_other_keys_is_seldom_left(void **state) {
     }
     assert_true(kit_stats(client).connects >= 3);
     assert_true(kit_stats(client).connects <= 6);
+}
+
+/* A client that was pointed at a replica: no request is sent there, and the reason is told. */
+static void replica_is_not_used(void **state) {
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage_lies("INFO replication", "$27\r\n# Replication\r\nrole:slave\r\n\r\n", true, false);
+    client = stage_client(RLOCK_WIRE_STRING);
+    o = owner_new(client, "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "the server is a replica"));
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+    stage_runs(20000);
+    assert_true(kit_stats(client).connects >= 10 && kit_stats(client).connects <= 42);
+    assert_false(stage_heard("SET") || stage_heard("EVAL"));
+    assert_non_null(strstr(kit_log_text, ": failure 4: the server is a replica"));
+    memset(stage.lies, 0, sizeof stage.lies); /* it is promoted */
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+}
+
+static void real_replica_is_not_used(void **state) {
+    struct owner *o;
+
+    (void)state;
+    tell(ask(&server, "REPLICAOF 127.0.0.1 1"));
+    o = owner_new(client_at(server.socket, RLOCK_WIRE_STRING), "k");
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "the server is a replica"));
+    tell(ask(&server, "REPLICAOF NO ONE"));
+    assert_int_equal(owner_acquire(o, 5000, 1000), RLOCK_OK);
 }
 
 static const struct server *leads; /* where the hook connects */

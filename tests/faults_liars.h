@@ -84,6 +84,10 @@ static const char *liar_is_honest(const struct words *words) {
     if (liar_hears(words, "CLIENT ID")) {
         return ":7\r\n";
     }
+    if (liar_hears(words, "INFO replication")) {
+        return "$69\r\nrole:master\r\nmaster_replid:"
+               "0246802468024680246802468024680246802468\r\n\r\n";
+    }
     if (liar_hears(words, "INFO")) {
         return "$47\r\nrun_id:0123456789012345678901234567890123456789\r\n";
     }

@@ -8,6 +8,7 @@
 #define RLOCK_NO_REDIS
 #include "scripted.h"
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -410,14 +411,21 @@ static int loop_resolves(void *state, rlock_name *name, const char *host) {
 }
 
 static int resolved;
+static struct sockaddr found[2];
+static unsigned found_count;
 
-static void on_name(rlock_name *name, const struct sockaddr *address) {
+static void on_name(rlock_name *name, const struct sockaddr *const *addresses, unsigned count) {
+    unsigned i;
     assert_ptr_equal(name->client, g.client);
-    assert_null(address);
+    SAME(count, found_count);
+    for (i = 0; i < count; i++) {
+        assert_ptr_equal(addresses[i], &found[i]);
+    }
     resolved++;
 }
 
 static void store_resolves_names_with_the_loop(void **state) {
+    const struct sockaddr *all[2] = {&found[0], &found[1]};
     rlock_name name;
     (void)state;
     memset(&name, 0, sizeof name);
@@ -431,8 +439,14 @@ static void store_resolves_names_with_the_loop(void **state) {
     SAME(rlock_name_resolve(g.client, &name, "db.example"), 0);
     SAME(resolved, 0);
     assert_ptr_equal(g.asked, &name);
+    found_count = 0;
     rlock_on_resolved(g.asked, NULL);
     SAME(resolved, 1);
+    found_count = 1;
+    rlock_on_resolved(g.asked, found);
+    found_count = 2;
+    rlock_on_resolved_all(g.asked, all, 2);
+    SAME(resolved, 3);
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ static void timer_forks(rlock_timer *timer) {
     timer_child = fork();
 }
 
-static void count_name(rlock_name *name, const struct sockaddr *address) {
-    (void)name, (void)address;
+static void count_name(rlock_name *name, const struct sockaddr *const *addresses, unsigned count) {
+    (void)name, (void)addresses, (void)count;
     names_resolved++;
 }
 
@@ -104,9 +104,9 @@ static void child_that_returns_from_a_timer_it_forked_in_hears_of_no_name(void *
     rlock_timer_drop(g.client, &timer);
 }
 
-static void on_resolved_in_child(rlock_name *name, const struct sockaddr *address) {
-    (void)name;
-    (void)address;
+static void on_resolved_in_child(rlock_name *name, const struct sockaddr *const *addresses,
+                                 unsigned count) {
+    (void)name, (void)addresses, (void)count;
     io_events |= RLOCK_IO_WRITE;
 }
 

@@ -315,7 +315,8 @@ void rlock_on_timer(rlock_client *client) {
     rlock__finish(client);
 }
 
-void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
     rlock_client *client = name->client;
     if (!client || !rlock__alive(client)) {
         return;
@@ -323,9 +324,13 @@ void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
     rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client)) {
-        name->resolved(name, address);
+        name->resolved(name, addresses, count);
     }
     rlock__finish(client);
+}
+
+void rlock_on_resolved(rlock_name *name, const struct sockaddr *address) {
+    rlock_on_resolved_all(name, &address, address ? 1 : 0);
 }
 
 int64_t rlock_client_now_us(const rlock_client *client) {

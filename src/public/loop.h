@@ -2,7 +2,7 @@
  * >>loop-contract - how the library asks a loop to watch descriptors and to call it back
  *
  * adapters/ fill this in; docs/writing-a-loop-adapter.md walks through one. A dispatch is one call
- * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved.
+ * of the loop into the library: rlock_on_io, rlock_on_timer or rlock_on_resolved_all.
  *
  * The loop promises
  * 1. One thread. It never calls the library from inside a hook, and touches no state after an
@@ -57,7 +57,8 @@ typedef struct rlock_io {
 typedef struct rlock_name {
     void *data;
     rlock_client *client;
-    void (*resolved)(struct rlock_name *name, const struct sockaddr *address);
+    void (*resolved)(struct rlock_name *name, const struct sockaddr *const *addresses,
+                     unsigned count);
 } rlock_name;
 
 typedef struct rlock_loop {
@@ -80,15 +81,18 @@ typedef struct rlock_loop {
     /* Optional; the default is RLOCK_NOW_US. */
     int64_t (*now_us)(void *ctx);
 
-    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved
+    /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved_all
      * follows, never from inside resolve. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
 } rlock_loop;
 
-/* Dispatch: the loop calls these. `events` are those that are ready; the address is copied,
- * NULL = not found. */
+/* Dispatch: the loop calls these. `events` are those that are ready. The addresses of a name, IPv6
+ * and IPv4, stand in the order in which to try them, as getaddrinfo sorts them; they are copied;
+ * count 0 = not found. rlock_on_resolved is the same for one address; NULL = not found. */
 RLOCK_API void rlock_on_io(rlock_io *io, unsigned events);
 RLOCK_API void rlock_on_timer(rlock_client *client);
+RLOCK_API void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addresses,
+                                     unsigned count);
 RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *address);
 
 #endif /* RLOCK_PUBLIC_LOOP_H */

@@ -122,19 +122,32 @@ static inline uint64_t model__mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-static inline void model__new_process(struct model *m) {
-    uint64_t x = model__mix(model__mix(m->seed) + m->restarts);
+static inline void model__new_identity(uint64_t x, char *text) {
     int i;
 
     for (i = 0; i < 40; i++) {
         x = model__mix(x);
-        m->run_id[i] = "0123456789abcdef"[x >> 60];
+        text[i] = "0123456789abcdef"[x >> 60];
     }
+}
+
+static inline void model__new_process(struct model *m) {
+    model__new_identity(model__mix(model__mix(m->seed) + m->restarts), m->run_id);
+    model__new_identity(model__mix(model__mix(m->seed + 1) + m->restarts), m->replid);
+    memset(m->replid2, '0', 40);
     m->started_us = m->wall_us;
     m->last_id = 0; /* as in Redis: in another process an id means another client */
 }
 
-/* `id` makes the run ids. */
+/* A replica takes over: it goes on with the history of its primary, under a new name. */
+static inline void model_promote(struct model *m, struct model *was) {
+    memcpy(m->replid2, was->replid, sizeof m->replid2);
+    model__new_identity(model__mix(model__mix(m->seed + 2) + ++m->promotions), m->replid);
+    memcpy(was->replid, m->replid, sizeof m->replid);
+    memset(was->replid2, '0', 40);
+}
+
+/* `id` makes the identities. */
 static inline struct model *model_new(const struct model_hooks *hooks, uint64_t id) {
     struct model *m = (struct model *)model__must(calloc(1, sizeof *m));
 

@@ -82,19 +82,32 @@ static inline void model__do_select(struct model_request *r) {
 
 static inline void model__do_info(struct model_request *r) {
     static const char *const versions[MODEL_FLAVOURS] = {"7.0.15", "5.0.14", "6.2.14", "7.2.4"};
-    bool server = r->argc == 1;
-    char text[256];
+    bool server = r->argc == 1, replication = r->argc == 1;
+    char text[512] = "";
     int i;
 
     for (i = 1; i < r->argc; i++) {
-        server = server || model__is(r->argv[i], "server") || model__is(r->argv[i], "default") ||
-                 model__is(r->argv[i], "all") || model__is(r->argv[i], "everything");
+        bool all = model__is(r->argv[i], "default") || model__is(r->argv[i], "all") ||
+                   model__is(r->argv[i], "everything");
+
+        server = server || all || model__is(r->argv[i], "server");
+        replication = replication || all || model__is(r->argv[i], "replication");
     }
-    snprintf(text, sizeof text,
-             "# Server\r\nredis_version:%s\r\nrun_id:%s\r\nuptime_in_seconds:%lld\r\n",
-             versions[r->m->flavour], r->m->run_id,
-             (long long)(r->m->wall_us / 1000000 - r->m->started_us / 1000000));
-    model__put_word(r->m->out, server ? text : "");
+    if (server) {
+        snprintf(text, sizeof text,
+                 "# Server\r\nredis_version:%s\r\nrun_id:%s\r\nuptime_in_seconds:%lld\r\n",
+                 versions[r->m->flavour], r->m->run_id,
+                 (long long)(r->m->wall_us / 1000000 - r->m->started_us / 1000000));
+    }
+    if (replication) {
+        size_t n = strlen(text);
+
+        snprintf(text + n, sizeof text - n,
+                 "%s# Replication\r\nrole:%s\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n",
+                 n > 0 ? "\r\n" : "", model__is_replica(r->m) ? "slave" : "master", r->m->replid,
+                 r->m->replid2);
+    }
+    model__put_word(r->m->out, text);
 }
 
 static inline void model__do_wait(struct model_request *r) {

@@ -134,9 +134,10 @@ struct model {
 
     /* Its own. */
     struct model_hooks hooks;
-    uint64_t seed, restarts, last_id;
+    uint64_t seed, restarts, promotions, last_id;
     char run_id[41];
-    int64_t started_us; /* when this process of it began */
+    char replid[41], replid2[41]; /* the histories of the data: this one, and the one before */
+    int64_t started_us;           /* when this process of it began */
     struct model_map dbs[MODEL_DATABASES];
     struct model_map tracked; /* struct model_readers, of all databases together, as in Redis */
     struct model_map scripts;

@@ -1406,6 +1406,7 @@ static inline void sim_server_switch(struct sim_server *server, uint64_t id) {
     server->model->started_us = was->started_us; /* it began as a replica, long ago */
     server->model->readonly = false;
     was->readonly = true;
+    model_promote(server->model, was);
     server->moved = !server->moved;
     sim_trace("server %d: its replica takes over", server->number);
 }

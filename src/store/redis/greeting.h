@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "core/token.h"
 #include "store/redis/state.h"
+#include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
 #include "store/redis/push.h"
@@ -35,6 +36,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
+        rlock__place_worked(conn->place);
         rlock__redis_greeted(redis);
     }
     rlock__track(redis);
@@ -52,9 +54,14 @@ static bool rlock__step_optional(int step, const char *text) {
 static bool rlock__step_answered(int step, int type) {
     static const int types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-        REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
+}
+
+/* True if a step leaves without waiting for the answer to the one before. */
+static bool rlock__step_joins(int step) {
+    return step > RLOCK__STEP_NAME && step < RLOCK__STEP_KILL;
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
@@ -62,70 +69,87 @@ static void rlock__conn_greet(rlock__conn *conn);
 static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
+    int step = (int)(intptr_t)data;
     rlock__redis *redis;
-    (void)data;
+    const char *words;
     if (!conn || !reply) {
         return;
     }
     redis = conn->redis;
+    words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
     rlock__conn_answered(conn);
-    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(conn->step, reply->str)) {
+    if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
         rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
         return;
     }
-    if (!rlock__step_answered(conn->step, reply->type)) {
+    if (!rlock__step_answered(step, reply->type)) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
-    } else if (conn->step == RLOCK__STEP_ID) {
-        conn->id = reply->integer;
-    } else if (conn->step == RLOCK__STEP_KILL) {
-        redis->gone_epoch = redis->lost_epoch;
     }
-    if (conn->step == RLOCK__STEP_SERVER) {
-        rlock__conn_identify(conn, reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    } else if (conn->step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
+    if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
+        conn->id = reply->integer;
+    } else if (step == RLOCK__STEP_REPLICATION) {
+        rlock__redis_inherit(redis, words);
+    } else if (step == RLOCK__STEP_SERVER) {
+        rlock__conn_identify(conn, words);
+    } else if (step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
         redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                         reply->element[0]->type == REDIS_REPLY_ARRAY;
+    } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
+        redis->gone_epoch = redis->lost_epoch;
     }
-    conn->step++;
-    rlock__conn_greet(conn);
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_greet(conn);
+    }
 }
 
-/* Sends the next step of the greeting, or declares the connection ready. */
-static void rlock__conn_greet(rlock__conn *conn) {
+/* Sends a step of the greeting, which ends with this word. */
+static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
-        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT", "INFO", "COMMAND INFO", "CLIENT KILL ID"};
+        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
+        "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    const char *user, *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
-    char number[21];
-    last[RLOCK__STEP_AUTH] = redis->password;
-    last[RLOCK__STEP_SELECT] = redis->database ? number : NULL;
-    last[RLOCK__STEP_NAME] = redis->name;
-    last[RLOCK__STEP_ID] = "ID";
-    last[RLOCK__STEP_SERVER] = "server";
-    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        conn == &redis->commands && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    /* After its answer the old connection can execute nothing any more. */
-    last[RLOCK__STEP_KILL] = redis->lost_id && conn == &redis->commands ? number : NULL;
-    while (conn->step < RLOCK__STEPS && !last[conn->step]) {
-        conn->step++;
-    }
-    if (conn->step == RLOCK__STEPS) {
-        rlock__conn_ready_to_use(conn);
-        return;
-    }
-    number[rlock__digits(number, conn->step == RLOCK__STEP_SELECT ? (uint64_t)redis->database
-                                                                  : (uint64_t)redis->lost_id)] = 0;
-    user = conn->step == RLOCK__STEP_AUTH ? redis->username : NULL;
-    rlock__put_words(redis, words[conn->step], user ? 2 : 1);
+    const char *user = step == RLOCK__STEP_AUTH ? redis->username : NULL;
+    rlock__put_words(redis, words[step], user ? 2 : 1);
     if (user) {
         rlock__put_text(redis, user);
     }
-    rlock__put_text(redis, last[conn->step]);
-    rlock__conn_say(conn, rlock__on_greeting);
+    rlock__put_text(redis, last);
+    rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+}
+
+/* Sends the next step of the greeting, and those that leave together with it; or declares the
+ * connection ready. */
+static void rlock__conn_greet(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands;
+    const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
+    char database[21], id[21];
+    RLOCK_ASSERT(!conn->outstanding);
+    database[rlock__digits(database, (uint64_t)redis->database)] = 0;
+    id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
+    last[RLOCK__STEP_AUTH] = redis->password;
+    last[RLOCK__STEP_SELECT] = redis->database ? database : NULL;
+    last[RLOCK__STEP_NAME] = redis->name;
+    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
+    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
+        main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    /* After its answer the old connection can execute nothing any more. */
+    last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
+    while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
+        if (last[conn->step]) {
+            rlock__step_say(conn, conn->step, last[conn->step]);
+        }
+        conn->step++;
+    }
+    if (!conn->outstanding && !conn->doomed) {
+        rlock__conn_ready_to_use(conn);
+    }
 }
 
 static void rlock__on_connect(const redisAsyncContext *ac, int status) {
@@ -236,82 +260,88 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
 }
 
-/* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
-static const char *rlock__numeric(const char *host) {
-    unsigned char address[sizeof(struct in6_addr)];
-    char text[INET6_ADDRSTRLEN] = "";
-    size_t len = strcspn(host, "%");
-    if (strcmp(host, "localhost") == 0) {
-        return "127.0.0.1";
+/* Connects to the address whose turn it is. */
+static void rlock__conn_dial(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    int64_t patience_us = redis->timeout_ms * 1000;
+    if (rlock__place_more(conn->place)) {
+        patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
     }
-    if (len < sizeof text) {
-        memcpy(text, host, len);
-    }
-    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
-                                                                                             : NULL;
+    rlock_timer_set(redis->client, &conn->timer, rlock_client_now_us(redis->client) + patience_us);
+    rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
-/* An address as such a text; empty: it is none. */
-static void rlock__address_text(const struct sockaddr *address, char *text) {
-    text[0] = 0;
-    if (address && address->sa_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, address, sizeof in);
-        inet_ntop(AF_INET, &in.sin_addr, text, RLOCK__ADDRESS_MAX);
-    } else if (address && address->sa_family == AF_INET6) {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, address, sizeof in6);
-        inet_ntop(AF_INET6, &in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
-        if (in6.sin6_scope_id) {
-            size_t n = strlen(text);
-            text[n++] = '%';
-            n += rlock__digits(text + n, in6.sin6_scope_id);
-            text[n] = 0;
+/* The resolver has answered, or fails and says why: then the address that worked last is used. */
+static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
+                              unsigned count, const char *why) {
+    rlock__place_found(conn->place, addresses, count);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+    } else {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
+    }
+}
+
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
+    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
+    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    conn->resolving = false;
+    if (wanted) { /* else the attempt went on without it */
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
+    }
+}
+
+/* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
+static void rlock__conn_resolve(rlock__conn *conn) {
+    if (rlock__numeric(conn->place->host)) {
+        rlock__conn_dial(conn);
+    } else if (!conn->resolving) {
+        conn->resolving = true;
+        if (rlock_name_resolve(conn->redis->client, &conn->name, conn->place->host) != 0) {
+            conn->resolving = false;
+            rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
         }
     }
 }
 
-static void rlock__on_name(rlock_name *name, const struct sockaddr *address) {
-    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    rlock__redis *redis = conn->redis;
-    if (!conn->resolving) {
-        return;
-    }
-    conn->resolving = false;
-    rlock__address_text(address, redis->address);
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
-    if (redis->address[0]) {
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
-    } else {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the host's name was not found");
-    }
-    rlock__conn_tend(conn);
-}
-
+/* Begins an attempt, or goes on with it at the next address. The push connection goes where the
+ * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     rlock_client *client = redis->client;
+    bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = false;
+    conn->blamed = conn->walks = false;
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
-    } else if (rlock__numeric(redis->host)) {
-        rlock__conn_adopt(conn, redisAsyncConnect(rlock__numeric(redis->host), redis->port));
-    } else if (conn == &redis->push) { /* where the other went */
-        rlock__conn_adopt(conn, redisAsyncConnect(redis->address, redis->port));
+    } else if (walks || conn == &redis->push) {
+        conn->place->at += walks;
+        rlock__conn_dial(conn);
     } else {
-        conn->resolving = true;
-        if (rlock_name_resolve(client, &conn->name, redis->host) != 0) {
-            conn->resolving = false;
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not resolve the name");
-        }
+        rlock__conn_resolve(conn);
     }
     rlock__conn_tend(conn);
+}
+
+/* A name that is not resolved yet: the address that worked last is used. Without one the answer may
+ * come yet, and another attempt would wait for it too. */
+static void rlock__conn_waits_for_a_name(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    rlock__place_found(conn->place, NULL, 0);
+    if (conn->place->count) {
+        rlock__conn_dial(conn);
+        rlock__conn_tend(conn);
+        return;
+    }
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
+    redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
 }
 
 /* Time for the next attempt, for a look whether the server still answers, or for a heartbeat. */
@@ -327,9 +357,8 @@ static void rlock__conn_fire(rlock_timer *timer) {
         return;
     }
     if (conn->state == RLOCK__CONN_OPENING) {
-        if (conn->resolving) { /* the answer may come yet; another attempt waits for it */
-            rlock_timer_set(redis->client, timer, now_us + timeout_us);
-            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+        if (!conn->ac) {
+            rlock__conn_waits_for_a_name(conn);
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -355,8 +384,9 @@ static void rlock__conn_fire(rlock_timer *timer) {
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis) {
+static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
     conn->redis = redis;
+    conn->place = place;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
     conn->fd = -1;

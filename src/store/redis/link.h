@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "core/token.h"
 #include "store/redis/state.h"
+#include "store/redis/address.h"
 #include "store/redis/dialect.h"
 
 /* hiredis' hooks, on top of one watched descriptor. */
@@ -28,6 +29,13 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+/* True if an attempt that fails goes on at the next address: not if no address would help, and not
+ * on the push connection, which follows the other one. */
+static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
+    return conn == &conn->redis->commands && conn->state != RLOCK__CONN_READY &&
+           fault != RLOCK_FAULT_AUTH && rlock__place_more(conn->place);
+}
+
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
     size_t n = 0;
     bool other = false; /* than the reason of the attempt before */
@@ -35,6 +43,10 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the first reason is the one that counts */
     }
     conn->blamed = true;
+    conn->walks = rlock__conn_walks(conn, fault);
+    if (conn->walks) {
+        return; /* the last address of the attempt says why */
+    }
     conn->fault = fault;
     do {
         other = other || conn->text[n] != text[n];
@@ -96,8 +108,8 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
 }
 
 /* Sends what was formatted last, or ends the connection. */
-static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn) {
-    if (!rlock__conn_send(conn, fn, NULL)) {
+static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    if (!rlock__conn_send(conn, fn, data)) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
 }
@@ -115,16 +127,49 @@ static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
 }
 
+/* Finds a field in the words of INFO, which may be empty: what follows its name, or NULL. */
+static const char *rlock__info_field(const char *info, const char *name) {
+    const char *found = strstr(info, name);
+    return found ? found + strlen(name) : NULL;
+}
+
+/* Copies an identity of 40 characters; text becomes empty if there is none. */
+static void rlock__info_identity(const char *info, const char *name, char *text) {
+    const char *found = rlock__info_field(info, name);
+    memset(text, 0, RLOCK__IDENTITY + 1);
+    if (found && strlen(found) >= RLOCK__IDENTITY) {
+        memcpy(text, found, RLOCK__IDENTITY);
+    }
+}
+
+/* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
+ * promoted has a new identity, and that of its primary as the second one. A server that was started
+ * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
+static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
+    const char *role = rlock__info_field(info, "role:");
+    char former[RLOCK__IDENTITY + 1], second[RLOCK__IDENTITY + 1];
+    if (role && strncmp(role, "slave", 5) == 0) {
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+                         "the server is a replica; give the address of its primary");
+        return;
+    }
+    memcpy(former, redis->replid, sizeof former);
+    rlock__info_identity(info, "master_replid:", redis->replid);
+    rlock__info_identity(info, "master_replid2:", second);
+    redis->inherits =
+        *former && (strcmp(former, redis->replid) == 0 || strcmp(former, second) == 0);
+}
+
 /* Whether another process at this address is the one before, started anew: it began when that one
- * was last heard of, or later. Else the address has moved to another server, and may come back. The
- * server counts in whole seconds of its own clock. */
+ * was last heard of, or later, and with other data. Else the address has moved to another server,
+ * and may come back. The server counts in whole seconds of its own clock. */
 static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_storage *peer,
                              const char *info) {
-    const char *found = strstr(info, "uptime_in_seconds:");
-    long long uptime_s = found ? strtoll(found + 18, NULL, 10) : -1;
+    const char *found = rlock__info_field(info, "uptime_in_seconds:");
+    long long uptime_s = found ? strtoll(found, NULL, 10) : -1;
     int64_t heard_us = rlock_client_now_us(redis->client) - redis->heard_us;
-    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && peer->ss_family != AF_UNSPEC &&
-           memcmp(peer, &redis->peer, sizeof *peer) == 0;
+    return uptime_s >= 0 && uptime_s <= heard_us / 1000000 + 1 && !redis->inherits &&
+           peer->ss_family != AF_UNSPEC && memcmp(peer, &redis->peer, sizeof *peer) == 0;
 }
 
 /* A CLIENT ID means something in one process of the server only. Where it is not known which one
@@ -154,13 +199,9 @@ static void rlock__redis_identify(rlock__redis *redis, const char *former, const
 
 /* What INFO says of the server's process; the words may be empty. */
 static void rlock__conn_identify(rlock__conn *conn, const char *info) {
-    const char *found = strstr(info, "run_id:");
     char former[sizeof conn->run_id];
     memcpy(former, conn->run_id, sizeof former);
-    memset(conn->run_id, 0, sizeof conn->run_id);
-    if (found && strlen(found) >= 7 + sizeof conn->run_id - 1) {
-        memcpy(conn->run_id, found + 7, sizeof conn->run_id - 1);
-    }
+    rlock__info_identity(info, "run_id:", conn->run_id);
     if (conn == &conn->redis->commands) {
         rlock__redis_identify(conn->redis, former, info);
     }
@@ -213,8 +254,8 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
         return;
     }
     if (!redis->connect) {
-        number[rlock__digits(number, (uint64_t)redis->port)] = 0;
-        n = rlock__line_add(line, n, " to ", path ? path : redis->host);
+        number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
+        n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
         n = rlock__line_add(line, n, ":", path ? NULL : number);
     }
     number[rlock__digits(number, times)] = 0;
@@ -270,11 +311,16 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
     }
+    if (conn->walks) { /* at once, and nobody is told */
+        rlock_timer_set(redis->client, &conn->timer, 0);
+        return;
+    }
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
+        conn->place->failures += !was_ready;
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
         redis->stats->faults++;

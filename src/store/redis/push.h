@@ -91,7 +91,7 @@ static void rlock__push_subscribe(rlock__redis *redis) {
     } else {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
-    rlock__conn_say(&redis->push, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
@@ -102,7 +102,7 @@ static void rlock__notify_subscribe(rlock__redis *redis) {
     rlock__put_words(redis, "SUBSCRIBE", 1);
     rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
                       "");
-    rlock__conn_say(&redis->push, rlock__on_message);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
@@ -174,7 +174,7 @@ static void rlock__track(rlock__redis *redis) {
     rlock__put_words(redis, "CLIENT TRACKING ON REDIRECT", 2);
     rlock__put_number(redis, (uint64_t)push->id);
     rlock__put_text(redis, "NOLOOP");
-    rlock__conn_say(&redis->commands, rlock__on_tracking);
+    rlock__conn_say(&redis->commands, rlock__on_tracking, NULL);
 }
 
 #endif /* RLOCK_STORE_REDIS_PUSH_H */

@@ -28,7 +28,10 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
+#define RLOCK__ADDRESSES 8         /* of one name, that are tried */
+#define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
+#define RLOCK__IDENTITY 40         /* characters of a run_id and a master_replid */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
 #define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
@@ -51,33 +54,55 @@ enum { /* rlock_request.store.how */
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
-/* What a connection says before it is used, in this order, each where it applies. */
+/* What a connection says before it is used, in this order, each where it applies. What stands from
+ * NAME to NATIVE leaves together. */
 enum {
     RLOCK__STEP_AUTH,
     RLOCK__STEP_SELECT,
     RLOCK__STEP_NAME,
     RLOCK__STEP_ID,
+    RLOCK__STEP_REPLICATION,
     RLOCK__STEP_SERVER,
     RLOCK__STEP_NATIVE,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
 
+typedef union rlock__address {
+    struct sockaddr any;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+} rlock__address;
+
+/* Where a server is: a host, and what its name stood for when it was last resolved. */
+typedef struct rlock__place {
+    char *host;
+    int port;
+    uint32_t count, at; /* how many addresses were found, and which is tried; 0: a numeric host */
+    uint32_t failures;  /* attempts that failed since one worked */
+    rlock__address found[RLOCK__ADDRESSES]; /* in the order in which to try them */
+    rlock__address good;                    /* the one that worked last; its family 0: none yet */
+} rlock__place;
+
 typedef struct rlock__conn {
     rlock_io io;
     struct rlock__redis *redis;
+    rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_name name;
-    int state, step, fd;
+    int state, fd;
+    int step;      /* of the greeting, that is said next */
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
     int64_t ready_us; /* when the greeting was over */
     int64_t alive_us; /* the last complete reply, or the first command after silence */
     int64_t heard_us; /* the last complete reply */
     long long id;     /* CLIENT ID; 0 = unknown */
-    char run_id[41];  /* of the server's process, of the last greeting; empty = unknown */
+    char run_id[RLOCK__IDENTITY +
+                1]; /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool walks;        /* this attempt goes on at the next address */
     bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
     bool doubted;      /* late with an answer: its socket is read once more */
@@ -108,10 +133,11 @@ typedef struct rlock__redis {
     rlock_stats *stats;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
-    char *host, *unix_path, *username, *password, *name, *prefix;
-    int port, database;
+    char *unix_path, *username, *password, *name, *prefix;
+    int database;
     rlock_wire wire;
     int64_t timeout_ms;
+    rlock__place place; /* where both connections lead */
     rlock__conn commands, push;
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
@@ -122,12 +148,13 @@ typedef struct rlock__redis {
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
     long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
-    int64_t heard_us;     /* when the process before answered last */
-    struct sockaddr_storage peer;     /* the address of that process; all zero = unknown */
-    char address[RLOCK__ADDRESS_MAX]; /* what the host's name stands for on this connection */
-    int64_t moved_us;      /* when a connection was last given up for a MOVED; 0 = never */
-    bool served;           /* this connection has done something */
-    bool native;           /* the server of this connection knows DELIFEQ */
+    char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
+    bool inherits;    /* the server of this connection goes on with the history before */
+    int64_t heard_us; /* when the process before answered last */
+    struct sockaddr_storage peer; /* the address of that process; all zero = unknown */
+    int64_t moved_us;             /* when a connection was last given up for a MOVED; 0 = never */
+    bool served;                  /* this connection has done something */
+    bool native;                  /* the server of this connection knows DELIFEQ */
     bool batches;          /* the server of this connection runs the script of many renewals */
     bool batch_unknown;    /* it has to be sent that script in full first */
     const char *told;      /* the script that is on its way in full: not sent again meanwhile */

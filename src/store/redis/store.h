@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "core/token.h"
 #include "store/redis/state.h"
+#include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
 #include "store/redis/push.h"
@@ -387,7 +388,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
     if (rlock__by_channel(redis) && redis->subscribed) {
         rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
         rlock__put_channel(redis, key, len);
-        rlock__conn_say(&redis->push, rlock__on_message);
+        rlock__conn_say(&redis->push, rlock__on_message, NULL);
     }
 }
 
@@ -398,7 +399,7 @@ static void rlock__redis_free(rlock__redis *redis) {
         rlock__dealloc(command->batch);
         rlock__dealloc(command);
     }
-    rlock__dealloc(redis->host);
+    rlock__dealloc(redis->place.host);
     rlock__dealloc(redis->unix_path);
     rlock__dealloc(redis->username);
     rlock__dealloc(redis->password);
@@ -503,13 +504,13 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->place.host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
     redis->password = rlock__copy_text(config->password, &failed);
     redis->name = rlock__copy_text(config->client_name, &failed);
     redis->prefix = rlock__copy_text(config->prefix, &failed);
-    redis->port = config->port ? config->port : 6379;
+    redis->place.port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
     redis->timeout_ms = config->command_timeout_ms;
@@ -519,11 +520,12 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < 4; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    if (failed || !redis->buffer || rlock__conn_init(&redis->commands, redis) != RLOCK_OK) {
+    if (failed || !redis->buffer ||
+        rlock__conn_init(&redis->commands, redis, &redis->place) != RLOCK_OK) {
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-    if (rlock__conn_init(&redis->push, redis) != RLOCK_OK) {
+    if (rlock__conn_init(&redis->push, redis, &redis->place) != RLOCK_OK) {
         rlock_timer_drop(client, &redis->commands.timer);
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
