@@ -139,12 +139,16 @@ static inline void model__new_process(struct model *m) {
     m->last_id = 0; /* as in Redis: in another process an id means another client */
 }
 
-/* A replica takes over: it goes on with the history of its primary, under a new name. */
-static inline void model_promote(struct model *m, struct model *was) {
-    memcpy(m->replid2, was->replid, sizeof m->replid2);
+/* A replica has the history of its primary. */
+static inline void model_follow(struct model *m, const struct model *primary) {
+    memcpy(m->replid, primary->replid, sizeof m->replid);
+    memset(m->replid2, '0', 40);
+}
+
+/* It takes over: it goes on with that history, under a new name. */
+static inline void model_promote(struct model *m) {
+    memcpy(m->replid2, m->replid, sizeof m->replid2);
     model__new_identity(model__mix(model__mix(m->seed + 2) + ++m->promotions), m->replid);
-    memcpy(was->replid, m->replid, sizeof m->replid);
-    memset(was->replid2, '0', 40);
 }
 
 /* `id` makes the identities. */

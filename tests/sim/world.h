@@ -991,6 +991,7 @@ static inline void sim_effects_hear(struct sim_server *server, int64_t until_us)
         sim_server_clock(server);
         if (effect->all != NULL) {
             model_sync(server->model, effect->all);
+            model_follow(server->model, sim.primary->model);
         } else {
             model_effect_apply(server->model, effect->what);
         }
@@ -1406,7 +1407,9 @@ static inline void sim_server_switch(struct sim_server *server, uint64_t id) {
     server->model->started_us = was->started_us; /* it began as a replica, long ago */
     server->model->readonly = false;
     was->readonly = true;
-    model_promote(server->model, was);
+    model_follow(server->model, was);
+    model_promote(server->model);
+    model_follow(was, server->model);
     server->moved = !server->moved;
     sim_trace("server %d: its replica takes over", server->number);
 }
@@ -1419,6 +1422,7 @@ static inline void sim_deploy(void) {
     sim.primary = sim.name.answer = &sim.servers[0];
     for (i = 1; i < sim.server_count; i++) {
         sim.servers[i].follows = true;
+        model_follow(sim.servers[i].model, sim.primary->model);
     }
 }
 
@@ -1434,6 +1438,7 @@ static inline void sim_promote(struct sim_server *server) {
     sim_server_clock(server);
     server->follows = server->model->readonly = false;
     server->model->scripts_run = was->model->scripts_run + 1;
+    model_promote(server->model);
     sim.primary = server;
     sim_trace("server %d is the primary, server %d was", server->number, was->number);
     sim_sync_all();
