@@ -219,6 +219,7 @@ static struct {                         /* of all worlds */
     uint64_t thin, votes_overlaps;      /* holds that went on without a minority; overlaps */
     uint64_t forks;                     /* inside callbacks */
     uint64_t deployments, promoted;     /* worlds with replicas; primaries that changed, ... */
+    uint64_t told_none, told_more;      /* names not found, and with several addresses */
     uint64_t tails, split, aside;       /* ... what was lost, ... went on; writes there */
 } seen;
 
@@ -921,7 +922,7 @@ static inline double aside_until(const struct sim_server *server, const struct s
         bool same = value.size == length && memcmp(value.bytes, token->text, length) == 0;
         return same ? (double)value.expires_us : 0;
     }
-    for (i = 0; i < value.count; i++) {
+    for (i = 0; i < value.count && value.type != MODEL_LIST; i++) {
         const struct model_field *field = &value.fields[i];
         if (field->name.size >= length && memcmp(field->name.at, token->text, length) == 0 &&
             (field->name.size == length || field->name.at[length] == ':')) {

@@ -1246,6 +1246,8 @@ static inline void draw_deployment(void) {
     sim.lag_us = lags_us[draw(4)];
     sim.name.latency_us = DRAW_OF(0, 1000, 30000);
     sim.name.floating = draw_one_in(2);
+    sim.name.all = draw_one_in(3);
+    sim.name.odd = draw_one_in(3) && !program.quiet ? (int)(1 + draw(2)) : 0;
     draw_server(first);
     for (i = 1; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
@@ -1769,6 +1771,8 @@ static inline uint64_t program_run(void) {
     for (i = 0; i < sim.server_count; i++) {
         seen.delifeqs += sim.servers[i].model->delifeqs;
         seen.mgets += sim.servers[i].model->mgets;
+        seen.told_none += i == 0 ? sim.name.told[0] : 0;
+        seen.told_more += i == 0 ? sim.name.told[2] : 0;
         model_copy_free(program.copies[i]);
     }
     sim_end();

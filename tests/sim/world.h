@@ -159,6 +159,7 @@ struct sim_line { /* one connection, from connect to the last byte */
     struct model_peer *peer; /* NULL = the server knows nothing of it (any more) */
     struct sim_pipe up, down;
     bool moved;      /* to the other machine of the two that are this server in turn */
+    bool refused;    /* nobody is there */
     bool floating;   /* by an address that leads now here, now there */
     int64_t sent_us; /* when that was written which the server has read last */
     char *inbox;
@@ -253,6 +254,9 @@ static struct {
         int64_t latency_us;        /* how long an answer takes, at most */
         int64_t gone_until_us;     /* it is answered with nothing */
         int64_t silent_until_us;   /* it is answered then */
+        bool all;                  /* all machines have this name ... */
+        int odd;                   /* ... and so many where nobody is */
+        uint64_t told[3];          /* how often none, one and more were told */
     } name;
     struct sim_process processes[SIM_PROCESSES];
     int process_count;
@@ -570,27 +574,64 @@ static inline int64_t sim_process_now_us(const struct sim_process *process) {
     return sim_local_us(&process->clock);
 }
 
-/* The names that are due: of one address each. */
+/* The addresses of a deployment: of its machines, of one that stays, of a machine that is gone and
+ * refuses, and of one that says nothing. */
+enum { SIM_STAYS = SIM_SERVERS, SIM_REFUSES, SIM_SAYS_NOTHING };
+
+static inline void sim_address(struct sockaddr_in *address, int place) {
+    memset(address, 0, sizeof *address);
+    address->sin_family = AF_INET;
+    address->sin_port = htons(1); /* it is not asked for */
+    address->sin_addr.s_addr = htonl(SIM_ADDRESS + (uint32_t)place);
+}
+
+/* What a name is answered with; how many addresses. */
+static inline unsigned sim_name_answers(struct sockaddr_in *addresses) {
+    static const int odd[] = {SIM_REFUSES, SIM_SAYS_NOTHING};
+    unsigned count = 0, k;
+    int i;
+    if (sim.now_us < sim.name.gone_until_us) {
+        return 0;
+    }
+    sim_address(&addresses[count++], sim.name.floating ? SIM_STAYS : sim.name.answer->number);
+    for (i = 0; i < sim.server_count && sim.name.all; i++) {
+        if (&sim.servers[i] != sim.name.answer || sim.name.floating) {
+            sim_address(&addresses[count++], i);
+        }
+    }
+    for (i = 0; i < sim.name.odd; i++) {
+        sim_address(&addresses[count++], odd[sim_roll(&sim.dice, 2)]);
+    }
+    for (k = count; k > 1; k--) {
+        struct sockaddr_in last = addresses[k - 1];
+        int64_t at = sim_roll(&sim.dice, k);
+        addresses[k - 1] = addresses[at];
+        addresses[at] = last;
+    }
+    return count;
+}
+
 static inline void sim_seat_names(struct sim_seat *seat) {
+    struct sockaddr_in addresses[SIM_SERVERS + 3];
+    const struct sockaddr *list[SIM_SERVERS + 3];
     int i;
     for (i = 0; i < SIM_NAMES && seat->open; i++) {
         rlock_name *name = seat->names[i].name;
-        struct sockaddr_in address;
+        unsigned count, k;
         if (name == NULL || seat->names[i].due_us > sim.now_us) {
             continue;
         }
         seat->names[i].name = NULL;
-        memset(&address, 0, sizeof address);
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(
-            SIM_ADDRESS + (uint32_t)(sim.name.floating ? SIM_SERVERS : sim.name.answer->number));
+        count = sim_name_answers(addresses);
+        for (k = 0; k < count; k++) {
+            list[k] = (const struct sockaddr *)(const void *)&addresses[k];
+        }
         sim_note(seat->process->number, sim.name.answer->number);
-        sim_trace("process %d is told that the name is server %d", seat->process->number,
-                  sim.now_us < sim.name.gone_until_us ? -1 : sim.name.answer->number);
+        sim_trace("process %d is told of %u addresses, the first is %u", seat->process->number,
+                  count, count > 0 ? ntohl(addresses[0].sin_addr.s_addr) - SIM_ADDRESS : 0);
+        sim.name.told[count < 2 ? count : 2]++;
         sim_enter(seat);
-        rlock_on_resolved(name, sim.now_us < sim.name.gone_until_us
-                                    ? NULL
-                                    : (const struct sockaddr *)(const void *)&address);
+        rlock_on_resolved_all(name, list, count);
         sim_leave(seat);
     }
 }
@@ -750,7 +791,7 @@ static inline redisAsyncContext *sim_hook_connect(void *user) {
     char text[24];
     (void)user;
     snprintf(text, sizeof text, "10.0.0.%d",
-             1 + (sim.name.floating ? SIM_SERVERS : sim.name.answer->number));
+             1 + (sim.name.floating ? SIM_STAYS : sim.name.answer->number));
     return sim.now_us < sim.name.gone_until_us ? NULL : redisAsyncConnect(text, SIM_PORT);
 }
 
@@ -1088,9 +1129,9 @@ static inline void sim_connected(void *object) {
     if (line->state != SIM_CONNECTING || line->fd < 0 || line->up.dead || line->server->cut) {
         return;
     }
-    if (line->server->down || sim_fails(SIM_CONNECTED)) {
+    if (line->refused || line->server->down || sim_fails(SIM_CONNECTED)) {
         line->state = SIM_REFUSED;
-        line->error = line->server->down ? ECONNREFUSED : errno;
+        line->error = line->refused || line->server->down ? ECONNREFUSED : errno;
     } else {
         line->state = SIM_UP;
         sim_server_clock(line->server);
@@ -1107,13 +1148,21 @@ static inline struct sim_server *sim_server_at(const struct sockaddr *address) {
     if (address->sa_family == AF_INET && sim.primary != NULL) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
         number = (int)(ntohl(in->sin_addr.s_addr) - SIM_ADDRESS);
-        number = number == SIM_SERVERS ? sim.name.answer->number : number;
+        number = number == SIM_STAYS ? sim.name.answer->number : number;
+        number = number > SIM_STAYS ? sim.primary->number : number;
     } else if (address->sa_family == AF_INET) {
         number = ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port) - SIM_PORT;
     } else if (address->sa_family == AF_UNIX) {
         number = atoi(((const struct sockaddr_un *)(const void *)address)->sun_path + 4);
     }
     return number >= 0 && number < sim.server_count ? &sim.servers[number] : NULL;
+}
+
+/* Whether an address is one of those that are no machine's. */
+static inline bool sim_is_at(const struct sockaddr *address, int place) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+    return sim.primary != NULL && address->sa_family == AF_INET &&
+           ntohl(in->sin_addr.s_addr) == SIM_ADDRESS + (uint32_t)place;
 }
 
 static inline int sim_connect(int fd, const struct sockaddr *address) {
@@ -1137,7 +1186,9 @@ static inline int sim_connect(int fd, const struct sockaddr *address) {
     line->number = ++sim.line_count;
     line->fd = fd;
     line->server = server;
-    line->floating = sim.primary != NULL && sim.name.floating;
+    line->floating = sim_is_at(address, SIM_STAYS);
+    line->refused = sim_is_at(address, SIM_REFUSES);
+    line->up.dead = sim_is_at(address, SIM_SAYS_NOTHING);
     line->seat = sim.entered;
     line->up.line = line->down.line = line;
     line->up.last = &line->up.first;
