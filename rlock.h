@@ -45,6 +45,7 @@
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
+ *     >>redis-sentinel where the primary is, asked of Sentinels
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>store          which store a configuration means
@@ -180,6 +181,7 @@
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
@@ -637,6 +639,11 @@ typedef struct rlock_config {
     int handovers;              /* 256; -1 to 4096; how many times in a row a release may hand the
                                    hold to this client's next waiter without the server; -1 =
                                    never */
+
+    /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
+     * and port. They are asked for the primary of that name, which is required. Username and
+     * password are the Sentinels' own; the server's are never sent to them. */
+    const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 
     /* None; replaces host, port and unix_path. Makes a context on which a connect was started
      * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
@@ -2575,6 +2582,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__ADDRESSES 8         /* of one name, that are tried */
 #define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
+#define RLOCK__SENTINEL_MS 1000    /* from the answer of a Sentinel to the next question */
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__IDENTITY 40         /* characters of a run_id and a master_replid */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
@@ -2647,6 +2655,7 @@ typedef struct rlock__conn {
     char run_id[RLOCK__IDENTITY +
                 1]; /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool stale;        /* the host has changed since its name was asked for */
     bool walks;        /* this attempt goes on at the next address */
     bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
@@ -2671,6 +2680,34 @@ typedef struct rlock__command { /* one request or more in flight; kept for the n
     bool heard; /* the keys that it reads are registered, and the push connection listens */
 } rlock__command;
 
+#ifndef RLOCK_NO_SENTINEL
+#define RLOCK__HAS_SENTINEL 1
+
+typedef struct rlock__host {
+    char *name;
+    int port;
+} rlock__host;
+
+/* Those that know where the primary is, and what they said. */
+typedef struct rlock__sentinel {
+    rlock__conn conn;
+    rlock__place place; /* of the one that is asked */
+    char *primary, *username, *password;
+    char *text; /* the names of all hosts */
+    rlock__host *hosts;
+    uint32_t count, at; /* how many they are, and which one is asked */
+    uint32_t silent;    /* how many in a row had no answer */
+    char *told;         /* the last answer: a host */
+    int told_port;
+    int64_t epoch; /* the config-epoch of the address in use; -1 = unknown */
+    bool waited;   /* the command connection waits for an answer */
+    bool misled;   /* the address was tried, and has not worked yet */
+    bool heard;    /* on this connection there was an answer */
+} rlock__sentinel;
+#else
+#define RLOCK__HAS_SENTINEL 0
+#endif
+
 typedef struct rlock__redis {
     rlock_client *client;
     const rlock_store_events *events;
@@ -2684,6 +2721,9 @@ typedef struct rlock__redis {
     int64_t timeout_ms;
     rlock__place place; /* where both connections lead */
     rlock__conn commands, push;
+#ifndef RLOCK_NO_SENTINEL
+    struct rlock__sentinel *sentinel; /* NULL: none is asked */
+#endif
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */
@@ -3529,11 +3569,22 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
-/* True if an attempt that fails goes on at the next address: not if no address would help, and not
- * on the push connection, which follows the other one. */
+/* True for the connection that asks a Sentinel. */
+static bool rlock__is_sentinel(const rlock__conn *conn) {
+    return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
+}
+
+/* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
+ * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
-    return conn == &conn->redis->commands && conn->state != RLOCK__CONN_READY &&
-           fault != RLOCK_FAULT_AUTH && rlock__place_more(conn->place);
+    bool more = conn->state != RLOCK__CONN_READY && rlock__place_more(conn->place);
+#ifndef RLOCK_NO_SENTINEL
+    if (rlock__is_sentinel(conn)) {
+        const rlock__sentinel *sentinel = conn->redis->sentinel;
+        return more || sentinel->silent + 1 < sentinel->count;
+    }
+#endif
+    return more && conn == &conn->redis->commands && fault != RLOCK_FAULT_AUTH;
 }
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
@@ -3589,9 +3640,28 @@ static void rlock__want_nothing(void *data) {
     rlock_io_watch(conn->redis->client, &conn->io, conn->fd, 0);
 }
 
+/* How long a connection may owe an answer: a Sentinel not as long as the server, since there are
+ * others. */
+static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
+    int64_t timeout_ms = conn->redis->timeout_ms;
+    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_ms)
+                                    : timeout_ms * 1000;
+}
+
+/* How long after its last answer a connection is looked at: for an answer that is late, or because
+ * something is to be said. */
+static int64_t rlock__conn_quiet_us(const rlock__conn *conn) {
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
+    if (conn->outstanding) {
+        return timeout_us;
+    }
+    return rlock__is_sentinel(conn) ? RLOCK__SENTINEL_MS * 1000 : timeout_us * RLOCK__HEARTBEAT;
+}
+
 /* Sends what was formatted last. */
 static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data) {
     rlock__redis *redis = conn->redis;
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
     RLOCK_ASSERT(conn->ac);
     if (redis->overflow ||
         redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
@@ -3600,8 +3670,8 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     if (!conn->outstanding++) {
         conn->alive_us = rlock_client_clock_us(redis->client); /* callbacks may have taken long */
     }
-    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
-        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
+    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + timeout_us) {
+        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + timeout_us);
     }
     redis->stats->commands++;
     return true;
@@ -3749,14 +3819,15 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     const char *path = redis->unix_path;
     uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
     char line[RLOCK__LINE], number[21];
-    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : "push ", "connection");
+    const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
+    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : which, "connection");
     if (times & (times - 1)) {
         return;
     }
     if (!redis->connect) {
         number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
         n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
-        n = rlock__line_add(line, n, ":", path ? NULL : number);
+        n = rlock__line_add(line, n, ":", path || !conn->place->host ? NULL : number);
     }
     number[rlock__digits(number, times)] = 0;
     n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
@@ -3764,20 +3835,31 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     rlock_client_log(redis->client, level, line, detail);
 }
 
-/* Buries a doomed connection: answers what was on it, and plans the next attempt. */
-static void rlock__conn_bury(rlock__conn *conn) {
-    rlock__redis *redis = conn->redis;
-    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
-    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+/* Closes a connection that is doomed, and answers what was on it. */
+static void rlock__conn_shut(rlock__conn *conn) {
     RLOCK_ASSERT(conn->doomed);
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
+    conn->state = RLOCK__CONN_DOWN;
+    conn->ac = NULL;
+    conn->doomed = conn->blocked = false;
+    conn->outstanding = 0;
+    conn->id = 0;
+}
+
+/* Buries a doomed connection, and plans the next attempt. */
+static void rlock__conn_bury(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
+    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+    long long id = conn->id;
+    rlock__conn_shut(conn);
     if (main && was_ready) {
         redis->heard_us = conn->heard_us;
     }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
-        redis->lost_id = conn->id;
+        redis->lost_id = id;
     } else if (main &&
                (redis->lost_epoch <= redis->gone_epoch || redis->lost_epoch <= redis->open_epoch)) {
         redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
@@ -3785,11 +3867,6 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
         conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */
     }
-    conn->state = RLOCK__CONN_DOWN;
-    conn->ac = NULL;
-    conn->doomed = conn->blocked = false;
-    conn->outstanding = 0;
-    conn->id = 0;
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->push.state != RLOCK__CONN_DOWN) { /* it was registered there */
@@ -3995,12 +4072,16 @@ static void rlock__conn_wanted(rlock__conn *conn) {
     }
 }
 
-static void rlock__conn_close(rlock__conn *conn) {
+/* Closes a connection for good, if it was made. */
+static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
     conn->resolving = false;
     if (ac) {
         ac->data = NULL;
         redisAsyncFree(ac);
+    }
+    if (conn->redis) {
+        rlock_timer_drop(conn->redis->client, &conn->timer);
     }
 }
 
@@ -4172,6 +4253,383 @@ static void rlock__track(rlock__redis *redis) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>redis-sentinel - where the primary is, asked of Sentinels
+ *
+ * One connection asks one Sentinel: at each attempt to connect to the primary, and every second. An
+ * answer that takes long, or is none, leads to the next Sentinel. What Sentinels publish is not
+ * listened to: their answers are right earlier.
+ *
+ * Two Sentinels may differ. The address of the higher config-epoch is right, which is asked for
+ * where an address is not the one that is known. So a connection that serves ends only for a higher
+ * one, and an address of a lower one is not used, unless every Sentinel has only such. Where the
+ * address that was told leads to no primary, another Sentinel is asked, and nothing is known.
+ * https://redis.io/docs/latest/develop/reference/sentinel-clients/
+ */
+
+#ifndef RLOCK_NO_SENTINEL
+
+/* Takes the next one out of "host:26379,[::1]:26379". False: it is none. */
+static bool rlock__sentinel_parse(const char **at, const char **host, size_t *len, int *port) {
+    bool bracket = **at == '[';
+    const char *end;
+    *host = *at + bracket;
+    *len = strcspn(*host, bracket ? "]" : ":,");
+    end = *host + *len;
+    *port = 26379;
+    if (!*len || (bracket && *end++ != ']')) {
+        return false;
+    }
+    if (*end == ':') {
+        size_t digits = strspn(++end, "0123456789");
+        long number = strtol(end, NULL, 10);
+        if (!digits || digits > 5 || number < 1 || number > 65535) {
+            return false;
+        }
+        *port = (int)number;
+        end += digits;
+    }
+    *at = end + (*end == ',');
+    return !*end || *end == ',';
+}
+
+/* Returns what is wrong with the Sentinels of a configuration, or NULL. */
+static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
+    const char *at = config->sentinels;
+    if (!at) {
+        return config->sentinel_primary || config->sentinel_username || config->sentinel_password
+                   ? "config.sentinel_... without config.sentinels"
+                   : NULL;
+    }
+    if (!rlock__length(config->sentinel_primary)) {
+        return "config.sentinels without config.sentinel_primary, the name that they know it by";
+    }
+    if (config->unix_path || config->connect) {
+        return "config.sentinels with config.unix_path or config.connect";
+    }
+    if (config->sentinel_username && !config->sentinel_password) {
+        return "config.sentinel_username without config.sentinel_password";
+    }
+    do {
+        char text[RLOCK__ADDRESS_MAX] = "";
+        const char *host;
+        size_t len;
+        int port;
+        *detail = at;
+        if (!rlock__sentinel_parse(&at, &host, &len, &port)) {
+            return "config.sentinels is no list like host:26379,[::1]:26379";
+        }
+        memcpy(text, host, len < sizeof text ? len : 0);
+        if (!rlock__numeric(text) && !config->loop.resolve) {
+            return "a host name needs loop.resolve; use an address";
+        }
+    } while (*at);
+    *detail = NULL;
+    return NULL;
+}
+
+static void rlock__sentinel_free(rlock__sentinel *sentinel) {
+    if (sentinel) {
+        rlock__dealloc(sentinel->text);
+        rlock__dealloc(sentinel->hosts);
+        rlock__dealloc(sentinel->primary);
+        rlock__dealloc(sentinel->username);
+        rlock__dealloc(sentinel->password);
+        rlock__dealloc(sentinel->told);
+        rlock__dealloc(sentinel);
+    }
+}
+
+/* Returns NULL if there is no memory. */
+static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
+    rlock__sentinel *sentinel = (rlock__sentinel *)rlock__alloc(sizeof *sentinel);
+    const char *at;
+    bool failed = false;
+    size_t most = 1;
+    if (!sentinel) {
+        return NULL;
+    }
+    for (at = config->sentinels; *at; at++) {
+        most += *at == ',';
+    }
+    sentinel->epoch = -1;
+    sentinel->text = rlock__copy_text(config->sentinels, &failed);
+    sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
+    sentinel->username = rlock__copy_text(config->sentinel_username, &failed);
+    sentinel->password = rlock__copy_text(config->sentinel_password, &failed);
+    sentinel->hosts = (rlock__host *)rlock__alloc(most * sizeof *sentinel->hosts);
+    if (failed || !sentinel->hosts) {
+        rlock__sentinel_free(sentinel);
+        return NULL;
+    }
+    for (at = sentinel->text; *at; sentinel->count++) {
+        rlock__host *one = &sentinel->hosts[sentinel->count];
+        const char *host;
+        size_t len;
+        RLOCK_ASSERT(sentinel->count < most);
+        rlock__sentinel_parse(&at, &host, &len, &one->port);
+        one->name = sentinel->text + (host - sentinel->text);
+        one->name[len] = 0;
+    }
+    return sentinel;
+}
+
+/* Leads a connection to another host. */
+static void rlock__place_move(rlock__conn *conn, char *host, int port) {
+    rlock__place *place = conn->place;
+    place->host = host;
+    place->port = port;
+    place->count = place->at = 0;
+    place->good.any.sa_family = 0;
+    conn->stale = conn->resolving;
+}
+
+/* Leads the connection to the Sentinel whose turn it is. */
+static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
+    const rlock__host *host = &sentinel->hosts[sentinel->at];
+    rlock__place_move(&sentinel->conn, host->name, host->port);
+}
+
+/* The command connection goes on, in the next loop iteration. */
+static void rlock__sentinel_resumes(rlock__redis *redis) {
+    redis->sentinel->waited = false;
+    rlock_timer_set(redis->client, &redis->commands.timer, 0);
+}
+
+/* An answer was taken: this Sentinel is asked again in a second. */
+static void rlock__sentinel_answered(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = &sentinel->conn;
+    if (!sentinel->heard) {
+        sentinel->heard = true;
+        conn->text[0] = 0;
+        conn->backoff_ms = 0;
+        rlock__place_worked(conn->place);
+        rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
+    }
+    sentinel->silent = 0;
+    if (sentinel->waited) {
+        sentinel->misled = true; /* until the address has worked */
+        rlock__sentinel_resumes(redis);
+    }
+}
+
+/* Takes an address for that of the primary. What is under way to another one ends at once. */
+static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
+    rlock__conn *conn = &redis->commands;
+    if (conn->ac) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the primary moved");
+        rlock__conn_bury(conn);
+    }
+    conn->walks = false;
+    rlock__dealloc(redis->place.host);
+    rlock__place_move(conn, host, port);
+    redis->place.failures = 0;
+    if (conn->state == RLOCK__CONN_DOWN && conn->wanted) {
+        rlock_timer_set(redis->client, &conn->timer, 0);
+    }
+}
+
+static bool rlock__sentinel_agrees(const rlock__redis *redis) {
+    const rlock__place *place = &redis->place;
+    return place->host && strcmp(place->host, redis->sentinel->told) == 0 &&
+           place->port == redis->sentinel->told_port;
+}
+
+/* The address that was told has this config-epoch; -1 = unknown, as where an ACL hides it. */
+static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    bool newer = epoch < 0 || epoch > sentinel->epoch;
+    if (!newer && epoch < sentinel->epoch) {
+        rlock__conn_doom(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
+        return;
+    }
+    if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
+        rlock__sentinel_moved(redis, sentinel->told, sentinel->told_port);
+        sentinel->told = NULL;
+    }
+    sentinel->epoch = epoch;
+    rlock__sentinel_answered(redis);
+}
+
+/* An array of names and values. */
+static void rlock__on_sentinel_master(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    int64_t epoch = -1;
+    size_t i;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    rlock__conn_answered(conn);
+    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
+        const redisReply *name = reply->element[i], *value = reply->element[i + 1];
+        if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+            strcmp(name->str, "config-epoch") == 0) {
+            epoch = strtoll(value->str, NULL, 10);
+        }
+    }
+    rlock__sentinel_judge(conn->redis, epoch);
+}
+
+static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *words,
+                                     redisCallbackFn *fn) {
+    rlock__put_words(sentinel->conn.redis, words, 1);
+    rlock__put_text(sentinel->conn.redis, sentinel->primary);
+    rlock__conn_say(&sentinel->conn, fn, NULL);
+}
+
+/* Notes the address of an answer: a host, and a port in words. False: it has none. */
+static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply) {
+    const redisReply *host, *port;
+    bool failed = false;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+        return false;
+    }
+    host = reply->element[0];
+    port = reply->element[1];
+    if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING || !host->len) {
+        return false;
+    }
+    rlock__dealloc(sentinel->told);
+    sentinel->told = rlock__copy_text(host->str, &failed);
+    sentinel->told_port = (int)strtol(port->str, NULL, 10);
+    return !failed && sentinel->told_port > 0 && sentinel->told_port <= 65535;
+}
+
+static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    rlock__sentinel *sentinel;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    sentinel = conn->redis->sentinel;
+    rlock__conn_answered(conn);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        bool auth = rlock__classify(reply->str) == RLOCK_FAULT_AUTH;
+        rlock__conn_doom(conn, auth ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN, reply->str);
+    } else if (reply->type == REDIS_REPLY_NIL) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it knows no primary of this name");
+    } else if (!rlock__sentinel_told(sentinel, reply)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    } else if (sentinel->epoch >= 0 && rlock__sentinel_agrees(conn->redis)) {
+        rlock__sentinel_answered(conn->redis);
+    } else {
+        rlock__sentinel_question(sentinel, "SENTINEL MASTER", rlock__on_sentinel_master);
+    }
+}
+
+/* Asks where the primary is. */
+static void rlock__sentinel_ask(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->sentinel->conn.state == RLOCK__CONN_READY);
+    rlock__sentinel_question(redis->sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME",
+                             rlock__on_sentinel_address);
+}
+
+/* An attempt of the command connection waits for an answer, or for the end of the round. False: no
+ * Sentinel is asked. */
+static bool rlock__sentinel_wanted(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = sentinel ? &sentinel->conn : NULL;
+    if (!sentinel) {
+        return false;
+    }
+    sentinel->waited = true;
+    if (sentinel->misled) {
+        sentinel->misled = false;
+        sentinel->epoch = -1;
+        if (sentinel->count > 1 && conn->state == RLOCK__CONN_READY) {
+            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
+        }
+    }
+    conn->wanted = true;
+    if (conn->state == RLOCK__CONN_DOWN) {
+        rlock_timer_set(redis->client, &conn->timer, 0);
+    } else if (conn->state == RLOCK__CONN_READY && !conn->outstanding && !conn->doomed) {
+        rlock__sentinel_ask(redis);
+    }
+    return true;
+}
+
+static bool rlock__sentinel_waited(const rlock__redis *redis) {
+    return redis->sentinel && redis->sentinel->waited;
+}
+
+/* No Sentinel has an answer. Whoever waits goes on with the address that was told last. */
+static void rlock__sentinel_round_ends(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = &sentinel->conn;
+    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
+    redis->stats->faults++;
+    conn->place->failures++;
+    sentinel->silent = 0;
+    sentinel->epoch = -1;
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    if (sentinel->waited && redis->place.host) {
+        rlock__sentinel_resumes(redis);
+    } else if (sentinel->waited) {
+        char words[RLOCK__LINE];
+        rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
+        sentinel->waited = false;
+        rlock__conn_doom(&redis->commands, conn->fault, words);
+    }
+}
+
+/* Closes a connection that is doomed, and goes on: at the next address of this Sentinel, at the
+ * next Sentinel, or later. */
+static void rlock__sentinel_bury(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = &sentinel->conn;
+    bool opening = conn->state != RLOCK__CONN_READY;
+    bool last = !conn->walks;
+    rlock__conn_shut(conn);
+    sentinel->heard = false;
+    rlock_timer_set(redis->client, &conn->timer, 0);
+    if (opening && rlock__place_more(conn->place)) {
+        return;
+    }
+    conn->walks = false;
+    if (last) {
+        rlock__sentinel_round_ends(redis);
+    } else {
+        sentinel->silent++;
+    }
+    sentinel->at = (sentinel->at + 1) % sentinel->count;
+    rlock__sentinel_turn(sentinel);
+}
+
+/* The address that was told is that of a primary. */
+static void rlock__sentinel_proved(rlock__redis *redis) {
+    if (redis->sentinel) {
+        redis->sentinel->misled = false;
+    }
+}
+
+#else
+
+static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
+    *detail = config->sentinels;
+    return config->sentinels ? "config.sentinels needs a library without RLOCK_NO_SENTINEL" : NULL;
+}
+static void rlock__sentinel_nothing(rlock__redis *redis) {
+    (void)redis;
+}
+static bool rlock__sentinel_no(const rlock__redis *redis) {
+    (void)redis;
+    return false;
+}
+#define rlock__sentinel_ask rlock__sentinel_nothing
+#define rlock__sentinel_bury rlock__sentinel_nothing
+#define rlock__sentinel_proved rlock__sentinel_nothing
+#define rlock__sentinel_wanted rlock__sentinel_no
+#define rlock__sentinel_waited rlock__sentinel_no
+
+#endif /* RLOCK_NO_SENTINEL */
+
+/* ------------------------------------------------------------------------------------------------
  * >>redis-greeting - a connection from the first attempt until it can be used
  */
 
@@ -4190,11 +4648,16 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     RLOCK_ASSERT(conn->ac);
     conn->state = RLOCK__CONN_READY;
+    if (rlock__is_sentinel(conn)) {
+        rlock__sentinel_ask(redis);
+        return;
+    }
     conn->text[0] = 0;
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
         rlock__place_worked(conn->place);
+        rlock__sentinel_proved(redis);
         rlock__redis_greeted(redis);
     }
     rlock__track(redis);
@@ -4264,13 +4727,12 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* Sends a step of the greeting, which ends with this word. */
-static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
+/* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
+static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
         "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
         "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    const char *user = step == RLOCK__STEP_AUTH ? redis->username : NULL;
     rlock__put_words(redis, words[step], user ? 2 : 1);
     if (user) {
         rlock__put_text(redis, user);
@@ -4280,28 +4742,36 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
 }
 
 /* Sends the next step of the greeting, and those that leave together with it; or declares the
- * connection ready. */
+ * connection ready. A Sentinel has users of its own, and is told no more than a name. */
 static void rlock__conn_greet(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    bool main = conn == &redis->commands;
+    bool main = conn == &redis->commands, sentinel = rlock__is_sentinel(conn);
+    const char *user = redis->username;
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
     RLOCK_ASSERT(!conn->outstanding);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
-    last[RLOCK__STEP_SELECT] = redis->database ? database : NULL;
+    last[RLOCK__STEP_SELECT] = redis->database && !sentinel ? database : NULL;
     last[RLOCK__STEP_NAME] = redis->name;
-    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_ID] = sentinel ? NULL : "ID";
     last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
-    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
+#ifndef RLOCK_NO_SENTINEL
+    if (sentinel) {
+        user = redis->sentinel->username;
+        last[RLOCK__STEP_AUTH] = redis->sentinel->password;
+    }
+#endif
     while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
         if (last[conn->step]) {
-            rlock__step_say(conn, conn->step, last[conn->step]);
+            rlock__step_say(conn, conn->step, conn->step == RLOCK__STEP_AUTH ? user : NULL,
+                            last[conn->step]);
         }
         conn->step++;
     }
@@ -4345,7 +4815,9 @@ static void rlock__conn_tend(rlock__conn *conn) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
     conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding);
-    if (conn->doomed) {
+    if (conn->doomed && rlock__is_sentinel(conn)) {
+        rlock__sentinel_bury(conn->redis);
+    } else if (conn->doomed) {
         rlock__conn_bury(conn);
     }
 }
@@ -4421,7 +4893,7 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
 /* Connects to the address whose turn it is. */
 static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    int64_t patience_us = redis->timeout_ms * 1000;
+    int64_t patience_us = rlock__conn_timeout_us(conn);
     if (rlock__place_more(conn->place)) {
         patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
     }
@@ -4440,17 +4912,6 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     }
 }
 
-static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
-                           unsigned count) {
-    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
-    conn->resolving = false;
-    if (wanted) { /* else the attempt went on without it */
-        rlock__conn_found(conn, addresses, count, "the host's name was not found");
-        rlock__conn_tend(conn);
-    }
-}
-
 /* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
 static void rlock__conn_resolve(rlock__conn *conn) {
     if (rlock__numeric(conn->place->host)) {
@@ -4464,6 +4925,21 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     }
 }
 
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
+    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
+    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    bool stale = conn->stale;
+    conn->resolving = conn->stale = false;
+    if (wanted && stale) {
+        rlock__conn_resolve(conn);
+        rlock__conn_tend(conn);
+    } else if (wanted) { /* else the attempt went on without it */
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
+    }
+}
+
 /* Begins an attempt, or goes on with it at the next address. The push connection goes where the
  * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
@@ -4473,7 +4949,8 @@ static void rlock__conn_open(rlock__conn *conn) {
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
     conn->blamed = conn->walks = false;
-    rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
+    rlock_timer_set(client, &conn->timer,
+                    rlock_client_now_us(client) + rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
@@ -4481,25 +4958,50 @@ static void rlock__conn_open(rlock__conn *conn) {
     } else if (walks || conn == &redis->push) {
         conn->place->at += walks;
         rlock__conn_dial(conn);
-    } else {
+    } else if (rlock__is_sentinel(conn) || !rlock__sentinel_wanted(redis)) {
         rlock__conn_resolve(conn);
     }
     rlock__conn_tend(conn);
 }
 
-/* A name that is not resolved yet: the address that worked last is used. Without one the answer may
- * come yet, and another attempt would wait for it too. */
-static void rlock__conn_waits_for_a_name(rlock__conn *conn) {
+/* An attempt waits for a Sentinel or a resolver, or a Sentinel has answered. Instead of a name that
+ * is not resolved the address that worked last is used. Without one the answer may come yet, and
+ * another attempt would wait for it too. */
+static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    rlock__place_found(conn->place, NULL, 0);
-    if (conn->place->count) {
-        rlock__conn_dial(conn);
-        rlock__conn_tend(conn);
+    bool resolving = conn->resolving;
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + rlock__conn_timeout_us(conn));
+    if (conn == &redis->commands && rlock__sentinel_waited(redis)) {
+        redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
-    redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+    rlock__conn_resolve(conn);
+    if (resolving && !conn->ac && !conn->doomed) {
+        rlock__place_found(conn->place, NULL, 0);
+        if (conn->place->count) {
+            rlock__conn_dial(conn);
+        } else if (rlock__is_sentinel(conn)) { /* another one may have an answer */
+            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
+        } else {
+            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+        }
+    }
+    rlock__conn_tend(conn);
+}
+
+/* Does what is due on a connection on which no answer is late. */
+static void rlock__conn_idles(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    if (conn->outstanding ||
+        conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
+        return;
+    }
+    if (rlock__is_sentinel(conn) && conn->state == RLOCK__CONN_READY) {
+        rlock__sentinel_ask(redis);
+    } else if (conn == &redis->push && redis->subscribed) {
+        rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
+    }
 }
 
 /* Time for the next attempt, for a look whether the server still answers, or for a heartbeat. */
@@ -4507,16 +5009,16 @@ static void rlock__conn_fire(rlock_timer *timer) {
     rlock__conn *conn = RLOCK__OF(timer, rlock__conn, timer);
     rlock__redis *redis = conn->redis;
     int64_t now_us = rlock_client_now_us(redis->client);
-    int64_t timeout_us = redis->timeout_ms * 1000;
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
     if (conn->state == RLOCK__CONN_DOWN) {
-        if (conn == &redis->commands || redis->commands.state == RLOCK__CONN_READY) {
+        if (conn != &redis->push || redis->commands.state == RLOCK__CONN_READY) {
             rlock__conn_open(conn); /* else rlock__track sees to it, once the other is there */
         }
         return;
     }
     if (conn->state == RLOCK__CONN_OPENING) {
         if (!conn->ac) {
-            rlock__conn_waits_for_a_name(conn);
+            rlock__conn_waits(conn);
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -4531,24 +5033,25 @@ static void rlock__conn_fire(rlock_timer *timer) {
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
-    } else if (conn == &redis->push && !conn->outstanding && redis->subscribed &&
-               conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {
-        rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
+    } else {
+        rlock__conn_idles(conn);
     }
     conn->doubted = false;
-    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->push)) {
-        int64_t due_us = conn->alive_us + timeout_us * (conn->outstanding ? 1 : RLOCK__HEARTBEAT);
+    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn != &redis->commands)) {
+        int64_t due_us = conn->alive_us + rlock__conn_quiet_us(conn);
         rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
-    conn->redis = redis;
+/* False: there is no memory. */
+static bool rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
+    bool added = rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire) == RLOCK_OK;
+    conn->redis = added ? redis : NULL;
     conn->place = place;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
     conn->fd = -1;
-    return rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire);
+    return added;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4912,6 +5415,11 @@ static void rlock__redis_flush(void *state) {
     }
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__conn_flush(&redis->sentinel->conn);
+    }
+#endif
 }
 
 static void rlock__redis_track(void *state, const char *key, size_t len, bool on) {
@@ -4927,7 +5435,16 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
     }
 }
 
+/* Ends what was opened of a store, wherever that stopped. */
 static void rlock__redis_free(rlock__redis *redis) {
+    rlock__conn_end(&redis->commands);
+    rlock__conn_end(&redis->push);
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__conn_end(&redis->sentinel->conn);
+        rlock__sentinel_free(redis->sentinel);
+    }
+#endif
     while (!rlock__list_empty(&redis->spare)) {
         rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
         rlock__list_remove(&command->link);
@@ -4981,10 +5498,6 @@ static void rlock__redis_close(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     redis->closing = true;
     rlock__redis_goodbye(redis);
-    rlock__conn_close(&redis->commands);
-    rlock__conn_close(&redis->push);
-    rlock_timer_drop(redis->client, &redis->commands.timer);
-    rlock_timer_drop(redis->client, &redis->push.timer);
     rlock__redis_free(redis);
 }
 
@@ -5006,13 +5519,16 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->username && !config->password) {
         return "config.username without config.password";
     }
+    if (rlock__sentinel_fault(config, detail)) {
+        return rlock__sentinel_fault(config, detail);
+    }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
         return "config.unix_path is longer than a socket's may be";
     }
     *detail = host;
-    return !host || config->connect || config->unix_path || rlock__numeric(host) ||
-                   config->loop.resolve
+    return !host || config->connect || config->unix_path || config->sentinels ||
+                   rlock__numeric(host) || config->loop.resolve
                ? NULL
                : "a host name needs loop.resolve or config.connect; use an address";
 }
@@ -5021,6 +5537,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
     const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
+    const char *host = config->host ? config->host : "127.0.0.1";
     rlock__redis *redis;
     bool failed = false;
     int i;
@@ -5039,7 +5556,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->place.host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
     redis->password = rlock__copy_text(config->password, &failed);
@@ -5055,16 +5572,25 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < 4; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    if (failed || !redis->buffer ||
-        rlock__conn_init(&redis->commands, redis, &redis->place) != RLOCK_OK) {
+    failed = failed || !redis->buffer ||
+             !rlock__conn_init(&redis->commands, redis, &redis->place) ||
+             !rlock__conn_init(&redis->push, redis, &redis->place);
+#ifndef RLOCK_NO_SENTINEL
+    if (config->sentinels && !failed) {
+        redis->sentinel = rlock__sentinel_new(config);
+        failed = !redis->sentinel ||
+                 !rlock__conn_init(&redis->sentinel->conn, redis, &redis->sentinel->place);
+    }
+#endif
+    if (failed) {
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-    if (rlock__conn_init(&redis->push, redis, &redis->place) != RLOCK_OK) {
-        rlock_timer_drop(client, &redis->commands.timer);
-        rlock__redis_free(redis);
-        return RLOCK_ERR_NOMEM;
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__sentinel_turn(redis->sentinel);
     }
+#endif
     *state = redis;
     return RLOCK_OK;
 }
@@ -6070,6 +6596,8 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
         one.host = its->host;
         one.port = its->port;
         one.unix_path = its->unix_path;
+        one.sentinels = one.sentinel_primary = NULL; /* of the client's own address, as well */
+        one.sentinel_username = one.sentinel_password = NULL;
         one.username = its->username;
         one.password = its->password;
         one.database = its->database;

@@ -45,6 +45,7 @@
  *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
+ *     >>redis-sentinel where the primary is, asked of Sentinels
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>store          which store a configuration means
@@ -180,6 +181,7 @@
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
@@ -244,6 +246,8 @@ extern "C" {
 #include "store/redis/link.h"
 
 #include "store/redis/push.h"
+
+#include "store/redis/sentinel.h"
 
 #include "store/redis/greeting.h"
 

@@ -212,6 +212,7 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     check "$me: without Redis it asks nothing of hiredis" knows_no_hiredis "$at/no_redis.o"
     check "$me: without Redis it links alone" link "$at/no_redis" "$at/main.o" "$at/no_redis.o"
     check "$me: without kinds" compile $posix -DRLOCK_NO_KINDS -c -o "$at/no_kinds.o" "$work/implementation.c"
+    check "$me: without Sentinel" compile $posix -DRLOCK_NO_SENTINEL -c -o "$at/no_sentinel.o" "$work/implementation.c"
     check "$me: every macro overridden" compile $posix -DRLOCK_NO_REDIS -c -o "$at/macros.o" "$work/macros.c"
     check "$me: every macro is used" link "$at/macros" "$at/macros.o"
     check "$me: with the Redis store too" compile $posix -fsyntax-only "$work/macros.c"

@@ -141,6 +141,7 @@ static void user_may_do_everything(void) {
 #include "faults_process.h"
 #include "faults_refusals.h"
 #include "faults_identity.h"
+#include "faults_sentinel.h"
 
 /* ---- the group ---- */
 
@@ -334,6 +335,19 @@ int main(int argc, char **argv) {
         TEST(replica_is_not_used),
         TEST(real_replica_is_not_used),
         TEST(primary_that_was_demoted_is_left_by_all),
+        TEST(sentinel_says_where_the_primary_is),
+        TEST(primary_that_moved_is_followed_within_a_second),
+        TEST(older_configuration_moves_nothing),
+        TEST(sentinel_without_an_answer_is_followed_by_the_next),
+        TEST(silence_of_all_sentinels_is_told),
+        TEST(holders_go_on_without_sentinels),
+        TEST(sentinel_that_lies_is_left_for_another),
+        TEST(hidden_epoch_is_done_without),
+        TEST(each_gets_its_own_password_alone),
+        TEST(password_that_the_sentinels_refuse_is_told),
+        TEST(names_of_sentinels_and_primaries_are_resolved),
+        TEST(late_address_of_another_name_is_not_used),
+        TEST(sentinels_of_a_configuration_are_checked),
     };
 
     if (argc > 1) {

@@ -411,20 +411,24 @@ static void descriptor_that_the_loop_does_not_watch_is_no_connection(void **stat
 }
 
 /* Makes a server on TCP, whose name can be resolved. Returns its port. */
-static int stage_on_tcp(void) {
+static int stage_on_address(uint32_t address) {
     struct sockaddr_in a;
     socklen_t len = sizeof a;
     int now = 1; /* an answer that the kernel keeps back comes late in the time of the stage */
 
     memset(&a, 0, sizeof a);
     a.sin_family = AF_INET;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    a.sin_addr.s_addr = htonl(address);
     close(stage.door);
     stage.door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     setsockopt(stage.door, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
     assert_true(bind(stage.door, (struct sockaddr *)&a, len) == 0 && listen(stage.door, 16) == 0 &&
                 getsockname(stage.door, (struct sockaddr *)&a, &len) == 0);
     return ntohs(a.sin_port);
+}
+
+static int stage_on_tcp(void) {
+    return stage_on_address(INADDR_LOOPBACK);
 }
 
 static void name_is(uint32_t address) {

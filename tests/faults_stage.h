@@ -10,7 +10,8 @@
 #define STAGE_LIES 6
 
 struct stage_conn {
-    int fd; /* -1 = closed */
+    int fd;        /* -1 = closed */
+    uint32_t home; /* the address that it was made to, on TCP */
     bool watching;
     size_t len;
     char bytes[16384];
@@ -33,6 +34,7 @@ static struct {
     size_t count;
     struct lie lies[STAGE_LIES];
     int told[STAGE_LIES];
+    const char *(*script)(const struct stage_conn *conn, const struct words *words); /* or NULL */
 } stage;
 
 static void *stage_open(void *ctx, rlock_client *client) {
@@ -144,6 +146,7 @@ static const char *stage_is_honest(const struct words *words) {
 }
 
 static void stage_hears(struct stage_conn *conn, const struct words *words) {
+    const char *scripted;
     char text[512];
     size_t i;
 
@@ -153,6 +156,13 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
         strcat(stage.trail, text);
     }
     snprintf(text, sizeof text, "%s", stage_is_honest(words));
+    scripted = stage.script != NULL ? stage.script(conn, words) : NULL;
+    if (scripted != NULL) {
+        if (*scripted != '\0') {
+            stage_says(conn, scripted);
+        }
+        return;
+    }
     for (i = 0; i < STAGE_LIES; i++) {
         const struct lie *lie = &stage.lies[i];
 
@@ -170,6 +180,8 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
 /* Lets the server work. True if there was anything to do. */
 static bool stage_serves(void) {
     bool moved = false;
+    struct sockaddr_in home; /* on a socket of another family it means nothing */
+    socklen_t len = sizeof home;
     size_t i, used;
     ssize_t n;
     int fd;
@@ -177,6 +189,8 @@ static bool stage_serves(void) {
     while ((fd = accept(stage.door, NULL, NULL)) >= 0) {
         assert_true(stage.count < STAGE_CONNS);
         memset(&stage.conns[stage.count], 0, sizeof stage.conns[0]);
+        getsockname(fd, (struct sockaddr *)&home, &len);
+        stage.conns[stage.count].home = ntohl(home.sin_addr.s_addr);
         stage.conns[stage.count++].fd = fd;
         moved = true;
     }

@@ -47,6 +47,11 @@ typedef struct rlock_config {
                                    hold to this client's next waiter without the server; -1 =
                                    never */
 
+    /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
+     * and port. They are asked for the primary of that name, which is required. Username and
+     * password are the Sentinels' own; the server's are never sent to them. */
+    const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
+
     /* None; replaces host, port and unix_path. Makes a context on which a connect was started
      * (TLS, a proxy, anything else) and gives it to the library; NULL = not now, call again after
      * the back-off. The library calls it for the command connection, and after that for the push

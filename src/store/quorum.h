@@ -956,6 +956,8 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
         one.host = its->host;
         one.port = its->port;
         one.unix_path = its->unix_path;
+        one.sentinels = one.sentinel_primary = NULL; /* of the client's own address, as well */
+        one.sentinel_username = one.sentinel_password = NULL;
         one.username = its->username;
         one.password = its->password;
         one.database = its->database;

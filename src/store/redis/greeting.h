@@ -6,6 +6,7 @@
 #define RLOCK_STORE_REDIS_GREETING_H
 
 #include "public/head.h"
+#include "public/status.h"
 #include "public/loop.h"
 #include "public/store.h"
 #include "public/client.h"
@@ -16,6 +17,7 @@
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
 #include "store/redis/push.h"
+#include "store/redis/sentinel.h"
 
 /* The greeting is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__redis_greeted(rlock__redis *redis) {
@@ -32,11 +34,16 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     RLOCK_ASSERT(conn->ac);
     conn->state = RLOCK__CONN_READY;
+    if (rlock__is_sentinel(conn)) {
+        rlock__sentinel_ask(redis);
+        return;
+    }
     conn->text[0] = 0;
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
         rlock__place_worked(conn->place);
+        rlock__sentinel_proved(redis);
         rlock__redis_greeted(redis);
     }
     rlock__track(redis);
@@ -106,13 +113,12 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* Sends a step of the greeting, which ends with this word. */
-static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
+/* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
+static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
         "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
         "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    const char *user = step == RLOCK__STEP_AUTH ? redis->username : NULL;
     rlock__put_words(redis, words[step], user ? 2 : 1);
     if (user) {
         rlock__put_text(redis, user);
@@ -122,28 +128,36 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *last) {
 }
 
 /* Sends the next step of the greeting, and those that leave together with it; or declares the
- * connection ready. */
+ * connection ready. A Sentinel has users of its own, and is told no more than a name. */
 static void rlock__conn_greet(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    bool main = conn == &redis->commands;
+    bool main = conn == &redis->commands, sentinel = rlock__is_sentinel(conn);
+    const char *user = redis->username;
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
     RLOCK_ASSERT(!conn->outstanding);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
-    last[RLOCK__STEP_SELECT] = redis->database ? database : NULL;
+    last[RLOCK__STEP_SELECT] = redis->database && !sentinel ? database : NULL;
     last[RLOCK__STEP_NAME] = redis->name;
-    last[RLOCK__STEP_ID] = "ID";
+    last[RLOCK__STEP_ID] = sentinel ? NULL : "ID";
     last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
-    last[RLOCK__STEP_SERVER] = "server";
+    last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
+#ifndef RLOCK_NO_SENTINEL
+    if (sentinel) {
+        user = redis->sentinel->username;
+        last[RLOCK__STEP_AUTH] = redis->sentinel->password;
+    }
+#endif
     while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
         if (last[conn->step]) {
-            rlock__step_say(conn, conn->step, last[conn->step]);
+            rlock__step_say(conn, conn->step, conn->step == RLOCK__STEP_AUTH ? user : NULL,
+                            last[conn->step]);
         }
         conn->step++;
     }
@@ -187,7 +201,9 @@ static void rlock__conn_tend(rlock__conn *conn) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
     conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding);
-    if (conn->doomed) {
+    if (conn->doomed && rlock__is_sentinel(conn)) {
+        rlock__sentinel_bury(conn->redis);
+    } else if (conn->doomed) {
         rlock__conn_bury(conn);
     }
 }
@@ -263,7 +279,7 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
 /* Connects to the address whose turn it is. */
 static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    int64_t patience_us = redis->timeout_ms * 1000;
+    int64_t patience_us = rlock__conn_timeout_us(conn);
     if (rlock__place_more(conn->place)) {
         patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
     }
@@ -282,17 +298,6 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     }
 }
 
-static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
-                           unsigned count) {
-    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
-    conn->resolving = false;
-    if (wanted) { /* else the attempt went on without it */
-        rlock__conn_found(conn, addresses, count, "the host's name was not found");
-        rlock__conn_tend(conn);
-    }
-}
-
 /* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
 static void rlock__conn_resolve(rlock__conn *conn) {
     if (rlock__numeric(conn->place->host)) {
@@ -306,6 +311,21 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     }
 }
 
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count) {
+    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
+    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    bool stale = conn->stale;
+    conn->resolving = conn->stale = false;
+    if (wanted && stale) {
+        rlock__conn_resolve(conn);
+        rlock__conn_tend(conn);
+    } else if (wanted) { /* else the attempt went on without it */
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
+    }
+}
+
 /* Begins an attempt, or goes on with it at the next address. The push connection goes where the
  * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
@@ -315,7 +335,8 @@ static void rlock__conn_open(rlock__conn *conn) {
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
     conn->blamed = conn->walks = false;
-    rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + redis->timeout_ms * 1000);
+    rlock_timer_set(client, &conn->timer,
+                    rlock_client_now_us(client) + rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
@@ -323,25 +344,50 @@ static void rlock__conn_open(rlock__conn *conn) {
     } else if (walks || conn == &redis->push) {
         conn->place->at += walks;
         rlock__conn_dial(conn);
-    } else {
+    } else if (rlock__is_sentinel(conn) || !rlock__sentinel_wanted(redis)) {
         rlock__conn_resolve(conn);
     }
     rlock__conn_tend(conn);
 }
 
-/* A name that is not resolved yet: the address that worked last is used. Without one the answer may
- * come yet, and another attempt would wait for it too. */
-static void rlock__conn_waits_for_a_name(rlock__conn *conn) {
+/* An attempt waits for a Sentinel or a resolver, or a Sentinel has answered. Instead of a name that
+ * is not resolved the address that worked last is used. Without one the answer may come yet, and
+ * another attempt would wait for it too. */
+static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    rlock__place_found(conn->place, NULL, 0);
-    if (conn->place->count) {
-        rlock__conn_dial(conn);
-        rlock__conn_tend(conn);
+    bool resolving = conn->resolving;
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + rlock__conn_timeout_us(conn));
+    if (conn == &redis->commands && rlock__sentinel_waited(redis)) {
+        redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + redis->timeout_ms * 1000);
-    redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+    rlock__conn_resolve(conn);
+    if (resolving && !conn->ac && !conn->doomed) {
+        rlock__place_found(conn->place, NULL, 0);
+        if (conn->place->count) {
+            rlock__conn_dial(conn);
+        } else if (rlock__is_sentinel(conn)) { /* another one may have an answer */
+            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
+        } else {
+            redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
+        }
+    }
+    rlock__conn_tend(conn);
+}
+
+/* Does what is due on a connection on which no answer is late. */
+static void rlock__conn_idles(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    if (conn->outstanding ||
+        conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
+        return;
+    }
+    if (rlock__is_sentinel(conn) && conn->state == RLOCK__CONN_READY) {
+        rlock__sentinel_ask(redis);
+    } else if (conn == &redis->push && redis->subscribed) {
+        rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
+    }
 }
 
 /* Time for the next attempt, for a look whether the server still answers, or for a heartbeat. */
@@ -349,16 +395,16 @@ static void rlock__conn_fire(rlock_timer *timer) {
     rlock__conn *conn = RLOCK__OF(timer, rlock__conn, timer);
     rlock__redis *redis = conn->redis;
     int64_t now_us = rlock_client_now_us(redis->client);
-    int64_t timeout_us = redis->timeout_ms * 1000;
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
     if (conn->state == RLOCK__CONN_DOWN) {
-        if (conn == &redis->commands || redis->commands.state == RLOCK__CONN_READY) {
+        if (conn != &redis->push || redis->commands.state == RLOCK__CONN_READY) {
             rlock__conn_open(conn); /* else rlock__track sees to it, once the other is there */
         }
         return;
     }
     if (conn->state == RLOCK__CONN_OPENING) {
         if (!conn->ac) {
-            rlock__conn_waits_for_a_name(conn);
+            rlock__conn_waits(conn);
             return;
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
@@ -373,24 +419,25 @@ static void rlock__conn_fire(rlock_timer *timer) {
         }
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
-    } else if (conn == &redis->push && !conn->outstanding && redis->subscribed &&
-               conn->alive_us + timeout_us * RLOCK__HEARTBEAT <= now_us) {
-        rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
+    } else {
+        rlock__conn_idles(conn);
     }
     conn->doubted = false;
-    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn == &redis->push)) {
-        int64_t due_us = conn->alive_us + timeout_us * (conn->outstanding ? 1 : RLOCK__HEARTBEAT);
+    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn != &redis->commands)) {
+        int64_t due_us = conn->alive_us + rlock__conn_quiet_us(conn);
         rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
     }
 }
 
-static int rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
-    conn->redis = redis;
+/* False: there is no memory. */
+static bool rlock__conn_init(rlock__conn *conn, rlock__redis *redis, rlock__place *place) {
+    bool added = rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire) == RLOCK_OK;
+    conn->redis = added ? redis : NULL;
     conn->place = place;
     conn->io.ready = rlock__conn_on_io;
     conn->name.resolved = rlock__on_name;
     conn->fd = -1;
-    return rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire);
+    return added;
 }
 
 #endif /* RLOCK_STORE_REDIS_GREETING_H */

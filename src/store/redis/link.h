@@ -29,11 +29,22 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
-/* True if an attempt that fails goes on at the next address: not if no address would help, and not
- * on the push connection, which follows the other one. */
+/* True for the connection that asks a Sentinel. */
+static bool rlock__is_sentinel(const rlock__conn *conn) {
+    return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
+}
+
+/* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
+ * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
-    return conn == &conn->redis->commands && conn->state != RLOCK__CONN_READY &&
-           fault != RLOCK_FAULT_AUTH && rlock__place_more(conn->place);
+    bool more = conn->state != RLOCK__CONN_READY && rlock__place_more(conn->place);
+#ifndef RLOCK_NO_SENTINEL
+    if (rlock__is_sentinel(conn)) {
+        const rlock__sentinel *sentinel = conn->redis->sentinel;
+        return more || sentinel->silent + 1 < sentinel->count;
+    }
+#endif
+    return more && conn == &conn->redis->commands && fault != RLOCK_FAULT_AUTH;
 }
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
@@ -89,9 +100,28 @@ static void rlock__want_nothing(void *data) {
     rlock_io_watch(conn->redis->client, &conn->io, conn->fd, 0);
 }
 
+/* How long a connection may owe an answer: a Sentinel not as long as the server, since there are
+ * others. */
+static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
+    int64_t timeout_ms = conn->redis->timeout_ms;
+    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_ms)
+                                    : timeout_ms * 1000;
+}
+
+/* How long after its last answer a connection is looked at: for an answer that is late, or because
+ * something is to be said. */
+static int64_t rlock__conn_quiet_us(const rlock__conn *conn) {
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
+    if (conn->outstanding) {
+        return timeout_us;
+    }
+    return rlock__is_sentinel(conn) ? RLOCK__SENTINEL_MS * 1000 : timeout_us * RLOCK__HEARTBEAT;
+}
+
 /* Sends what was formatted last. */
 static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data) {
     rlock__redis *redis = conn->redis;
+    int64_t timeout_us = rlock__conn_timeout_us(conn);
     RLOCK_ASSERT(conn->ac);
     if (redis->overflow ||
         redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
@@ -100,8 +130,8 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     if (!conn->outstanding++) {
         conn->alive_us = rlock_client_clock_us(redis->client); /* callbacks may have taken long */
     }
-    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + redis->timeout_ms * 1000) {
-        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + redis->timeout_ms * 1000);
+    if (!conn->timer.index || conn->timer.due_us > conn->alive_us + timeout_us) {
+        rlock_timer_set(redis->client, &conn->timer, conn->alive_us + timeout_us);
     }
     redis->stats->commands++;
     return true;
@@ -249,14 +279,15 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     const char *path = redis->unix_path;
     uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
     char line[RLOCK__LINE], number[21];
-    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : "push ", "connection");
+    const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
+    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : which, "connection");
     if (times & (times - 1)) {
         return;
     }
     if (!redis->connect) {
         number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
         n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
-        n = rlock__line_add(line, n, ":", path ? NULL : number);
+        n = rlock__line_add(line, n, ":", path || !conn->place->host ? NULL : number);
     }
     number[rlock__digits(number, times)] = 0;
     n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
@@ -264,20 +295,31 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     rlock_client_log(redis->client, level, line, detail);
 }
 
-/* Buries a doomed connection: answers what was on it, and plans the next attempt. */
-static void rlock__conn_bury(rlock__conn *conn) {
-    rlock__redis *redis = conn->redis;
-    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
-    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+/* Closes a connection that is doomed, and answers what was on it. */
+static void rlock__conn_shut(rlock__conn *conn) {
     RLOCK_ASSERT(conn->doomed);
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
+    conn->state = RLOCK__CONN_DOWN;
+    conn->ac = NULL;
+    conn->doomed = conn->blocked = false;
+    conn->outstanding = 0;
+    conn->id = 0;
+}
+
+/* Buries a doomed connection, and plans the next attempt. */
+static void rlock__conn_bury(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
+    int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
+    long long id = conn->id;
+    rlock__conn_shut(conn);
     if (main && was_ready) {
         redis->heard_us = conn->heard_us;
     }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
-        redis->lost_id = conn->id;
+        redis->lost_id = id;
     } else if (main &&
                (redis->lost_epoch <= redis->gone_epoch || redis->lost_epoch <= redis->open_epoch)) {
         redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
@@ -285,11 +327,6 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
         conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */
     }
-    conn->state = RLOCK__CONN_DOWN;
-    conn->ac = NULL;
-    conn->doomed = conn->blocked = false;
-    conn->outstanding = 0;
-    conn->id = 0;
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->push.state != RLOCK__CONN_DOWN) { /* it was registered there */
@@ -495,12 +532,16 @@ static void rlock__conn_wanted(rlock__conn *conn) {
     }
 }
 
-static void rlock__conn_close(rlock__conn *conn) {
+/* Closes a connection for good, if it was made. */
+static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
     conn->resolving = false;
     if (ac) {
         ac->data = NULL;
         redisAsyncFree(ac);
+    }
+    if (conn->redis) {
+        rlock_timer_drop(conn->redis->client, &conn->timer);
     }
 }
 

@@ -30,6 +30,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__ADDRESSES 8         /* of one name, that are tried */
 #define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
+#define RLOCK__SENTINEL_MS 1000    /* from the answer of a Sentinel to the next question */
 #define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__IDENTITY 40         /* characters of a run_id and a master_replid */
 #define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
@@ -102,6 +103,7 @@ typedef struct rlock__conn {
     char run_id[RLOCK__IDENTITY +
                 1]; /* of the server's process, of the last greeting; empty = unknown */
     bool wanted, doomed, resolving, blocked;
+    bool stale;        /* the host has changed since its name was asked for */
     bool walks;        /* this attempt goes on at the next address */
     bool blamed;       /* text and fault are of this attempt */
     bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
@@ -126,6 +128,34 @@ typedef struct rlock__command { /* one request or more in flight; kept for the n
     bool heard; /* the keys that it reads are registered, and the push connection listens */
 } rlock__command;
 
+#ifndef RLOCK_NO_SENTINEL
+#define RLOCK__HAS_SENTINEL 1
+
+typedef struct rlock__host {
+    char *name;
+    int port;
+} rlock__host;
+
+/* Those that know where the primary is, and what they said. */
+typedef struct rlock__sentinel {
+    rlock__conn conn;
+    rlock__place place; /* of the one that is asked */
+    char *primary, *username, *password;
+    char *text; /* the names of all hosts */
+    rlock__host *hosts;
+    uint32_t count, at; /* how many they are, and which one is asked */
+    uint32_t silent;    /* how many in a row had no answer */
+    char *told;         /* the last answer: a host */
+    int told_port;
+    int64_t epoch; /* the config-epoch of the address in use; -1 = unknown */
+    bool waited;   /* the command connection waits for an answer */
+    bool misled;   /* the address was tried, and has not worked yet */
+    bool heard;    /* on this connection there was an answer */
+} rlock__sentinel;
+#else
+#define RLOCK__HAS_SENTINEL 0
+#endif
+
 typedef struct rlock__redis {
     rlock_client *client;
     const rlock_store_events *events;
@@ -139,6 +169,9 @@ typedef struct rlock__redis {
     int64_t timeout_ms;
     rlock__place place; /* where both connections lead */
     rlock__conn commands, push;
+#ifndef RLOCK_NO_SENTINEL
+    struct rlock__sentinel *sentinel; /* NULL: none is asked */
+#endif
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */

@@ -18,6 +18,7 @@
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
 #include "store/redis/push.h"
+#include "store/redis/sentinel.h"
 #include "store/redis/greeting.h"
 
 static void rlock__redis_submit(void *state, rlock_request *request) {
@@ -377,6 +378,11 @@ static void rlock__redis_flush(void *state) {
     }
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__conn_flush(&redis->sentinel->conn);
+    }
+#endif
 }
 
 static void rlock__redis_track(void *state, const char *key, size_t len, bool on) {
@@ -392,7 +398,16 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
     }
 }
 
+/* Ends what was opened of a store, wherever that stopped. */
 static void rlock__redis_free(rlock__redis *redis) {
+    rlock__conn_end(&redis->commands);
+    rlock__conn_end(&redis->push);
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__conn_end(&redis->sentinel->conn);
+        rlock__sentinel_free(redis->sentinel);
+    }
+#endif
     while (!rlock__list_empty(&redis->spare)) {
         rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
         rlock__list_remove(&command->link);
@@ -446,10 +461,6 @@ static void rlock__redis_close(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     redis->closing = true;
     rlock__redis_goodbye(redis);
-    rlock__conn_close(&redis->commands);
-    rlock__conn_close(&redis->push);
-    rlock_timer_drop(redis->client, &redis->commands.timer);
-    rlock_timer_drop(redis->client, &redis->push.timer);
     rlock__redis_free(redis);
 }
 
@@ -471,13 +482,16 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->username && !config->password) {
         return "config.username without config.password";
     }
+    if (rlock__sentinel_fault(config, detail)) {
+        return rlock__sentinel_fault(config, detail);
+    }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
         return "config.unix_path is longer than a socket's may be";
     }
     *detail = host;
-    return !host || config->connect || config->unix_path || rlock__numeric(host) ||
-                   config->loop.resolve
+    return !host || config->connect || config->unix_path || config->sentinels ||
+                   rlock__numeric(host) || config->loop.resolve
                ? NULL
                : "a host name needs loop.resolve or config.connect; use an address";
 }
@@ -486,6 +500,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
     const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
+    const char *host = config->host ? config->host : "127.0.0.1";
     rlock__redis *redis;
     bool failed = false;
     int i;
@@ -504,7 +519,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->user;
-    redis->place.host = rlock__copy_text(config->host ? config->host : "127.0.0.1", &failed);
+    redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
     redis->password = rlock__copy_text(config->password, &failed);
@@ -520,16 +535,25 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < 4; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    if (failed || !redis->buffer ||
-        rlock__conn_init(&redis->commands, redis, &redis->place) != RLOCK_OK) {
+    failed = failed || !redis->buffer ||
+             !rlock__conn_init(&redis->commands, redis, &redis->place) ||
+             !rlock__conn_init(&redis->push, redis, &redis->place);
+#ifndef RLOCK_NO_SENTINEL
+    if (config->sentinels && !failed) {
+        redis->sentinel = rlock__sentinel_new(config);
+        failed = !redis->sentinel ||
+                 !rlock__conn_init(&redis->sentinel->conn, redis, &redis->sentinel->place);
+    }
+#endif
+    if (failed) {
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-    if (rlock__conn_init(&redis->push, redis, &redis->place) != RLOCK_OK) {
-        rlock_timer_drop(client, &redis->commands.timer);
-        rlock__redis_free(redis);
-        return RLOCK_ERR_NOMEM;
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__sentinel_turn(redis->sentinel);
     }
+#endif
     *state = redis;
     return RLOCK_OK;
 }

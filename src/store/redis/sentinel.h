@@ -1,0 +1,390 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-sentinel - where the primary is, asked of Sentinels
+ *
+ * One connection asks one Sentinel: at each attempt to connect to the primary, and every second. An
+ * answer that takes long, or is none, leads to the next Sentinel. What Sentinels publish is not
+ * listened to: their answers are right earlier.
+ *
+ * Two Sentinels may differ. The address of the higher config-epoch is right, which is asked for
+ * where an address is not the one that is known. So a connection that serves ends only for a higher
+ * one, and an address of a lower one is not used, unless every Sentinel has only such. Where the
+ * address that was told leads to no primary, another Sentinel is asked, and nothing is known.
+ * https://redis.io/docs/latest/develop/reference/sentinel-clients/
+ */
+
+#ifndef RLOCK_STORE_REDIS_SENTINEL_H
+#define RLOCK_STORE_REDIS_SENTINEL_H
+
+#include "public/head.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "store/redis/state.h"
+#include "store/redis/address.h"
+#include "store/redis/dialect.h"
+#include "store/redis/link.h"
+
+#ifndef RLOCK_NO_SENTINEL
+
+/* Takes the next one out of "host:26379,[::1]:26379". False: it is none. */
+static bool rlock__sentinel_parse(const char **at, const char **host, size_t *len, int *port) {
+    bool bracket = **at == '[';
+    const char *end;
+    *host = *at + bracket;
+    *len = strcspn(*host, bracket ? "]" : ":,");
+    end = *host + *len;
+    *port = 26379;
+    if (!*len || (bracket && *end++ != ']')) {
+        return false;
+    }
+    if (*end == ':') {
+        size_t digits = strspn(++end, "0123456789");
+        long number = strtol(end, NULL, 10);
+        if (!digits || digits > 5 || number < 1 || number > 65535) {
+            return false;
+        }
+        *port = (int)number;
+        end += digits;
+    }
+    *at = end + (*end == ',');
+    return !*end || *end == ',';
+}
+
+/* Returns what is wrong with the Sentinels of a configuration, or NULL. */
+static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
+    const char *at = config->sentinels;
+    if (!at) {
+        return config->sentinel_primary || config->sentinel_username || config->sentinel_password
+                   ? "config.sentinel_... without config.sentinels"
+                   : NULL;
+    }
+    if (!rlock__length(config->sentinel_primary)) {
+        return "config.sentinels without config.sentinel_primary, the name that they know it by";
+    }
+    if (config->unix_path || config->connect) {
+        return "config.sentinels with config.unix_path or config.connect";
+    }
+    if (config->sentinel_username && !config->sentinel_password) {
+        return "config.sentinel_username without config.sentinel_password";
+    }
+    do {
+        char text[RLOCK__ADDRESS_MAX] = "";
+        const char *host;
+        size_t len;
+        int port;
+        *detail = at;
+        if (!rlock__sentinel_parse(&at, &host, &len, &port)) {
+            return "config.sentinels is no list like host:26379,[::1]:26379";
+        }
+        memcpy(text, host, len < sizeof text ? len : 0);
+        if (!rlock__numeric(text) && !config->loop.resolve) {
+            return "a host name needs loop.resolve; use an address";
+        }
+    } while (*at);
+    *detail = NULL;
+    return NULL;
+}
+
+static void rlock__sentinel_free(rlock__sentinel *sentinel) {
+    if (sentinel) {
+        rlock__dealloc(sentinel->text);
+        rlock__dealloc(sentinel->hosts);
+        rlock__dealloc(sentinel->primary);
+        rlock__dealloc(sentinel->username);
+        rlock__dealloc(sentinel->password);
+        rlock__dealloc(sentinel->told);
+        rlock__dealloc(sentinel);
+    }
+}
+
+/* Returns NULL if there is no memory. */
+static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
+    rlock__sentinel *sentinel = (rlock__sentinel *)rlock__alloc(sizeof *sentinel);
+    const char *at;
+    bool failed = false;
+    size_t most = 1;
+    if (!sentinel) {
+        return NULL;
+    }
+    for (at = config->sentinels; *at; at++) {
+        most += *at == ',';
+    }
+    sentinel->epoch = -1;
+    sentinel->text = rlock__copy_text(config->sentinels, &failed);
+    sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
+    sentinel->username = rlock__copy_text(config->sentinel_username, &failed);
+    sentinel->password = rlock__copy_text(config->sentinel_password, &failed);
+    sentinel->hosts = (rlock__host *)rlock__alloc(most * sizeof *sentinel->hosts);
+    if (failed || !sentinel->hosts) {
+        rlock__sentinel_free(sentinel);
+        return NULL;
+    }
+    for (at = sentinel->text; *at; sentinel->count++) {
+        rlock__host *one = &sentinel->hosts[sentinel->count];
+        const char *host;
+        size_t len;
+        RLOCK_ASSERT(sentinel->count < most);
+        rlock__sentinel_parse(&at, &host, &len, &one->port);
+        one->name = sentinel->text + (host - sentinel->text);
+        one->name[len] = 0;
+    }
+    return sentinel;
+}
+
+/* Leads a connection to another host. */
+static void rlock__place_move(rlock__conn *conn, char *host, int port) {
+    rlock__place *place = conn->place;
+    place->host = host;
+    place->port = port;
+    place->count = place->at = 0;
+    place->good.any.sa_family = 0;
+    conn->stale = conn->resolving;
+}
+
+/* Leads the connection to the Sentinel whose turn it is. */
+static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
+    const rlock__host *host = &sentinel->hosts[sentinel->at];
+    rlock__place_move(&sentinel->conn, host->name, host->port);
+}
+
+/* The command connection goes on, in the next loop iteration. */
+static void rlock__sentinel_resumes(rlock__redis *redis) {
+    redis->sentinel->waited = false;
+    rlock_timer_set(redis->client, &redis->commands.timer, 0);
+}
+
+/* An answer was taken: this Sentinel is asked again in a second. */
+static void rlock__sentinel_answered(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = &sentinel->conn;
+    if (!sentinel->heard) {
+        sentinel->heard = true;
+        conn->text[0] = 0;
+        conn->backoff_ms = 0;
+        rlock__place_worked(conn->place);
+        rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
+    }
+    sentinel->silent = 0;
+    if (sentinel->waited) {
+        sentinel->misled = true; /* until the address has worked */
+        rlock__sentinel_resumes(redis);
+    }
+}
+
+/* Takes an address for that of the primary. What is under way to another one ends at once. */
+static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
+    rlock__conn *conn = &redis->commands;
+    if (conn->ac) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the primary moved");
+        rlock__conn_bury(conn);
+    }
+    conn->walks = false;
+    rlock__dealloc(redis->place.host);
+    rlock__place_move(conn, host, port);
+    redis->place.failures = 0;
+    if (conn->state == RLOCK__CONN_DOWN && conn->wanted) {
+        rlock_timer_set(redis->client, &conn->timer, 0);
+    }
+}
+
+static bool rlock__sentinel_agrees(const rlock__redis *redis) {
+    const rlock__place *place = &redis->place;
+    return place->host && strcmp(place->host, redis->sentinel->told) == 0 &&
+           place->port == redis->sentinel->told_port;
+}
+
+/* The address that was told has this config-epoch; -1 = unknown, as where an ACL hides it. */
+static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    bool newer = epoch < 0 || epoch > sentinel->epoch;
+    if (!newer && epoch < sentinel->epoch) {
+        rlock__conn_doom(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
+        return;
+    }
+    if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
+        rlock__sentinel_moved(redis, sentinel->told, sentinel->told_port);
+        sentinel->told = NULL;
+    }
+    sentinel->epoch = epoch;
+    rlock__sentinel_answered(redis);
+}
+
+/* An array of names and values. */
+static void rlock__on_sentinel_master(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    int64_t epoch = -1;
+    size_t i;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    rlock__conn_answered(conn);
+    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
+        const redisReply *name = reply->element[i], *value = reply->element[i + 1];
+        if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+            strcmp(name->str, "config-epoch") == 0) {
+            epoch = strtoll(value->str, NULL, 10);
+        }
+    }
+    rlock__sentinel_judge(conn->redis, epoch);
+}
+
+static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *words,
+                                     redisCallbackFn *fn) {
+    rlock__put_words(sentinel->conn.redis, words, 1);
+    rlock__put_text(sentinel->conn.redis, sentinel->primary);
+    rlock__conn_say(&sentinel->conn, fn, NULL);
+}
+
+/* Notes the address of an answer: a host, and a port in words. False: it has none. */
+static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply) {
+    const redisReply *host, *port;
+    bool failed = false;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+        return false;
+    }
+    host = reply->element[0];
+    port = reply->element[1];
+    if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING || !host->len) {
+        return false;
+    }
+    rlock__dealloc(sentinel->told);
+    sentinel->told = rlock__copy_text(host->str, &failed);
+    sentinel->told_port = (int)strtol(port->str, NULL, 10);
+    return !failed && sentinel->told_port > 0 && sentinel->told_port <= 65535;
+}
+
+static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    rlock__sentinel *sentinel;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    sentinel = conn->redis->sentinel;
+    rlock__conn_answered(conn);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        bool auth = rlock__classify(reply->str) == RLOCK_FAULT_AUTH;
+        rlock__conn_doom(conn, auth ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN, reply->str);
+    } else if (reply->type == REDIS_REPLY_NIL) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it knows no primary of this name");
+    } else if (!rlock__sentinel_told(sentinel, reply)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    } else if (sentinel->epoch >= 0 && rlock__sentinel_agrees(conn->redis)) {
+        rlock__sentinel_answered(conn->redis);
+    } else {
+        rlock__sentinel_question(sentinel, "SENTINEL MASTER", rlock__on_sentinel_master);
+    }
+}
+
+/* Asks where the primary is. */
+static void rlock__sentinel_ask(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->sentinel->conn.state == RLOCK__CONN_READY);
+    rlock__sentinel_question(redis->sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME",
+                             rlock__on_sentinel_address);
+}
+
+/* An attempt of the command connection waits for an answer, or for the end of the round. False: no
+ * Sentinel is asked. */
+static bool rlock__sentinel_wanted(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = sentinel ? &sentinel->conn : NULL;
+    if (!sentinel) {
+        return false;
+    }
+    sentinel->waited = true;
+    if (sentinel->misled) {
+        sentinel->misled = false;
+        sentinel->epoch = -1;
+        if (sentinel->count > 1 && conn->state == RLOCK__CONN_READY) {
+            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
+        }
+    }
+    conn->wanted = true;
+    if (conn->state == RLOCK__CONN_DOWN) {
+        rlock_timer_set(redis->client, &conn->timer, 0);
+    } else if (conn->state == RLOCK__CONN_READY && !conn->outstanding && !conn->doomed) {
+        rlock__sentinel_ask(redis);
+    }
+    return true;
+}
+
+static bool rlock__sentinel_waited(const rlock__redis *redis) {
+    return redis->sentinel && redis->sentinel->waited;
+}
+
+/* No Sentinel has an answer. Whoever waits goes on with the address that was told last. */
+static void rlock__sentinel_round_ends(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = &sentinel->conn;
+    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
+    redis->stats->faults++;
+    conn->place->failures++;
+    sentinel->silent = 0;
+    sentinel->epoch = -1;
+    rlock_timer_set(redis->client, &conn->timer,
+                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    if (sentinel->waited && redis->place.host) {
+        rlock__sentinel_resumes(redis);
+    } else if (sentinel->waited) {
+        char words[RLOCK__LINE];
+        rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
+        sentinel->waited = false;
+        rlock__conn_doom(&redis->commands, conn->fault, words);
+    }
+}
+
+/* Closes a connection that is doomed, and goes on: at the next address of this Sentinel, at the
+ * next Sentinel, or later. */
+static void rlock__sentinel_bury(rlock__redis *redis) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    rlock__conn *conn = &sentinel->conn;
+    bool opening = conn->state != RLOCK__CONN_READY;
+    bool last = !conn->walks;
+    rlock__conn_shut(conn);
+    sentinel->heard = false;
+    rlock_timer_set(redis->client, &conn->timer, 0);
+    if (opening && rlock__place_more(conn->place)) {
+        return;
+    }
+    conn->walks = false;
+    if (last) {
+        rlock__sentinel_round_ends(redis);
+    } else {
+        sentinel->silent++;
+    }
+    sentinel->at = (sentinel->at + 1) % sentinel->count;
+    rlock__sentinel_turn(sentinel);
+}
+
+/* The address that was told is that of a primary. */
+static void rlock__sentinel_proved(rlock__redis *redis) {
+    if (redis->sentinel) {
+        redis->sentinel->misled = false;
+    }
+}
+
+#else
+
+static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
+    *detail = config->sentinels;
+    return config->sentinels ? "config.sentinels needs a library without RLOCK_NO_SENTINEL" : NULL;
+}
+static void rlock__sentinel_nothing(rlock__redis *redis) {
+    (void)redis;
+}
+static bool rlock__sentinel_no(const rlock__redis *redis) {
+    (void)redis;
+    return false;
+}
+#define rlock__sentinel_ask rlock__sentinel_nothing
+#define rlock__sentinel_bury rlock__sentinel_nothing
+#define rlock__sentinel_proved rlock__sentinel_nothing
+#define rlock__sentinel_wanted rlock__sentinel_no
+#define rlock__sentinel_waited rlock__sentinel_no
+
+#endif /* RLOCK_NO_SENTINEL */
+
+#endif /* RLOCK_STORE_REDIS_SENTINEL_H */

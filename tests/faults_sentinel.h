@@ -1,0 +1,492 @@
+/* faults_sentinel.h - Sentinels that are away, silent, late, of another mind, or lie
+ *
+ * The stage is all of them: each has an address of this machine, and so have the servers.
+ */
+#ifndef TESTS_FAULTS_SENTINEL_H
+#define TESTS_FAULTS_SENTINEL_H
+
+#define SENTINELS 3
+#define SERVER(i) (INADDR_LOOPBACK + (uint32_t)(i))
+#define SENTINEL(i) (INADDR_LOOPBACK + 10 + (uint32_t)(i))
+
+enum { ANSWERS, IS_SILENT, SAYS_NIL, SAYS_ERROR, SAYS_NONSENSE, HIDES_EPOCH, HANGS_UP };
+
+static struct {
+    int port;
+    uint32_t primary; /* which server is none's replica */
+    struct {
+        int mode, server, epoch;
+        const char *host; /* that it names instead of a number; NULL = none */
+        int asked;
+    } of[SENTINELS];
+    char heard[2048]; /* passwords, databases and names, and by whom: "S0 AUTH x y" */
+} quay;
+
+static const char *sentinel_answers(int i, const struct words *words) {
+    static char text[256], host[32], port[8];
+    struct in_addr at;
+
+    if (strcmp(words->text[1], "MASTER") == 0) {
+        snprintf(text, sizeof text,
+                 "*4\r\n$4\r\nname\r\n$5\r\nlocks\r\n$12\r\nconfig-epoch\r\n$1\r\n%d\r\n",
+                 quay.of[i].epoch);
+        return quay.of[i].mode == HIDES_EPOCH ? "-NOPERM this user has no permissions\r\n" : text;
+    }
+    at.s_addr = htonl(SERVER(quay.of[i].server));
+    inet_ntop(AF_INET, &at, host, sizeof host);
+    if (quay.of[i].host != NULL) {
+        snprintf(host, sizeof host, "%s", quay.of[i].host);
+    }
+    snprintf(port, sizeof port, "%d", quay.port);
+    snprintf(text, sizeof text, "*2\r\n$%u\r\n%s\r\n$%u\r\n%s\r\n", (unsigned)strlen(host), host,
+             (unsigned)strlen(port), port);
+    quay.of[i].asked++;
+    return text;
+}
+
+static const char *quay_answers(const struct stage_conn *conn, const struct words *words) {
+    bool sentinel = conn->home >= SENTINEL(0);
+    int i = (int)(conn->home - (sentinel ? SENTINEL(0) : SERVER(0)));
+
+    if (liar_hears(words, "AUTH") || liar_hears(words, "SELECT") ||
+        liar_hears(words, "CLIENT SETNAME") || liar_hears(words, "CLIENT ID")) {
+        size_t n = strlen(quay.heard);
+
+        snprintf(quay.heard + n, sizeof quay.heard - n, "%c%d %s %s %s\n", "PS"[sentinel], i,
+                 words -> text[0], words -> text[1], words -> count > 2 ? words -> text[2] : "");
+    }
+    if (liar_hears(words, "INFO replication")) {
+        return conn->home == quay.primary ? "$13\r\nrole:master\r\n\r\n"
+                                          : "$12\r\nrole:slave\r\n\r\n";
+    }
+    if (!liar_hears(words, "SENTINEL")) {
+        return NULL;
+    }
+    assert_true(sentinel);
+    assert_string_equal(words->text[2], "locks");
+    switch (quay.of[i].mode) {
+    case IS_SILENT: return "";
+    case SAYS_NIL: return "*-1\r\n";
+    case SAYS_ERROR: return "-ERR unknown command\r\n";
+    case SAYS_NONSENSE: return "*2\r\n$1\r\na\r\n$1\r\nb\r\n";
+    case HANGS_UP: shutdown(conn->fd, SHUT_RDWR); return "";
+    default: return sentinel_answers(i, words);
+    }
+}
+
+/* All know the first server. */
+static rlock_config quay_begins(void) {
+    static char list[128];
+    rlock_config config;
+    int i;
+
+    stage_begins();
+    memset(&quay, 0, sizeof quay);
+    quay.port = stage_on_address(INADDR_ANY);
+    quay.primary = SERVER(0);
+    for (i = 0; i < SENTINELS; i++) {
+        quay.of[i].epoch = 1;
+    }
+    stage.script = quay_answers;
+    snprintf(list, sizeof list, "127.0.0.11:%d,127.0.0.12:%d,127.0.0.13:%d", quay.port, quay.port,
+             quay.port);
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.sentinels = list;
+    config.sentinel_primary = "locks";
+    config.command_timeout_ms = 1000;
+    return config;
+}
+
+static void all_say(int which, int epoch) {
+    int i;
+
+    for (i = 0; i < SENTINELS; i++) {
+        quay.of[i].server = which;
+        quay.of[i].epoch = epoch;
+    }
+}
+
+static void all_are(int mode) {
+    int i;
+
+    for (i = 0; i < SENTINELS; i++) {
+        quay.of[i].mode = mode;
+    }
+}
+
+/* The server that the command connection leads to; -1 = it is not ready. */
+static int serves(rlock_client *client) {
+    rlock__redis *redis = (rlock__redis *)client->store_state;
+    struct in_addr at;
+
+    if (!kit_stats(client).up || inet_pton(AF_INET, redis->place.host, &at) != 1) {
+        return -1;
+    }
+    return (int)(ntohl(at.s_addr) - SERVER(0));
+}
+
+/* It is asked at the attempt, and every second; where nothing changes that is one small command. */
+static void sentinel_says_where_the_primary_is(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k"), *waiter = owner_new(client, "taken");
+    int asked;
+
+    (void)state;
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_count("SENTINEL MASTER"), 1);
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, 1000, owner_told, waiter),
+                     RLOCK_OK);
+    stage_runs(500);
+    assert_true(kit_stats(client).pushing);
+    asked = quay.of[0].asked;
+    stage_runs(10000);
+    assert_in_range(quay.of[0].asked - asked, 9, 11);
+    assert_int_equal(quay.of[1].asked + quay.of[2].asked, 0);
+    assert_int_equal(stage_count("SENTINEL MASTER"), 1);
+    assert_int_equal(kit_stats(client).connects, 3);
+    assert_int_equal(kit_stats(client).faults, 0);
+    asked = quay.of[0].asked;
+    stage_hangs_up(&stage.conns[1]); /* that of commands: a new attempt asks again */
+    stage_runs(20);
+    assert_true(kit_stats(client).up);
+    assert_true(quay.of[0].asked > asked);
+    assert_non_null(strstr(kit_log_text, ": Sentinel connection to 127.0.0.11:"));
+}
+
+/* The address comes from an answer; both connections end at once. */
+static void primary_that_moved_is_followed_within_a_second(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k"), *waiter = owner_new(client, "taken");
+    int64_t begun_us;
+
+    (void)state;
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, 1000, owner_told, waiter),
+                     RLOCK_OK);
+    stage_runs(3000);
+    assert_true(kit_stats(client).pushing);
+    quay.primary = SERVER(1);
+    all_say(1, 2);
+    begun_us = stage.now_us;
+    while (serves(client) != 1 && stage.now_us < begun_us + 5000000) {
+        stage_iterates(stage.now_us + 1000);
+    }
+    assert_true(stage.now_us - begun_us <= 1010000);
+    assert_non_null(strstr(kit_log_text, "127.0.0.1:"));
+    assert_non_null(strstr(kit_log_text, ": the primary moved"));
+    stage_runs(500);
+    assert_true(kit_stats(client).pushing);
+    assert_true(rlock_is_held(o->lock));
+    assert_false(stage_heard("CLIENT KILL"));
+}
+
+/* Those that know less, or as much under another name, move nothing. */
+static void older_configuration_moves_nothing(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+    int i;
+
+    (void)state;
+    all_say(0, 5);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    quay.of[0].server = 1; /* of the same epoch: another name for the same server */
+    stage_runs(5000);
+    assert_int_equal(serves(client), 0);
+    assert_int_equal(quay.of[1].asked, 0);
+    quay.of[0].epoch = 4; /* it was away, and is behind */
+    stage_runs(5000);
+    assert_int_equal(serves(client), 0);
+    assert_true(quay.of[1].asked > 0);
+    assert_int_equal(kit_stats(client).faults, 0);
+    stage_hangs_up(&stage.conns[1]);
+    stage_runs(2000);
+    assert_int_equal(serves(client), 0);
+    for (i = 1; i < SENTINELS; i++) { /* set up anew by an operator: all of them agree */
+        quay.of[i].server = 1;
+        quay.of[i].epoch = 4;
+    }
+    quay.primary = SERVER(1);
+    stage_runs(5000);
+    assert_int_equal(serves(client), 1);
+}
+
+/* The next one is asked, at once or after a moment. The one that answered stays. */
+static void sentinel_without_an_answer_is_followed_by_the_next(void **state) {
+    static const struct {
+        int mode;
+        int64_t ms;
+    } rows[] = {{IS_SILENT, RLOCK__PATIENCE_MS},
+                {SAYS_NIL, 0},
+                {SAYS_ERROR, 0},
+                {SAYS_NONSENSE, 0},
+                {HANGS_UP, 0}};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config = quay_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, "k");
+        int64_t begun_us = stage.now_us;
+
+        quay.of[0].mode = rows[i].mode;
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        assert_in_range(stage.now_us - begun_us, rows[i].ms * 1000, rows[i].ms * 1000 + 10);
+        assert_int_equal(kit_stats(client).faults, 0);
+        stage_runs(3000);
+        assert_true(quay.of[1].asked >= 3);
+        assert_int_equal(quay.of[2].asked, 0);
+    }
+}
+
+static void silence_of_all_sentinels_is_told(void **state) {
+    static const struct {
+        int mode;
+        const char *words;
+    } rows[] = {{SAYS_NIL, "no Sentinel has an answer: it knows no primary of this name"},
+                {SAYS_ERROR, "no Sentinel has an answer: ERR unknown command"},
+                {IS_SILENT, "no Sentinel has an answer: the server does not answer"}};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config = quay_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, "k");
+
+        all_are(rows[i].mode);
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_CONN);
+        assert_string_equal(o->text[RLOCK_ACQUIRED], rows[i].words);
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(20000);
+        assert_true(stage_count("SENTINEL GET") <= 3 * 60);
+        assert_non_null(strstr(kit_log_text, ": failure 4: "));
+        all_are(ANSWERS);
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 4000), RLOCK_OK);
+        assert_true(kit_stats(client).up);
+    }
+}
+
+/* They are not needed while nothing changes. */
+static void holders_go_on_without_sentinels(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    config.watchdog_lease_ms = 3000;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(stage_acquire(o, 0, 0), RLOCK_OK);
+    all_are(HANGS_UP);
+    stage_runs(20000);
+    assert_true(rlock_is_held(o->lock));
+    assert_true(kit_stats(client).up);
+    stage_hangs_up(&stage.conns[1]); /* a new attempt goes to the last address */
+    stage_runs(2000);
+    assert_int_equal(serves(client), 0);
+    assert_true(rlock_is_held(o->lock));
+    assert_int_equal(o->seen[RLOCK_LOST], 0);
+    quay.primary = SERVER(1); /* they are back, and know more */
+    all_are(ANSWERS);
+    all_say(1, 2);
+    stage_runs(3000);
+    assert_int_equal(serves(client), 1);
+}
+
+/* It says that a replica is the primary, and that nobody knows better. */
+static void sentinel_that_lies_is_left_for_another(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    quay.of[0].server = 1;
+    quay.of[0].epoch = 9;
+    assert_int_equal(stage_acquire(o, 5000, 60000), RLOCK_OK);
+    assert_int_equal(serves(client), 0);
+    stage_runs(10000);
+    assert_int_equal(serves(client), 0);
+    assert_true(quay.of[1].asked >= 10);
+    assert_true(rlock_is_held(o->lock));
+}
+
+/* Where an ACL hides the epoch the answers alone count. */
+static void hidden_epoch_is_done_without(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    all_are(HIDES_EPOCH);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    stage_runs(3000);
+    assert_int_equal(serves(client), 0);
+    assert_int_equal(kit_stats(client).connects, 3);
+    quay.primary = SERVER(1);
+    all_say(1, 1);
+    stage_runs(2000);
+    assert_int_equal(serves(client), 1);
+}
+
+static void each_gets_its_own_password_alone(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    config.username = "locker";
+    config.password = "of-the-server";
+    config.database = 3;
+    config.client_name = "name";
+    config.sentinel_username = "watcher";
+    config.sentinel_password = "of-the-sentinel";
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_string_equal(quay.heard, "S0 AUTH watcher of-the-sentinel\nS0 CLIENT SETNAME name\n"
+                                    "P0 AUTH locker of-the-server\nP0 SELECT 3 \n"
+                                    "P0 CLIENT SETNAME name\nP0 CLIENT ID \n");
+    config = quay_begins();
+    config.password = "of-the-server";
+    assert_int_equal(stage_acquire(owner_new(kit_client(&config), "k"), 0, 60000), RLOCK_OK);
+    assert_string_equal(quay.heard, "P0 AUTH of-the-server \nP0 CLIENT ID \n");
+    config = quay_begins();
+    config.sentinel_password = "of-the-sentinel";
+    assert_int_equal(stage_acquire(owner_new(kit_client(&config), "k"), 0, 60000), RLOCK_OK);
+    assert_string_equal(quay.heard, "S0 AUTH of-the-sentinel \nP0 CLIENT ID \n");
+}
+
+/* What Sentinels refuse is told like what servers refuse. */
+static void password_that_the_sentinels_refuse_is_told(void **state) {
+    rlock_config config = quay_begins();
+    struct owner *o;
+
+    (void)state;
+    config.sentinel_password = "wrong";
+    stage_lies("AUTH", "-WRONGPASS invalid username-password pair\r\n", true, false);
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel has an answer: WRONGPASS"));
+    assert_false(stage_heard("INFO"));
+}
+
+/* Sentinels may be named, and may announce names. */
+static void names_of_sentinels_and_primaries_are_resolved(void **state) {
+    static char list[64];
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+    int i;
+
+    (void)state;
+    snprintf(list, sizeof list, "watch.example:%d,127.0.0.12:%d", quay.port, quay.port);
+    config.sentinels = list;
+    quay.of[0].host = "primary.example";
+    quay.of[1].host = "primary.example";
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    assert_int_equal(stage.names, 1);
+    name_is(SENTINEL(0));
+    stage_runs(0);
+    assert_int_equal(stage.names, 2);
+    name_is(SERVER(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    stage_runs(2500);
+    assert_int_equal(stage.names, 2);
+    assert_true(quay.of[0].asked >= 3);
+    kit_reset();
+
+    config = quay_begins(); /* a name server that is away: the other Sentinel has a number */
+    config.sentinels = list;
+    snprintf(list, sizeof list, "watch.example:%d,127.0.0.12:%d", quay.port, quay.port);
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(stage_acquire(o, 2000, 60000), RLOCK_OK);
+    for (i = 0; i < 20; i++) {
+        stage_runs(100);
+    }
+    assert_true(quay.of[1].asked >= 2);
+}
+
+/* The primary moves while the name of the one before is being resolved. */
+static void late_address_of_another_name_is_not_used(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    quay.of[0].host = "old.example";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    assert_int_equal(stage.names, 1);
+    quay.of[0].host = "new.example";
+    quay.of[0].epoch = 2;
+    stage_runs(1500);
+    assert_int_equal(stage.names, 1); /* one question is out at a time */
+    name_is(SERVER(1));
+    stage_runs(0);
+    assert_int_equal(stage.names, 2);
+    assert_int_equal(kit_stats(client).connects, 1);
+    name_is(SERVER(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+}
+
+static void sentinels_of_a_configuration_are_checked(void **state) {
+    static const struct {
+        const char *sentinels, *primary, *user, *password, *path, *words;
+        bool resolves;
+    } rows[] = {
+        {"", "locks", NULL, NULL, NULL, "no list like", true},
+        {"a,,b", "locks", NULL, NULL, NULL, "no list like", true},
+        {"a:", "locks", NULL, NULL, NULL, "no list like", true},
+        {"a:0", "locks", NULL, NULL, NULL, "no list like", true},
+        {"a:65536", "locks", NULL, NULL, NULL, "no list like", true},
+        {"a:1x", "locks", NULL, NULL, NULL, "no list like", true},
+        {"::1", "locks", NULL, NULL, NULL, "no list like", true},
+        {"[::1", "locks", NULL, NULL, NULL, "no list like", true},
+        {"[::1]x", "locks", NULL, NULL, NULL, "no list like", true},
+        {"127.0.0.1,a:1", "locks", NULL, NULL, NULL, "needs loop.resolve", false},
+        {"a", NULL, NULL, NULL, NULL, "sentinel_primary", true},
+        {"a", "", NULL, NULL, NULL, "sentinel_primary", true},
+        {"a", "locks", "user", NULL, NULL, "sentinel_username", true},
+        {"a", "locks", NULL, NULL, "/path", "config.unix_path or", true},
+        {NULL, "locks", NULL, NULL, NULL, "without config.sentinels", true},
+        {NULL, NULL, NULL, "x", NULL, "without config.sentinels", true},
+        {"a", "locks", NULL, NULL, NULL, NULL, true},
+        {"a:1,[::1],[fe80::1%1]:26380,127.0.0.1:65535", "locks", "u", "p", NULL, NULL, true},
+        {"[::1],127.0.0.1:1", "locks", NULL, "p", NULL, NULL, false},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config = quay_begins();
+        rlock_client *client = NULL;
+        int status;
+
+        config.sentinels = rows[i].sentinels;
+        config.sentinel_primary = rows[i].primary;
+        config.sentinel_username = rows[i].user;
+        config.sentinel_password = rows[i].password;
+        config.unix_path = rows[i].path;
+        if (!rows[i].resolves) {
+            config.loop.resolve = NULL;
+        }
+        kit_log_text[0] = '\0';
+        status = rlock_client_new(&client, &config);
+        if (status != (rows[i].words != NULL ? RLOCK_ERR_ARG : RLOCK_OK)) {
+            print_error("row %u: %d %s\n", (unsigned)i, status, kit_log_text);
+        }
+        assert_int_equal(status, rows[i].words != NULL ? RLOCK_ERR_ARG : RLOCK_OK);
+        assert_true(rows[i].words == NULL || strstr(kit_log_text, rows[i].words) != NULL);
+        rlock_client_free(client);
+    }
+}
+
+#endif /* TESTS_FAULTS_SENTINEL_H */
