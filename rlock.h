@@ -4575,6 +4575,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
         sentinel->waited = false;
         rlock__conn_doom(&redis->commands, conn->fault, words);
+        rlock__conn_bury(&redis->commands); /* no event of its own comes */
     }
 }
 
