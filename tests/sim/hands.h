@@ -883,7 +883,7 @@ static inline void oracle_begin(void) {
     oracle.calls = 0;
     oracle.stranger = oracle.settled = oracle.quiet = oracle.keeping = oracle.blind = false;
     oracle.deceived = oracle.refusing = oracle.council = oracle.moved = false;
-    oracle.forgot_us = 0;
+    oracle.forgot_us = oracle.named_us = oracle.fault_us = 0;
     memset(&quorum, 0, sizeof quorum);
     oracle.orders = 0;
     oracle.trouble_us = 0;
@@ -912,6 +912,9 @@ static inline struct slot *slot_new(struct sim_server *server, const char *key) 
 /* NULL if there was no memory; `config` is filled in as far as the world needs it. */
 static inline struct actor *actor_new(struct sim_process *process, struct sim_server *server,
                                       rlock_config config, bool unix_socket) {
+    static const char *const sentinels[SIM_SENTINELS] = {
+        "10.0.0.11:26379", "10.0.0.11:26379,10.0.0.12:26380",
+        "10.0.0.11:26379,10.0.0.12:26380,10.0.0.13"};
     struct actor *actor = &oracle.actors[oracle.actor_count];
     char path[16];
     int status;
@@ -920,7 +923,12 @@ static inline struct actor *actor_new(struct sim_process *process, struct sim_se
     config.loop = sim_loop(process);
     config.port = SIM_PORT + server->number;
     config.unix_path = unix_socket ? path : NULL;
-    if (sim.primary != NULL) { /* found by a hook, or by its name */
+    if (sim.sentinel_count > 0) {
+        config.port = 0;
+        config.unix_path = NULL;
+        config.sentinels = sentinels[sim.sentinel_count - 1];
+        config.sentinel_primary = "locks";
+    } else if (sim.primary != NULL) { /* found by a hook, or by its name */
         config.port = SIM_PORT;
         config.unix_path = NULL;
         config.connect = unix_socket ? sim_hook_connect : NULL;

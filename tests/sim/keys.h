@@ -24,7 +24,9 @@
 #define SIM_PERMITS 3   /* of a semaphore on a key of another kind */
 #define SIM_FENCES 64
 #define SIM_QUESTIONS 512
-#define SIM_LATE_US 2000 /* how late a loop with nothing else to do may tell a loss */
+#define SIM_LEAVES_US 2500000 /* until a client leaves who is not the primary any more, ... */
+#define SIM_FAULT_US 7000000  /* ... if nothing went wrong for so long */
+#define SIM_LATE_US 2000      /* how late a loop with nothing else to do may tell a loss */
 
 struct token { /* a value that was seen at a key */
     char text[64];
@@ -183,6 +185,8 @@ static struct {
     bool deceived;       /* servers lie: holds may overlap, and fences fall */
     bool council;        /* the servers are one quorum */
     bool moved;          /* the primary changed: an answer may be another machine's */
+    int64_t named_us;    /* since when every Sentinel names the primary; 0 = not all do */
+    int64_t fault_us;    /* when anything else last went wrong */
     int64_t trouble_us;  /* when something last went wrong on purpose */
     int64_t forgot_us;   /* when a key was last forgotten; 0 = never */
     struct actor *frees; /* is being freed by the program as if it had crashed */
@@ -961,6 +965,15 @@ static inline void aside_token(const struct sim_server *server, const struct slo
     }
 }
 
+/* Where the Sentinels know better, nobody stays with an old primary. */
+static inline void aside_left(const struct sim_server *server, const struct sim_line *by) {
+    if (by != NULL && oracle.named_us != 0 && by->sent_us > oracle.named_us + SIM_LEAVES_US &&
+        by->sent_us > oracle.fault_us + SIM_FAULT_US) {
+        sim_failed("%s writes to server %d, which is not the primary, as every Sentinel says",
+                   by->client_id, server->number);
+    }
+}
+
 static inline void aside_touched(const struct sim_server *server, const char *key, size_t len) {
     const struct slot *slot = oracle_slot(sim.primary, key, len);
     struct model_value value;
@@ -1094,6 +1107,7 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
                                   size_t len) {
     struct slot *slot = oracle_slot(server, key, len);
     if (sim_is_old(server)) {
+        aside_left(server, by);
         aside_touched(server, key, len);
     }
     if (slot == NULL) {

@@ -72,7 +72,8 @@ static struct {
     struct move {        /* ... */
         struct sim_server *was, *next;
         int64_t lives_us; /* for so long who was it goes on */
-        int64_t late_us;  /* so much later the name follows */
+        int64_t late_us;  /* so much later the name follows, or Sentinels know it */
+        int64_t epoch;    /* how often it has changed */
         bool ends;        /* connections end when the old primary is told */
     } move;
 } program;
@@ -713,6 +714,65 @@ static inline void move_named(void *object) {
     sim_trace("the name leads to server %d", sim.primary->number);
 }
 
+/* Whether each of them names the primary. */
+static inline void sentinels_know(void) {
+    int i, known = 0;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        known += sim.sentinels[i].names == sim.primary;
+    }
+    if (known < sim.sentinel_count || known == 0) {
+        oracle.named_us = 0;
+    } else if (oracle.named_us == 0) {
+        oracle.named_us = sim.now_us;
+    }
+}
+
+/* A Sentinel knows who the primary is. */
+static inline void sentinel_learns(void *object) {
+    sim_sentinel_names((struct sim_server *)object, sim.primary, program.move.epoch);
+    sentinels_know();
+}
+
+static inline void sentinels_learn(void) {
+    int i;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        sentinel_learns(&sim.sentinels[i]);
+    }
+}
+
+/* One of them names nobody, a replica, or who was the primary long ago. */
+static inline bool do_sentinel_lies(struct sim_dice *dice) {
+    struct sim_server *named = &sim.servers[sim_roll(dice, sim.server_count)];
+    int64_t for_us = 1 + sim_roll(dice, 3000000), back = sim_roll(dice, 2);
+    struct sim_server *sentinel;
+    if (sim.sentinel_count == 0) {
+        return false;
+    }
+    sentinel = &sim.sentinels[sim_roll(dice, sim.sentinel_count)];
+    sim_sentinel_names(sentinel, sim_one_in(dice, 3) ? NULL : named, program.move.epoch - back);
+    sentinels_know();
+    later(for_us, sentinel_learns, sentinel);
+    return true;
+}
+
+/* One or all of them answer late, or are not there. */
+static inline bool do_sentinel_away(struct sim_dice *dice) {
+    int64_t for_us = 1 + sim_roll(dice, sim_one_in(dice, 2) ? 3000000 : 300000);
+    bool all = sim_one_in(dice, 3), silent = sim_one_in(dice, 2);
+    int64_t one = sim_roll(dice, SIM_SENTINELS);
+    int i;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        struct sim_server *sentinel = &sim.sentinels[i];
+        if ((all || i == one) && silent) {
+            sim_server_pause(sentinel, for_us);
+        } else if (all || i == one) {
+            sim_server_restart(sentinel, true, for_us);
+            sim_sentinel_names(sentinel, sim.primary, program.move.epoch);
+        }
+    }
+    return sim.sentinel_count > 0;
+}
+
 /* Everything is as it should be, but for who looks and listens at the wrong place. */
 static inline void move_over(void) {
     program.moving = false;
@@ -747,6 +807,7 @@ static inline void move_loses(const struct move *move, struct sim_dice *dice) {
 /* The others have agreed on it. */
 static inline void move_promoted(void *object) {
     struct move *move = &program.move;
+    int i;
     (void)object;
     if (!program.moving) {
         return;
@@ -755,6 +816,11 @@ static inline void move_promoted(void *object) {
     sim_promote(move->next);
     oracle_promoted(move->lives_us > 0);
     later(move->late_us, move_named, NULL);
+    move->epoch++;
+    sentinels_know();
+    for (i = 0; i < sim.sentinel_count; i++) {
+        later(move->late_us + sim_roll(&sim.dice, 1500000), sentinel_learns, &sim.sentinels[i]);
+    }
     if (move->lives_us > 0) {
         later(move->lives_us, move_demoted, NULL);
     } else {
@@ -806,6 +872,9 @@ static inline bool do_move(struct sim_dice *dice) {
 /* The name leads to who is not the primary, and has not been, or not for long. */
 static inline bool do_name_wrong(struct sim_dice *dice) {
     int64_t for_us = 1 + sim_roll(dice, 3000000);
+    if (sim.sentinel_count > 0) {
+        return do_sentinel_lies(dice);
+    }
     sim.name.answer = &sim.servers[sim_roll(dice, sim.server_count)];
     sim_trace("the name leads to server %d", sim.name.answer->number);
     later(for_us, move_named, NULL);
@@ -907,6 +976,8 @@ static const struct act acts[] = {
     {"primary of a deployment changes", ABOUT_MOVES, 12, do_move},
     {"name of another machine", ABOUT_MOVES, 4, do_name_wrong},
     {"acquire late, and another machine found", ABOUT_MOVES, 4, do_late_elsewhere},
+    {"Sentinel that lies", ABOUT_MOVES, 4, do_sentinel_lies},
+    {"Sentinel late or away", ABOUT_MOVES, 4, do_sentinel_away},
     {"name not found", ABOUT_MOVES, 2, do_name_gone},
     {"name answered late", ABOUT_MOVES, 2, do_name_silent},
 };
@@ -926,6 +997,10 @@ static inline void step_happens(void *object) {
     sim_trace("step %d: %s", step->number, step->act->name);
     if (step->act->happen(&dice)) {
         happened[step->act - acts]++;
+        oracle.fault_us = step->act->family != 0 && step->act->family != ABOUT_KINDS &&
+                                  step->act->happen != do_move
+                              ? sim.now_us
+                              : oracle.fault_us;
         if ((step->act->family & ~(unsigned)(ABOUT_LIFETIMES | ABOUT_KINDS)) != 0) {
             oracle.trouble_us = sim.now_us + 6000000;
         }
@@ -1036,6 +1111,7 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
     if (sim_one_in(&dice, 12)) {
         happened_inside[0]++;
         oracle.trouble_us = sim.now_us + 6000000;
+        oracle.fault_us = sim.now_us;
         sim_pause(hand->actor->process, sim_roll(&dice, sim_one_in(&dice, 4) ? 3000000 : 50000));
     }
     if (sim_one_in(&dice, 3)) {
@@ -1249,6 +1325,11 @@ static inline void draw_deployment(void) {
     sim.name.all = draw_one_in(3);
     sim.name.odd = draw_one_in(3) && !program.quiet ? (int)(1 + draw(2)) : 0;
     draw_server(first);
+    if (draw_one_in(3)) {
+        sim.announces = draw_one_in(2);
+        sim.name.floating = false;
+        sim_sentinels((int)(1 + draw(SIM_SENTINELS)), program.seed);
+    }
     for (i = 1; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         server->clock = first->clock;
@@ -1473,6 +1554,11 @@ static inline void program_heal(void) {
     program.moving = false;
     sim.name.answer = sim.primary;
     sim.name.gone_until_us = sim.name.silent_until_us = 0;
+    sentinels_learn();
+    for (i = 0; i < sim.sentinel_count; i++) {
+        sim.sentinels[i].down = false;
+        sim.sentinels[i].paused_until_us = 0;
+    }
     sim.lag_us = 0;
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];

@@ -44,8 +44,10 @@
 #define SIM_FDS 1024
 #define SIM_PORT 7000           /* of server 0; unix sockets are called sim-0, sim-1 ... */
 #define SIM_ADDRESS 0x0a000001u /* of machine 0 of a deployment; they all have SIM_PORT */
-#define SIM_NAMES 3             /* that a client resolves at one time */
-#define SIM_TURNS 500000        /* of one process, after which it is said to spin */
+#define SIM_SENTINELS 3
+#define SIM_SENTINEL 10  /* where the first of them is */
+#define SIM_NAMES 3      /* that a client resolves at one time */
+#define SIM_TURNS 500000 /* of one process, after which it is said to spin */
 
 __attribute__((noreturn, format(printf, 1, 2))) static void sim_failed(const char *format, ...);
 
@@ -180,6 +182,7 @@ struct sim_server { /* alone, or a machine of the one deployment */
     bool follows;                     /* a replica of sim.primary */
     struct sim_effect *first, **last; /* what that did and this has not heard of yet */
     int64_t heard_us;                 /* when it hears of the last of that */
+    const struct sim_server *names;   /* of a Sentinel: the primary, as it says */
     struct model *model;              /* to which its address leads */
     bool moved;                       /* the other machine is the primary */
     struct model *twin; /* its replica, on the connections of which it answers; NULL = none yet */
@@ -203,6 +206,7 @@ struct sim_watched {
 struct sim_name { /* being resolved */
     rlock_name *name;
     int64_t due_us; /* in true time */
+    int place;      /* of one machine; -1 = the name of the deployment */
 };
 
 struct sim_seat { /* what open gives to a client */
@@ -248,6 +252,9 @@ static struct {
     int server_count;
     struct sim_server *primary; /* all servers are one deployment; NULL = each is alone */
     int64_t lag_us;             /* a write takes up to that long to a replica */
+    struct sim_server sentinels[SIM_SENTINELS];
+    int sentinel_count;
+    bool announces; /* names, not addresses */
     struct {
         struct sim_server *answer; /* whose address it is */
         bool floating;             /* the address stays, what is behind it changes */
@@ -586,12 +593,16 @@ static inline void sim_address(struct sockaddr_in *address, int place) {
 }
 
 /* What a name is answered with; how many addresses. */
-static inline unsigned sim_name_answers(struct sockaddr_in *addresses) {
+static inline unsigned sim_name_answers(struct sockaddr_in *addresses, int place) {
     static const int odd[] = {SIM_REFUSES, SIM_SAYS_NOTHING};
     unsigned count = 0, k;
     int i;
     if (sim.now_us < sim.name.gone_until_us) {
         return 0;
+    }
+    if (place >= 0) {
+        sim_address(&addresses[0], place);
+        return 1;
     }
     sim_address(&addresses[count++], sim.name.floating ? SIM_STAYS : sim.name.answer->number);
     for (i = 0; i < sim.server_count && sim.name.all; i++) {
@@ -622,7 +633,7 @@ static inline void sim_seat_names(struct sim_seat *seat) {
             continue;
         }
         seat->names[i].name = NULL;
-        count = sim_name_answers(addresses);
+        count = sim_name_answers(addresses, seat->names[i].place);
         for (k = 0; k < count; k++) {
             list[k] = (const struct sockaddr *)(const void *)&addresses[k];
         }
@@ -772,8 +783,8 @@ static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
 static inline int sim_hook_resolve(void *state, rlock_name *name, const char *host) {
     struct sim_seat *seat = sim_hook_seat(state, "resolve");
     int64_t due_us = sim.now_us + 1 + sim_roll(&sim.dice, sim.name.latency_us + 1);
+    bool one = strncmp(host, "machine-", 8) == 0;
     int i;
-    (void)host;
     sim_does(SIM_CHILD_CONNECTS);
     for (i = 0; i < SIM_NAMES && seat->names[i].name != NULL; i++) {
     }
@@ -781,6 +792,7 @@ static inline int sim_hook_resolve(void *state, rlock_name *name, const char *ho
         sim_failed("a client resolves %d names at one time", SIM_NAMES);
     }
     seat->names[i].name = name;
+    seat->names[i].place = one ? atoi(host + 8) : -1;
     seat->names[i].due_us = due_us > sim.name.silent_until_us ? due_us : sim.name.silent_until_us;
     sim_wake(seat->process, seat->names[i].due_us);
     return 0;
@@ -1143,8 +1155,20 @@ static inline void sim_connected(void *object) {
     sim_stir(line);
 }
 
+/* Whether an address is this one of a deployment. */
+static inline bool sim_is_at(const struct sockaddr *address, int place) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+    return sim.primary != NULL && address->sa_family == AF_INET &&
+           ntohl(in->sin_addr.s_addr) == SIM_ADDRESS + (uint32_t)place;
+}
+
 static inline struct sim_server *sim_server_at(const struct sockaddr *address) {
-    int number = -1;
+    int number = -1, i;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        if (sim_is_at(address, SIM_SENTINEL + i)) {
+            return &sim.sentinels[i];
+        }
+    }
     if (address->sa_family == AF_INET && sim.primary != NULL) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
         number = (int)(ntohl(in->sin_addr.s_addr) - SIM_ADDRESS);
@@ -1156,13 +1180,6 @@ static inline struct sim_server *sim_server_at(const struct sockaddr *address) {
         number = atoi(((const struct sockaddr_un *)(const void *)address)->sun_path + 4);
     }
     return number >= 0 && number < sim.server_count ? &sim.servers[number] : NULL;
-}
-
-/* Whether an address is one of those that are no machine's. */
-static inline bool sim_is_at(const struct sockaddr *address, int place) {
-    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
-    return sim.primary != NULL && address->sa_family == AF_INET &&
-           ntohl(in->sin_addr.s_addr) == SIM_ADDRESS + (uint32_t)place;
 }
 
 static inline int sim_connect(int fd, const struct sockaddr *address) {
@@ -1477,6 +1494,36 @@ static inline void sim_deploy(void) {
     }
 }
 
+/* Which machine a Sentinel names, NULL = none, and how new that is. */
+static inline void sim_sentinel_names(struct sim_server *sentinel, const struct sim_server *server,
+                                      int64_t epoch) {
+    static const char *const hosts[2][SIM_SERVERS] = {
+        {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"},
+        {"machine-0", "machine-1", "machine-2", "machine-3", "machine-4"}};
+    sentinel->model->primary_host =
+        server != NULL ? hosts[sim.announces ? 1 : 0][server->number] : NULL;
+    sentinel->names = server;
+    sentinel->model->primary_port = SIM_PORT;
+    sentinel->model->config_epoch = epoch;
+    sim_trace("Sentinel %d names server %d, epoch %lld", sentinel->number,
+              server != NULL ? server->number : -1, (long long)epoch);
+}
+
+static inline void sim_sentinels(int count, uint64_t seed) {
+    int i;
+    for (i = 0; i < count; i++) {
+        struct sim_server *sentinel = &sim.sentinels[i];
+        struct model_hooks hooks = {sentinel, sim_model_send, sim_model_hang_up, NULL};
+        sentinel->number = SIM_SENTINEL + i;
+        sentinel->last = &sentinel->first;
+        sentinel->clock = sim.primary->clock;
+        sentinel->model = model_new(&hooks, seed + (uint64_t)i);
+        sentinel->model->watches = "locks";
+        sim_sentinel_names(sentinel, sim.primary, 0);
+    }
+    sim.sentinel_count = count;
+}
+
 /* Whether this machine was the primary, and goes on as if it still were. */
 static inline bool sim_is_old(const struct sim_server *server) {
     return sim.primary != NULL && server != sim.primary && !server->follows;
@@ -1565,6 +1612,9 @@ static inline void sim_end(void) {
         if (sim.servers[i].twin != NULL) {
             model_free(sim.servers[i].twin);
         }
+    }
+    for (i = 0; i < sim.sentinel_count; i++) {
+        model_free(sim.sentinels[i].model);
     }
     while (sim.lines != NULL) {
         struct sim_line *line = sim.lines;
