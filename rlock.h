@@ -4602,10 +4602,17 @@ static void rlock__sentinel_bury(rlock__redis *redis) {
     rlock__sentinel_turn(sentinel);
 }
 
-/* The address that was told is that of a primary. */
+/* The address that was told is that of a primary, as far as its greeting says. */
 static void rlock__sentinel_proved(rlock__redis *redis) {
     if (redis->sentinel) {
         redis->sentinel->misled = false;
+    }
+}
+
+/* It is not: a server whose greeting may not say so says it now. */
+static void rlock__sentinel_disproved(rlock__redis *redis) {
+    if (redis->sentinel) {
+        redis->sentinel->misled = true;
     }
 }
 
@@ -4625,6 +4632,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_ask rlock__sentinel_nothing
 #define rlock__sentinel_bury rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
+#define rlock__sentinel_disproved rlock__sentinel_nothing
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 
@@ -5213,6 +5221,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     }
     redis->moved_us = moved ? now_us : redis->moved_us;
     redis->commands.strayed = true;
+    rlock__sentinel_disproved(redis);
     rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
 }
 
