@@ -25,7 +25,7 @@
 #define SIM_FENCES 64
 #define SIM_QUESTIONS 512
 #define SIM_LEAVES_US 2500000 /* until a client leaves who is not the primary any more, ... */
-#define SIM_FAULT_US 7000000  /* ... if nothing went wrong for so long */
+#define SIM_FAULT_US 4000000  /* ... if nothing went wrong for so long */
 #define SIM_LATE_US 2000      /* how late a loop with nothing else to do may tell a loss */
 
 struct token { /* a value that was seen at a key */
@@ -967,8 +967,9 @@ static inline void aside_token(const struct sim_server *server, const struct slo
 
 /* Where the Sentinels know better, nobody stays with an old primary. */
 static inline void aside_left(const struct sim_server *server, const struct sim_line *by) {
+    int64_t paused_us = by != NULL && by->seat != NULL ? by->seat->process->paused_until_us : 0;
     if (by != NULL && oracle.named_us != 0 && by->sent_us > oracle.named_us + SIM_LEAVES_US &&
-        by->sent_us > oracle.fault_us + SIM_FAULT_US) {
+        by->sent_us > paused_us + SIM_LEAVES_US && by->sent_us > oracle.fault_us + SIM_FAULT_US) {
         sim_failed("%s writes to server %d, which is not the primary, as every Sentinel says",
                    by->client_id, server->number);
     }

@@ -68,8 +68,9 @@ static struct {
     int64_t switched_us; /* when a replica last took over */
     bool deployed;       /* the servers are one deployment */
     int64_t calm_us;     /* from then on nothing goes wrong there; 0 = it does to the end */
-    bool moving;         /* its primary changes just now */
-    struct move {        /* ... */
+    const struct sim_server *stubborn; /* a Sentinel that names who was the primary first */
+    bool moving;                       /* its primary changes just now */
+    struct move {                      /* ... */
         struct sim_server *was, *next;
         int64_t lives_us; /* for so long who was it goes on */
         int64_t late_us;  /* so much later the name follows, or Sentinels know it */
@@ -727,10 +728,12 @@ static inline void sentinels_know(void) {
     }
 }
 
-/* A Sentinel knows who the primary is. */
+/* A Sentinel knows who the primary is, unless it never learns that. */
 static inline void sentinel_learns(void *object) {
-    sim_sentinel_names((struct sim_server *)object, sim.primary, program.move.epoch);
-    sentinels_know();
+    if (object != program.stubborn) {
+        sim_sentinel_names((struct sim_server *)object, sim.primary, program.move.epoch);
+        sentinels_know();
+    }
 }
 
 static inline void sentinels_learn(void) {
@@ -749,6 +752,9 @@ static inline bool do_sentinel_lies(struct sim_dice *dice) {
         return false;
     }
     sentinel = &sim.sentinels[sim_roll(dice, sim.sentinel_count)];
+    if (sentinel == program.stubborn) {
+        return false;
+    }
     sim_sentinel_names(sentinel, sim_one_in(dice, 3) ? NULL : named, program.move.epoch - back);
     sentinels_know();
     later(for_us, sentinel_learns, sentinel);
@@ -767,7 +773,7 @@ static inline bool do_sentinel_away(struct sim_dice *dice) {
             sim_server_pause(sentinel, for_us);
         } else if (all || i == one) {
             sim_server_restart(sentinel, true, for_us);
-            sim_sentinel_names(sentinel, sim.primary, program.move.epoch);
+            sentinel_learns(sentinel);
         }
     }
     return sim.sentinel_count > 0;
@@ -832,7 +838,7 @@ static inline void move_promoted(void *object) {
 /* The primary is killed, or stops for a while, or is left alone though nothing is wrong with it; or
  * an operator has the two change places. */
 static inline bool do_move(struct sim_dice *dice) {
-    static const int64_t lives_us[] = {1, 20000, 1000000, 10000000};
+    static const int64_t lives_us[] = {1, 20000, 10000000, 10000000};
     struct move *move = &program.move;
     int64_t after_us = 1 + sim_roll(dice, sim_one_in(dice, 3) ? 3000000 : 400000);
     int64_t how = sim_roll(dice, 4), live_us = 1 + sim_roll(dice, lives_us[sim_roll(dice, 4)]);
@@ -884,8 +890,8 @@ static inline bool do_name_wrong(struct sim_dice *dice) {
     return true;
 }
 
-/* An acquire is late by seconds, and its client finds another machine meanwhile. */
-static inline bool do_late_elsewhere(struct sim_dice *dice) {
+/* An acquire is late, by seconds. */
+static inline bool move_delays(struct sim_dice *dice) {
     struct hand *hand = some_hand(dice);
     int64_t late_us = 300000 + sim_roll(dice, 3000000);
     struct sim_line *line;
@@ -898,7 +904,35 @@ static inline bool do_late_elsewhere(struct sim_dice *dice) {
             sim_delay(line, late_us);
         }
     }
-    return do_name_wrong(dice);
+    return true;
+}
+
+/* ... and its client finds another machine meanwhile, ... */
+static inline bool do_late_elsewhere(struct sim_dice *dice) {
+    return move_delays(dice) && do_name_wrong(dice);
+}
+
+/* ... or the primary changes, and changes back. */
+static inline void move_there(void *object) {
+    struct sim_server *next = (struct sim_server *)object;
+    if (!oracle.settled && !program.moving && next->follows && !next->down && !sim.primary->down) {
+        memset(&program.move, 0, offsetof(struct move, epoch));
+        program.moving = true;
+        program.move.was = sim.primary;
+        program.move.next = next;
+        move_promoted(NULL);
+    }
+}
+
+static inline bool do_there_and_back(struct sim_dice *dice) {
+    int64_t there_us = 1 + sim_roll(dice, 200000), back_us = there_us + sim_roll(dice, 1500000);
+    struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
+    if (program.moving || !next->follows || !move_delays(dice)) {
+        return false;
+    }
+    later(there_us, move_there, next);
+    later(back_us, move_there, sim.primary);
+    return true;
 }
 
 static inline bool do_name_gone(struct sim_dice *dice) {
@@ -978,6 +1012,7 @@ static const struct act acts[] = {
     {"acquire late, and another machine found", ABOUT_MOVES, 4, do_late_elsewhere},
     {"Sentinel that lies", ABOUT_MOVES, 4, do_sentinel_lies},
     {"Sentinel late or away", ABOUT_MOVES, 4, do_sentinel_away},
+    {"acquire late, the primary changes and changes back", ABOUT_MOVES, 4, do_there_and_back},
     {"name not found", ABOUT_MOVES, 2, do_name_gone},
     {"name answered late", ABOUT_MOVES, 2, do_name_silent},
 };
@@ -1325,10 +1360,13 @@ static inline void draw_deployment(void) {
     sim.name.all = draw_one_in(3);
     sim.name.odd = draw_one_in(3) && !program.quiet ? (int)(1 + draw(2)) : 0;
     draw_server(first);
-    if (draw_one_in(3)) {
+    if (draw_one_in(2)) {
         sim.announces = draw_one_in(2);
         sim.name.floating = false;
         sim_sentinels((int)(1 + draw(SIM_SENTINELS)), program.seed);
+        if (sim.sentinel_count > 1 && !program.quiet && draw_one_in(2)) {
+            program.stubborn = &sim.sentinels[draw(sim.sentinel_count)];
+        }
     }
     for (i = 1; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
