@@ -37,6 +37,7 @@ struct server {
     char dir[64];                          /* its folder, under $TMPDIR or /tmp */
     char socket[96];                       /* its unix socket, inside the folder */
     int port;                              /* set before the start; 0 = no TCP */
+    const char *file;                      /* set before the start: a configuration; NULL = none */
     const char *args[SERVER_ARGS_MAX + 1]; /* pointers as given: they must outlive the server */
 };
 
@@ -95,7 +96,7 @@ static inline int server_answers(const struct server *s) {
 /* In the child: become the server. Its words go to a file in its folder. */
 static inline void server_exec(const struct server *s, pid_t parent) {
     const char *program = getenv("RLOCK_REDIS_SERVER");
-    const char *argv[20 + SERVER_ARGS_MAX];
+    const char *argv[21 + SERVER_ARGS_MAX];
     char port[16], log[96];
     sigset_t none;
     int n = 0, i, fd;
@@ -115,6 +116,9 @@ static inline void server_exec(const struct server *s, pid_t parent) {
         close(i);
     }
     argv[n++] = program != NULL && *program != '\0' ? program : "redis-server";
+    if (s->file != NULL) {
+        argv[n++] = s->file;
+    }
     argv[n++] = "--daemonize", argv[n++] = "no";
     argv[n++] = "--bind", argv[n++] = "127.0.0.1";
     argv[n++] = "--port", argv[n++] = port;
