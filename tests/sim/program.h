@@ -893,10 +893,10 @@ static inline bool do_name_wrong(struct sim_dice *dice) {
 /* An acquire is late, by seconds. */
 static inline bool move_delays(struct sim_dice *dice) {
     struct hand *hand = some_hand(dice);
-    int64_t late_us = 300000 + sim_roll(dice, 3000000);
+    int64_t late_us = 300000 + sim_roll(dice, 3000000), wait_ms = sim_one_in(dice, 3) ? 0 : 3000;
     struct sim_line *line;
     if (!callable(hand) || hand->actor->gone ||
-        hand_acquire(hand, 0, some_lease_ms(dice)) != RLOCK_OK) {
+        hand_acquire(hand, wait_ms, some_lease_ms(dice)) != RLOCK_OK) {
         return false;
     }
     for (line = sim.lines; line != NULL; line = line->next) {
