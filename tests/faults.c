@@ -341,12 +341,14 @@ int main(int argc, char **argv) {
         TEST(sentinel_without_an_answer_is_followed_by_the_next),
         TEST(silence_of_all_sentinels_is_told),
         TEST(holders_go_on_without_sentinels),
+        TEST(sentinel_that_comes_back_behind_moves_nothing),
         TEST(sentinel_that_lies_is_left_for_another),
         TEST(hidden_epoch_is_done_without),
         TEST(each_gets_its_own_password_alone),
         TEST(password_that_the_sentinels_refuse_is_told),
         TEST(names_of_sentinels_and_primaries_are_resolved),
         TEST(late_address_of_another_name_is_not_used),
+        TEST(memory_may_fail_at_each_step_to_the_primary),
         TEST(sentinels_of_a_configuration_are_checked),
     };
 

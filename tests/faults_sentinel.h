@@ -298,6 +298,29 @@ static void holders_go_on_without_sentinels(void **state) {
     assert_int_equal(serves(client), 1);
 }
 
+/* They come back one after the other, and the first one was away during the last failover. */
+static void sentinel_that_comes_back_behind_moves_nothing(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    all_say(0, 6);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    all_are(HANGS_UP);
+    stage_runs(10000);
+    quay.of[0].mode = ANSWERS;
+    quay.of[0].server = 1;
+    quay.of[0].epoch = 5;
+    stage_runs(10000);
+    assert_int_equal(serves(client), 0);
+    quay.of[1].mode = ANSWERS;
+    stage_runs(10000);
+    assert_int_equal(serves(client), 0);
+    assert_null(strstr(kit_log_text, "the primary moved"));
+    assert_int_equal(stage_count("AUTH") + stage_count("CLIENT ID"), 2); /* nothing was made anew */
+}
+
 /* It says that a replica is the primary, and that nobody knows better. */
 static void sentinel_that_lies_is_left_for_another(void **state) {
     rlock_config config = quay_begins();
@@ -435,6 +458,49 @@ static void late_address_of_another_name_is_not_used(void **state) {
     assert_int_equal(kit_stats(client).connects, 1);
     name_is(SERVER(0));
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+}
+
+/* Wherever memory fails once, the client is refused or finds its way. */
+static void memory_may_fail_at_each_step_to_the_primary(void **state) {
+    unsigned n = 0, commands;
+    bool ended;
+
+    (void)state;
+    do {
+        rlock_config config = quay_begins();
+        rlock_client *client = NULL;
+        int status;
+
+        memory_lasts = ++n;
+        status = rlock_client_new(&client, &config);
+        ended = memory_lasts > 0;
+        memory_lasts = 0;
+        assert_int_equal(status, ended ? RLOCK_OK : RLOCK_ERR_NOMEM);
+        rlock_client_free(client);
+    } while (!ended);
+    for (commands = 0; commands < 2; commands++) {
+        n = 0;
+        do {
+            rlock_config config = quay_begins();
+            rlock_client *client = kit_client(&config);
+            struct owner *o = owner_new(client, "k");
+
+            *(commands ? &commands_last : &memory_lasts) = ++n;
+            if (rlock_acquire(o->lock, 10000, 60000, owner_told, o) == RLOCK_OK) {
+                stage_wait(o, RLOCK_ACQUIRED, 10000);
+            }
+            if (!rlock_is_held(o->lock)) { /* it was told so */
+                assert_int_equal(stage_acquire(o, 10000, 60000), RLOCK_OK);
+            }
+            quay.primary = SERVER(1);
+            all_say(1, 2);
+            stage_runs(5000);
+            assert_int_equal(serves(client), 1);
+            ended = (commands ? commands_last : memory_lasts) > 0;
+            memory_lasts = commands_last = 0;
+        } while (!ended);
+        assert_true(n > 5);
+    }
 }
 
 static void sentinels_of_a_configuration_are_checked(void **state) {

@@ -164,7 +164,7 @@ static void rlock__sentinel_answered(rlock__redis *redis) {
         rlock__place_worked(conn->place);
         rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     }
-    sentinel->silent = 0;
+    sentinel->silent = sentinel->behind = 0;
     if (sentinel->waited) {
         sentinel->misled = true; /* until the address has worked */
         rlock__sentinel_resumes(redis);
@@ -198,6 +198,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     rlock__sentinel *sentinel = redis->sentinel;
     bool newer = epoch < 0 || epoch > sentinel->epoch;
     if (!newer && epoch < sentinel->epoch) {
+        sentinel->behind++;
         rlock__conn_doom(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
         return;
     }
@@ -322,8 +323,8 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     redis->stats->faults++;
     conn->place->failures++;
-    sentinel->silent = 0;
-    sentinel->epoch = -1;
+    sentinel->epoch = sentinel->behind == sentinel->count ? -1 : sentinel->epoch;
+    sentinel->silent = sentinel->behind = 0;
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
     if (sentinel->waited && redis->place.host) {
@@ -356,8 +357,10 @@ static void rlock__sentinel_bury(rlock__redis *redis) {
     } else {
         sentinel->silent++;
     }
-    sentinel->at = (sentinel->at + 1) % sentinel->count;
-    rlock__sentinel_turn(sentinel);
+    if (sentinel->count > 1) { /* one alone keeps what is known of its name */
+        sentinel->at = (sentinel->at + 1) % sentinel->count;
+        rlock__sentinel_turn(sentinel);
+    }
 }
 
 /* The address that was told is that of a primary, as far as its greeting says. */

@@ -145,6 +145,7 @@ typedef struct rlock__sentinel {
     rlock__host *hosts;
     uint32_t count, at; /* how many they are, and which one is asked */
     uint32_t silent;    /* how many in a row had no answer */
+    uint32_t behind;    /* how many in a row knew less than is known */
     char *told;         /* the last answer: a host */
     int told_port;
     int64_t epoch; /* the config-epoch of the address in use; -1 = unknown */
