@@ -4727,6 +4727,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
         sentinel->waited = false;
         rlock__conn_doom(&redis->commands, conn->fault, words);
+        rlock__conn_bury(&redis->commands); /* no event of its own comes */
     }
 }
 
@@ -4755,10 +4756,17 @@ static void rlock__sentinel_bury(rlock__redis *redis) {
     }
 }
 
-/* The address that was told is that of a primary. */
+/* The address that was told is that of a primary, as far as its greeting says. */
 static void rlock__sentinel_proved(rlock__redis *redis) {
     if (redis->sentinel) {
         redis->sentinel->misled = false;
+    }
+}
+
+/* It is not: a server whose greeting may not say so says it now. */
+static void rlock__sentinel_disproved(rlock__redis *redis) {
+    if (redis->sentinel) {
+        redis->sentinel->misled = true;
     }
 }
 
@@ -4778,6 +4786,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_ask rlock__sentinel_nothing
 #define rlock__sentinel_bury rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
+#define rlock__sentinel_disproved rlock__sentinel_nothing
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 
@@ -5377,6 +5386,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     }
     redis->moved_us = moved ? now_us : redis->moved_us;
     redis->commands.strayed = true;
+    rlock__sentinel_disproved(redis);
     rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
 }
 

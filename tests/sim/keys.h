@@ -24,7 +24,9 @@
 #define SIM_PERMITS 3   /* of a semaphore on a key of another kind */
 #define SIM_FENCES 64
 #define SIM_QUESTIONS 512
-#define SIM_LATE_US 2000 /* how late a loop with nothing else to do may tell a loss */
+#define SIM_LEAVES_US 2500000 /* until a client leaves who is not the primary any more, ... */
+#define SIM_FAULT_US 4000000  /* ... if nothing went wrong for so long */
+#define SIM_LATE_US 2000      /* how late a loop with nothing else to do may tell a loss */
 
 struct token { /* a value that was seen at a key */
     char text[64];
@@ -47,6 +49,10 @@ struct token { /* a value that was seen at a key */
     int64_t away_us;     /* since when the server has not had it; -1 = has it */
     int64_t forced_us;   /* when it was taken away by force; 0 = never */
     int64_t forgot_us;   /* until when it would be there, had its server not forgotten it */
+    double aside;        /* as an old primary has it: until when; 0 = it has not */
+    int64_t alone_us;    /* since when it holds and no handle has it; 0 = not so */
+    bool parted;         /* it is void only because an old primary goes on with it */
+    bool stays;          /* its client may have given it back to an old primary */
 
     /* Of a queued kind; next_...: as the server has it now, while the two are compared. */
     char sort; /* what belongs together on one key: f, w or s */
@@ -178,6 +184,9 @@ static struct {
     bool blind;          /* the locks are in a store that cannot be read from outside */
     bool deceived;       /* servers lie: holds may overlap, and fences fall */
     bool council;        /* the servers are one quorum */
+    bool moved;          /* the primary changed: an answer may be another machine's */
+    int64_t named_us;    /* since when every Sentinel names the primary; 0 = not all do */
+    int64_t fault_us;    /* when anything else last went wrong */
     int64_t trouble_us;  /* when something last went wrong on purpose */
     int64_t forgot_us;   /* when a key was last forgotten; 0 = never */
     struct actor *frees; /* is being freed by the program as if it had crashed */
@@ -213,6 +222,9 @@ static struct {                         /* of all worlds */
     uint64_t votes_lost, votes_back;    /* forgotten by their servers; given again */
     uint64_t thin, votes_overlaps;      /* holds that went on without a minority; overlaps */
     uint64_t forks;                     /* inside callbacks */
+    uint64_t deployments, promoted;     /* worlds with replicas; primaries that changed, ... */
+    uint64_t told_none, told_more;      /* names not found, and with several addresses */
+    uint64_t tails, split, aside;       /* ... what was lost, ... went on; writes there */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -228,12 +240,18 @@ static inline int64_t slot_now_ms(const struct slot *slot) {
     return sim_local_us(&slot->server->clock) / 1000;
 }
 
+/* A rule was broken for it. */
+static inline void token_void(struct token *token) {
+    token->is_void = true;
+    token->parted = false;
+}
+
 /* What stands there is void; its holder cannot know it yet. */
 static inline void slot_forgets(struct slot *slot) {
     struct token *token = slot->there;
     int64_t end_us =
         slot->expires_us < 0 ? INT64_MAX : sim_true_us(&slot->server->clock, slot->expires_us);
-    token->is_void = true;
+    token_void(token);
     if (end_us > sim.now_us && !token->theirs) {
         token->forgot_us = end_us > token->forgot_us ? end_us : token->forgot_us;
         oracle.forgot_us = sim.now_us;
@@ -249,7 +267,7 @@ static inline void oracle_void(struct sim_server *server) {
             slot_forgets(slot);
         }
         for (k = 0; k < slot->member_count && slot->server == server; k++) {
-            slot->members[k]->is_void = true;
+            token_void(slot->members[k]);
         }
     }
     oracle.voids++;
@@ -358,7 +376,7 @@ static inline bool oracle_forces(const struct slot *slot, const struct sim_line 
 }
 
 static inline void oracle_force(struct token *token) {
-    token->is_void = true;
+    token_void(token);
     token->forced_us = sim.now_us;
     seen.forced++;
 }
@@ -730,7 +748,9 @@ static inline void queue_forgotten(const struct slot *slot, struct token *token)
 static inline void queue_check_gone(struct slot *slot, struct token *token) {
     bool was = token->ends_ms > slot_now_ms(slot);
     if (oracle.stranger) { /* who makes it something else leaves its line */
-        token->is_void = token->is_void || (was && token->next_ms == 0) || slot->foreign;
+        if ((was && token->next_ms == 0) || slot->foreign) {
+            token_void(token);
+        }
     } else if (was && token->next_ms == 0 && !oracle.refusing) { /* PEXPIRE was refused */
         sim_failed("%s is forgotten before %s's lease is over", slot->key, token->text);
     } else if (token->place > 0 && token->next_place == 0) {
@@ -889,10 +909,208 @@ static inline void queue_touched(struct slot *slot, struct sim_line *by) {
         queue_used(slot) + head->weight <= queue_permits(slot, head->sort, slot->in_force);
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * A deployment whose primary changes. The oracle goes on with what the new one has. What was lost
+ * with a tail, or may be changed at an old primary that goes on, is void; nothing else is.
+ */
+
+/* What an old primary has of a token; 0 = nothing. */
+static inline double aside_until(const struct sim_server *server, const struct slot *slot,
+                                 const struct token *token) {
+    struct model_value value;
+    size_t i, length = strlen(token->text);
+    if (!model_get(server->model, server->database, slot->key, strlen(slot->key), &value)) {
+        return 0;
+    }
+    if (value.type == MODEL_STRING) {
+        bool same = value.size == length && memcmp(value.bytes, token->text, length) == 0;
+        return same ? (double)value.expires_us : 0;
+    }
+    for (i = 0; i < value.count && value.type != MODEL_LIST; i++) {
+        const struct model_field *field = &value.fields[i];
+        if (field->name.size >= length && memcmp(field->name.at, token->text, length) == 0 &&
+            (field->name.size == length || field->name.at[length] == ':')) {
+            double score = field->score < 0 ? -field->score : field->score;
+            return value.type == MODEL_ZSET ? score * 1000 : (double)value.expires_us;
+        }
+    }
+    return 0;
+}
+
+/* Until when, in true time, an old primary that goes on has a key for a token; 0 = none has. */
+static inline int64_t aside_until_us(const struct slot *slot, const struct token *token) {
+    int64_t until_us = 0;
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        if (sim_is_old(&sim.servers[i])) {
+            until_us = sim_true_us(&sim.servers[i].clock,
+                                   (int64_t)aside_until(&sim.servers[i], slot, token));
+        }
+    }
+    return until_us;
+}
+
+/* A token at an old primary: what it makes may be beside anything. */
+static inline void aside_token(const struct sim_server *server, const struct slot *slot,
+                               const char *text) {
+    struct token *token = oracle_token(text);
+    double until = aside_until(server, slot, token);
+    if (until != token->aside) {
+        if (token->aside <= (double)server->model->wall_us) {
+            token->order = ++oracle.orders;
+        }
+        token->aside = until;
+        token->is_void = true;
+        seen.aside++;
+    }
+}
+
+/* Where the Sentinels know better, nobody stays with an old primary. */
+static inline void aside_left(const struct sim_server *server, const struct sim_line *by) {
+    int64_t paused_us = by != NULL && by->seat != NULL ? by->seat->process->paused_until_us : 0;
+    if (by != NULL && oracle.named_us != 0 && by->sent_us > oracle.named_us + SIM_LEAVES_US &&
+        by->sent_us > paused_us + SIM_LEAVES_US && by->sent_us > oracle.fault_us + SIM_FAULT_US) {
+        sim_failed("%s writes to server %d, which is not the primary, as every Sentinel says",
+                   by->client_id, server->number);
+    }
+}
+
+static inline void aside_touched(const struct sim_server *server, const char *key, size_t len) {
+    const struct slot *slot = oracle_slot(sim.primary, key, len);
+    struct model_value value;
+    char text[64];
+    size_t i;
+    if (slot == NULL || !oracle_is(slot->key, key, len) ||
+        !model_get(server->model, server->database, key, len, &value)) {
+        return;
+    }
+    if (value.type == MODEL_STRING) {
+        snprintf(text, sizeof text, "%.*s", (int)value.size, value.bytes);
+        aside_token(server, slot, text);
+    }
+    for (i = 0; i < value.count && value.type != MODEL_LIST; i++) {
+        const struct model_field *field = &value.fields[i];
+        size_t size = field->name.size;
+        while (value.type == MODEL_ZSET && size > 0 && field->name.at[size - 1] != ':') {
+            size--;
+        }
+        size -= value.type == MODEL_ZSET && size > 0;
+        if (size > 36 && size < sizeof text) {
+            snprintf(text, sizeof text, "%.*s", (int)size, field->name.at);
+            aside_token(server, slot, text);
+        }
+    }
+}
+
+/* What becomes of a token whose key, or place, is the same at the new primary, or is not. */
+static inline void promoted_token(struct token *token, bool same, bool splits) {
+    token->parted = same && splits && (token->parted || !token->is_void);
+    token->is_void = token->is_void || splits || !same;
+}
+
+static inline void promoted_mutex(struct slot *slot, bool splits) {
+    struct token *before = slot->there;
+    char text[64];
+    int64_t expires_us = oracle_read(slot, text);
+    bool same = before != NULL ? strcmp(before->text, text) == 0 && slot->expires_us == expires_us
+                               : text[0] == 0;
+    if (before != NULL && oracle_expired(slot)) {
+        same = text[0] == 0;
+        before = NULL;
+    }
+    seen.tails += !same;
+    if (before != NULL) {
+        promoted_token(before, same, splits);
+    }
+    slot->there = text[0] ? oracle_token(text) : NULL;
+    slot->since_us = same ? slot->since_us : sim.now_us;
+    slot->expires_us = expires_us;
+    if (slot->there != NULL && !same) {
+        promoted_token(slot->there, same, splits);
+    }
+}
+
+static inline void promoted_queue(struct slot *slot, bool splits) {
+    int i, kept = 0;
+    queue_served(slot);
+    queue_read(slot);
+    for (i = 0; i < slot->member_count; i++) {
+        struct token *token = slot->members[i];
+        bool same = token->ends_ms == token->next_ms &&
+                    (int64_t)(token->place * 1e6) == (int64_t)(token->next_place * 1e6);
+        seen.tails += !same;
+        promoted_token(token, same, splits);
+        token->came_us = same ? token->came_us : sim.now_us;
+        token->ends_ms = token->next_ms;
+        token->place = token->next_place;
+        if (token->ends_ms != 0 || token->place > 0) {
+            slot->members[kept++] = token;
+        }
+    }
+    slot->member_count = kept;
+    slot->in_force = slot->next_in_force;
+    slot->unoffered = slot->left = false;
+    slot->changed_us = sim.now_us;
+    queue_count(slot);
+}
+
+/* Another machine is the primary; who was it goes on with what it has, or does not. */
+static inline void oracle_promoted(bool splits) {
+    int i;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        slot->server = sim.primary;
+        slot->fence = 0;
+        slot->odd_fence = fence_is_odd(slot);
+        if (slot_queued(slot)) {
+            promoted_queue(slot, splits);
+        } else {
+            promoted_mutex(slot, splits);
+        }
+    }
+    for (i = 0; i < oracle.actor_count; i++) {
+        oracle.actors[i].server = sim.primary;
+    }
+    oracle.moved = true;
+    seen.promoted++;
+    seen.split += splits;
+}
+
+/* A token that the new primary has, for as long as the old one had it, is one again. What was given
+ * back to the old one only is still there, for its lease. */
+static inline void demoted_token(struct token *token, int64_t until_us) {
+    if (token->parted && token->aside <= (double)until_us) {
+        token->is_void = false;
+    }
+    token->parted = false;
+    token->stays = true;
+}
+
+/* An old primary follows, and what it had is gone. */
+static inline void oracle_demoted(void) {
+    int i, k;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        if (slot->there != NULL) {
+            demoted_token(slot->there, slot->expires_us < 0 ? INT64_MAX : slot->expires_us);
+        }
+        for (k = 0; k < slot->member_count; k++) {
+            demoted_token(slot->members[k], slot->members[k]->ends_ms * 1000);
+        }
+    }
+    for (i = 0; i < oracle.token_count; i++) {
+        oracle.tokens[i].aside = 0;
+    }
+}
+
 /* A key was changed, or one beside it. */
 static inline void oracle_touched(struct sim_server *server, struct sim_line *by, const char *key,
                                   size_t len) {
     struct slot *slot = oracle_slot(server, key, len);
+    if (sim_is_old(server)) {
+        aside_left(server, by);
+        aside_touched(server, key, len);
+    }
     if (slot == NULL) {
         return;
     }
@@ -921,7 +1139,7 @@ static inline void queue_reread(struct slot *slot) {
         struct token *token = slot->members[i];
         token->ends_ms = token->next_ms;
         token->place = token->next_place;
-        token->is_void = true;
+        token_void(token);
         token->came_us = sim.now_us;
         if (token->ends_ms != 0 || token->place > 0) {
             slot->members[kept++] = token;
@@ -948,7 +1166,7 @@ static inline void oracle_reread(struct sim_server *server) {
             slot->expires_us = oracle_read(slot, text);
             slot->there = text[0] ? oracle_token(text) : NULL; /* from earlier: no new order */
             if (slot->there != NULL) {
-                slot->there->is_void = true;
+                token_void(slot->there);
             }
         }
     }

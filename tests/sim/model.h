@@ -139,12 +139,16 @@ static inline void model__new_process(struct model *m) {
     m->last_id = 0; /* as in Redis: in another process an id means another client */
 }
 
-/* A replica takes over: it goes on with the history of its primary, under a new name. */
-static inline void model_promote(struct model *m, struct model *was) {
-    memcpy(m->replid2, was->replid, sizeof m->replid2);
+/* A replica has the history of its primary. */
+static inline void model_follow(struct model *m, const struct model *primary) {
+    memcpy(m->replid, primary->replid, sizeof m->replid);
+    memset(m->replid2, '0', 40);
+}
+
+/* It takes over: it goes on with that history, under a new name. */
+static inline void model_promote(struct model *m) {
+    memcpy(m->replid2, m->replid, sizeof m->replid2);
     model__new_identity(model__mix(model__mix(m->seed + 2) + ++m->promotions), m->replid);
-    memcpy(was->replid, m->replid, sizeof m->replid);
-    memset(was->replid2, '0', 40);
 }
 
 /* `id` makes the identities. */
@@ -296,6 +300,54 @@ static inline void model_copy_free(struct model_copy *copy) {
         model__flush_dbs(copy->dbs);
         free(copy);
     }
+}
+
+/* Puts them into a replica that begins anew: who tracks is told that everything changed. */
+static inline void model_sync(struct model *m, const struct model_copy *copy) {
+    model__enter(m);
+    model__invalidate_all(m);
+    model__quit(m);
+    model_load(m, copy);
+}
+
+/* What became of one key, on its way to a replica. */
+struct model_effect {
+    int db;
+    struct model_map key; /* as it is; empty = it is gone */
+    struct model_bytes name;
+};
+
+static inline struct model_effect *model_effect_of(const struct model *m, int db, const char *name,
+                                                   size_t size) {
+    struct model_effect *effect = (struct model_effect *)model__must(calloc(1, sizeof *effect));
+    const struct model_key *key = (const struct model_key *)model__find(&m->dbs[db], name, size);
+
+    effect->db = db;
+    model__assign(&effect->name, name, size);
+    if (key != NULL) {
+        model__key_copy(&effect->key, key);
+    }
+    return effect;
+}
+
+static inline void model_effect_free(struct model_effect *effect) {
+    model__map_free(&effect->key, model__free_key);
+    model__release(&effect->name);
+    free(effect);
+}
+
+/* Makes a key what it became at the primary, and tells who tracks it. */
+static inline void model_effect_apply(struct model *m, const struct model_effect *effect) {
+    struct model_map *db = &m->dbs[effect->db];
+    size_t place;
+
+    model__enter(m);
+    if (model__place(db, effect->name.at, effect->name.size, &place)) {
+        model__free_key(model__take(db, place));
+    }
+    model__map_copy(db, &effect->key);
+    model__invalidate(m, effect->name.at, effect->name.size);
+    model__quit(m);
 }
 
 /* Reads a key without touching it. False if it is not there, or has expired. */

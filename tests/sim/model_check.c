@@ -1601,6 +1601,112 @@ static void line_goes_on_on_each_server_that_is_full(void **state) {
     }
 }
 
+/* ---- a Sentinel ---- */
+
+/* It takes no options but from a file that it may write to. */
+static pid_t sentinel_start(struct server *s) {
+    const char *program = getenv("RLOCK_REDIS_SERVER");
+    char path[96];
+    FILE *file;
+    pid_t pid;
+    int i;
+
+    snprintf(s->dir, sizeof s->dir, "/tmp/rlock-sentinel-XXXXXX");
+    assert_non_null(mkdtemp(s->dir));
+    snprintf(s->socket, sizeof s->socket, "%s/socket", s->dir);
+    snprintf(path, sizeof path, "%s/conf", s->dir);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "port 0\nunixsocket %s\ndir %s\nlogfile %s/log\n", s->socket, s->dir, s->dir);
+    fprintf(file, "sentinel monitor locks 127.0.0.1 6399 2\n");
+    assert_int_equal(fclose(file), 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execlp(program != NULL && *program != '\0' ? program : "redis-server", "redis-server", path,
+               "--sentinel", (char *)NULL);
+        _exit(127);
+    }
+    for (i = 0; i < 200 && !server_answers(s); i++) {
+        server_sleep_ms(50);
+    }
+    return pid;
+}
+
+/* The value behind a name in an array of bulks. */
+static struct model_arg sentinel_says(const struct model_bytes *reply, const char *name) {
+    char text[64];
+    const char *found;
+
+    snprintf(text, sizeof text, "\r\n%s\r\n", name);
+    found = strstr(reply->at, text);
+    assert_non_null(found);
+    return bulk_of(found + strlen(text));
+}
+
+/* What is asked of a Sentinel, and what it does not know. */
+static void sentinel_answers_as_one_does(void **state) {
+    static const char *const questions[] = {"SENTINEL GET-MASTER-ADDR-BY-NAME locks",
+                                            "SENTINEL GET-MASTER-ADDR-BY-NAME lock",
+                                            "sentinel get-master-addr-by-name LOCKS",
+                                            "SENTINEL MASTER lock",
+                                            "SENTINEL MASTER",
+                                            "SENTINEL NOTHING",
+                                            "SENTINEL",
+                                            "SELECT 1",
+                                            "GET k",
+                                            "EVAL x 0",
+                                            "AUTH x",
+                                            "PING",
+                                            "CLIENT SETNAME x",
+                                            "CLIENT GETNAME"};
+    static const char *const words[] = {"name", "ip", "port", "config-epoch"};
+    struct witness w;
+    struct model *m = witnessed(&w);
+    struct model_bytes got;
+    struct server s;
+    pid_t pid;
+    size_t i;
+    int fd;
+
+    (void)state;
+    memset(&s, 0, sizeof s);
+    memset(&got, 0, sizeof got);
+    m->watches = "locks";
+    m->primary_host = "127.0.0.1";
+    m->primary_port = 6399;
+    pid = sentinel_start(&s);
+    fd = dial(&s);
+    for (i = 0; i <= sizeof questions / sizeof *questions; i++) {
+        bool last = i == sizeof questions / sizeof *questions;
+        const char *question = last ? "SENTINEL MASTER locks" : questions[i];
+
+        send_all(fd, question, strlen(question));
+        send_all(fd, "\r\n", 2);
+        model__assign(&got, "", 0);
+        while (value_size(got.at, got.size) == 0) {
+            assert_int_equal(receive(fd, &got, PATIENCE_MS), 1);
+        }
+        if (!last) {
+            assert_string_equal(call(m, 0, question), got.at);
+        }
+    }
+    call(m, 0, "SENTINEL MASTER locks");
+    for (i = 0; i < sizeof words / sizeof *words; i++) {
+        struct model_arg ours = sentinel_says(&m->reply, words[i]);
+        struct model_arg theirs = sentinel_says(&got, words[i]);
+
+        assert_int_equal(ours.size, theirs.size);
+        assert_memory_equal(ours.at, theirs.at, ours.size);
+    }
+    close(fd);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    server_remove_folder(&s);
+    model__release(&got);
+    forget(&w, m);
+}
+
 /* ---- the group ---- */
 
 /* A failed test leaves everything where it was: the next one begins anew. */
@@ -1669,7 +1775,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(restart_is_another_process),
         cmocka_unit_test(old_server_knows_no_tracking),
         cmocka_unit_test(redis_6_knows_no_options_of_pexpire),
-        cmocka_unit_test(line_goes_on_on_each_server_that_is_full)};
+        cmocka_unit_test(line_goes_on_on_each_server_that_is_full),
+        cmocka_unit_test(sentinel_answers_as_one_does)};
 
     g.program = argv[0];
     g.first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;

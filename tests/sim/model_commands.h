@@ -124,14 +124,15 @@ static const struct model_command model__commands[] = {
 #define M MODEL_WRITE | MODEL_DENYOOM
 #define A MODEL_LOADING | MODEL_STALE
 #define C MODEL_NOSCRIPT | MODEL_LOADING | MODEL_STALE
-    {"auth", -2, C | MODEL_NO_AUTH, 0, model__do_auth},
-    {"client", -2, MODEL_GROUP, 0, NULL},
-    {"client|getname", 2, C, 0, model__do_client_getname},
+#define S MODEL_SENTINEL
+    {"auth", -2, C | MODEL_NO_AUTH | S, 0, model__do_auth},
+    {"client", -2, MODEL_GROUP | S, 0, NULL},
+    {"client|getname", 2, C | S, 0, model__do_client_getname},
     {"client|getredir", 2, C | MODEL_NEW, 0, model__do_client_getredir},
-    {"client|id", 2, C, 0, model__do_client_id},
-    {"client|kill", -3, C, 0, model__do_client_kill},
-    {"client|reply", 3, C, 0, model__do_client_reply},
-    {"client|setname", 3, C, 0, model__do_client_setname},
+    {"client|id", 2, C | S, 0, model__do_client_id},
+    {"client|kill", -3, C | S, 0, model__do_client_kill},
+    {"client|reply", 3, C | S, 0, model__do_client_reply},
+    {"client|setname", 3, C | S, 0, model__do_client_setname},
     {"client|tracking", -3, C | MODEL_NEW, 0, model__do_client_tracking},
     {"command", -2, MODEL_GROUP, 0, NULL},
     {"command|info", -3, A, 0, model__do_command_info},
@@ -146,7 +147,7 @@ static const struct model_command model__commands[] = {
     {"flushdb", -1, W, 0, model__do_flushdb},
     {"get", 2, R, 1, model__do_get},
     {"hdel", -3, W, 1, model__do_hdel},
-    {"hello", -1, C | MODEL_NO_AUTH | MODEL_NEW, 0, model__do_hello},
+    {"hello", -1, C | MODEL_NO_AUTH | MODEL_NEW | S, 0, model__do_hello},
     {"hexists", 3, R, 1, model__do_hexists},
     {"hget", 3, R, 1, model__do_hget},
     {"hgetall", 2, R, 1, model__do_hgetall},
@@ -159,21 +160,24 @@ static const struct model_command model__commands[] = {
     {"persist", 2, W, 1, model__do_persist},
     {"pexpire", -3, W, 1, model__do_pexpire},
     {"pexpireat", -3, W, 1, model__do_pexpireat},
-    {"ping", -1, MODEL_SUBSCRIBED, 0, model__do_ping},
+    {"ping", -1, MODEL_SUBSCRIBED | S, 0, model__do_ping},
     {"pttl", 2, R, 1, model__do_pttl},
     {"publish", 3, A, 0, model__do_publish},
-    {"quit", -1, C | MODEL_NO_AUTH | MODEL_SUBSCRIBED, 0, model__do_quit},
+    {"quit", -1, C | MODEL_NO_AUTH | MODEL_SUBSCRIBED | S, 0, model__do_quit},
     {"script", -2, MODEL_GROUP, 0, NULL},
     {"script|exists", -3, MODEL_NOSCRIPT | MODEL_VALKEY_STALE, 0, model__do_script_exists},
     {"script|flush", -2, MODEL_NOSCRIPT | MODEL_VALKEY_STALE, 0, model__do_script_flush},
     {"script|load", 3, MODEL_NOSCRIPT | MODEL_STALE, 0, model__do_script_load},
     {"select", 2, A, 0, model__do_select},
+    {"sentinel", -2, MODEL_GROUP | MODEL_SENTINEL_ONLY, 0, NULL},
+    {"sentinel|get-master-addr-by-name", 3, MODEL_SENTINEL_ONLY, 0, model__do_sentinel_address},
+    {"sentinel|master", 3, MODEL_SENTINEL_ONLY, 0, model__do_sentinel_master},
     {"set", -3, M, 1, model__do_set},
-    {"subscribe", -2, C | MODEL_SUBSCRIBED, 0, model__do_subscribe},
+    {"subscribe", -2, C | MODEL_SUBSCRIBED | S, 0, model__do_subscribe},
     {"time", 1, A, 0, model__do_time},
     {"type", 2, R, 1, model__do_type},
     {"unlink", -2, W, -1, model__do_del},
-    {"unsubscribe", -1, C | MODEL_SUBSCRIBED, 0, model__do_unsubscribe},
+    {"unsubscribe", -1, C | MODEL_SUBSCRIBED | S, 0, model__do_unsubscribe},
     {"wait", 3, MODEL_REDIS_NOSCRIPT, 0, model__do_wait},
     {"zadd", -4, M, 1, model__do_zadd},
     {"zcard", 2, R, 1, model__do_zcard},
@@ -190,6 +194,7 @@ static const struct model_command model__commands[] = {
 #undef M
 #undef A
 #undef C
+#undef S
 };
 
 /* Appends a word in small letters. False if no command has so long a name. */
@@ -227,6 +232,11 @@ static inline const struct model_command *model__command_named(const char *name)
 }
 
 static inline bool model__knows(const struct model *m, const struct model_command *command) {
+    unsigned where = command->flags & (MODEL_SENTINEL | MODEL_SENTINEL_ONLY);
+
+    if (m->watches != NULL ? where == 0 : where == MODEL_SENTINEL_ONLY) {
+        return false;
+    }
     return !((command->flags & MODEL_NEW) && m->flavour == MODEL_REDIS_5) &&
            !((command->flags & MODEL_VALKEY) && m->flavour != MODEL_VALKEY_9);
 }
@@ -235,7 +245,7 @@ static inline bool model__knows(const struct model *m, const struct model_comman
 static inline const struct model_command *model__command(const struct model *m, int argc,
                                                          const struct model_arg *argv) {
     const struct model_command *command = NULL;
-    char name[32];
+    char name[48];
     size_t size = 0;
 
     if (model__spell(name, &size, sizeof name, argv[0])) {
@@ -318,7 +328,8 @@ static inline const char *model__script_unknown(struct model *m, int argc,
 /* Returns why the data cannot be read or changed now, or NULL. */
 static inline const char *model__state_refusal(const struct model *m, unsigned flags) {
     bool replica = model__is_replica(m);
-    bool ping = flags == MODEL_SUBSCRIBED; /* the one way to ask whether the server is well */
+    bool ping = (flags & ~(unsigned)MODEL_SENTINEL) ==
+                MODEL_SUBSCRIBED; /* the one way to ask whether the server is well */
 
     if (m->oom && !replica && (flags & MODEL_DENYOOM)) {
         return MODEL__OOM;

@@ -181,6 +181,45 @@ static inline void model__do_auth(struct model_request *r) {
     }
 }
 
+/* ---- commands: of a Sentinel ---- */
+
+static inline bool model__watches(const struct model_request *r) {
+    return model__is_exactly(r->argv[2], r->m->watches) && r->m->primary_host != NULL;
+}
+
+static inline void model__do_sentinel_address(struct model_request *r) {
+    struct model_bytes *out = r->m->out;
+    char digits[24];
+
+    if (!model__watches(r)) {
+        model__append(out, "*-1\r\n", 5);
+        return;
+    }
+    model__put_count(out, '*', 2);
+    model__put_word(out, r->m->primary_host);
+    model__put_bulk(out, digits, model__digits(digits, r->m->primary_port));
+}
+
+/* Some of the forty words that a real one says. */
+static inline void model__do_sentinel_master(struct model_request *r) {
+    struct model_bytes *out = r->m->out;
+    char digits[24];
+
+    if (!model__watches(r)) {
+        model__fail(r, "ERR No such master with that name");
+        return;
+    }
+    model__put_count(out, '*', 8);
+    model__put_word(out, "name");
+    model__put_word(out, r->m->watches);
+    model__put_word(out, "ip");
+    model__put_word(out, r->m->primary_host);
+    model__put_word(out, "port");
+    model__put_bulk(out, digits, model__digits(digits, r->m->primary_port));
+    model__put_word(out, "config-epoch");
+    model__put_bulk(out, digits, model__digits(digits, r->m->config_epoch));
+}
+
 /* ---- commands: channels ---- */
 
 static inline void model__put_subscribed(struct model_request *r, const char *kind,

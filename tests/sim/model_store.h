@@ -128,7 +128,11 @@ struct model {
     const char *denied[MODEL_DENIED]; /* "publish", "client", "client|kill" ... */
     const char *renamed, *misfit;     /* not known by this name; taken with other arguments */
     bool sharded;                     /* keys of one command must be in one slot */
-    void *stranger;                   /* hooks.touched is told this for model_call */
+    const char *watches;              /* it is a Sentinel, and knows a primary by this name */
+    const char *primary_host;         /* ... that is there; NULL = it says nil */
+    int primary_port;
+    int64_t config_epoch;
+    void *stranger;                                  /* hooks.touched is told this for model_call */
     uint64_t commands, scripts_run, delifeqs, mgets; /* counters */
     uint64_t full; /* scripts refused for memory although their first key is a sorted set */
 
@@ -181,7 +185,9 @@ enum {
     MODEL_GROUP = 512,           /* only its subcommands are commands */
     MODEL_VALKEY = 1024,         /* only Valkey knows it */
     MODEL_REDIS_NOSCRIPT = 2048, /* as MODEL_NOSCRIPT, but not in Valkey */
-    MODEL_VALKEY_STALE = 4096    /* as MODEL_STALE, but only in Valkey */
+    MODEL_VALKEY_STALE = 4096,   /* as MODEL_STALE, but only in Valkey */
+    MODEL_SENTINEL = 8192,       /* a Sentinel knows it too */
+    MODEL_SENTINEL_ONLY = 16384  /* ... and nobody else */
 };
 
 struct model_command {
@@ -250,6 +256,10 @@ static inline bool model__is(struct model_arg arg, const char *word) {
         }
     }
     return word[i] == '\0';
+}
+
+static inline bool model__is_exactly(struct model_arg arg, const char *word) {
+    return arg.size == strlen(word) && memcmp(arg.at, word, arg.size) == 0;
 }
 
 static inline size_t model__digits(char *out, int64_t number) {
@@ -398,25 +408,29 @@ static inline struct model_field *model__new_field(struct model_key *key) {
     return field;
 }
 
+static inline void model__key_copy(struct model_map *to, const struct model_key *old) {
+    struct model_key *key =
+        (struct model_key *)model__add(to, old->item.name, old->item.size, sizeof *key);
+    size_t i;
+
+    key->type = old->type;
+    key->expires_ms = old->expires_ms;
+    model__assign(&key->value, old->value.at, old->value.size);
+    for (i = 0; old->fields != NULL && i < old->count; i++) {
+        struct model_field *field = model__new_field(key);
+
+        model__assign(&field->name, old->fields[i].name.at, old->fields[i].name.size);
+        model__assign(&field->value, old->fields[i].value.at, old->fields[i].value.size);
+        field->score = old->fields[i].score;
+    }
+    key->count = old->count;
+}
+
 static inline void model__map_copy(struct model_map *to, const struct model_map *from) {
-    size_t i, j;
+    size_t i;
 
     for (i = 0; i < from->count; i++) {
-        const struct model_key *old = (const struct model_key *)(const void *)from->items[i];
-        struct model_key *key =
-            (struct model_key *)model__add(to, old->item.name, old->item.size, sizeof *key);
-
-        key->type = old->type;
-        key->expires_ms = old->expires_ms;
-        model__assign(&key->value, old->value.at, old->value.size);
-        for (j = 0; old->fields != NULL && j < old->count; j++) {
-            struct model_field *field = model__new_field(key);
-
-            model__assign(&field->name, old->fields[j].name.at, old->fields[j].name.size);
-            model__assign(&field->value, old->fields[j].value.at, old->fields[j].value.size);
-            field->score = old->fields[j].score;
-        }
-        key->count = old->count;
+        model__key_copy(to, (const struct model_key *)(const void *)from->items[i]);
     }
 }
 

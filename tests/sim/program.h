@@ -14,7 +14,8 @@
 #define PROGRAM_CLEAN_US 4000000 /* for a reconnect, and for a release that is tried again */
 #define PROGRAM_KEEP_MS 60000    /* of what is held until the end */
 #define PROGRAM_LINE_US 30000000 /* the longest that a line is remembered */
-#define SWITCH_US 16000000       /* until a client that only listens leaves a replica */
+#define SWITCH_US 16000000       /* until a client that only listens leaves a replica ... */
+#define MOVE_US 6000000          /* ... to which nothing is copied; until it does where it is */
 
 /* Families of faults; a seed has some of them. */
 enum {
@@ -28,7 +29,8 @@ enum {
     ABOUT_LIFETIMES = 128,
     ABOUT_CLOCKS = 256,
     FAMILIES = 9,
-    ABOUT_KINDS = 512 /* no faults: what can only be done where keys are of several kinds */
+    ABOUT_KINDS = 512, /* no faults: what can only be done where keys are of several kinds */
+    ABOUT_MOVES = 1024 /* only where the servers are one deployment */
 };
 
 struct step {
@@ -64,6 +66,17 @@ static struct {
     bool votes;          /* the servers are one quorum */
     int forks;           /* so often a process may fork inside a callback */
     int64_t switched_us; /* when a replica last took over */
+    bool deployed;       /* the servers are one deployment */
+    int64_t calm_us;     /* from then on nothing goes wrong there; 0 = it does to the end */
+    const struct sim_server *stubborn; /* a Sentinel that names who was the primary first */
+    bool moving;                       /* its primary changes just now */
+    struct move {                      /* ... */
+        struct sim_server *was, *next;
+        int64_t lives_us; /* for so long who was it goes on */
+        int64_t late_us;  /* so much later the name follows, or Sentinels know it */
+        int64_t epoch;    /* how often it has changed */
+        bool ends;        /* connections end when the old primary is told */
+    } move;
 } program;
 
 /* ------------------------------------------------------------------------------------------------
@@ -109,7 +122,8 @@ static inline bool callable(const struct hand *hand) {
 }
 
 static inline struct sim_server *some_server(struct sim_dice *dice) {
-    return &sim.servers[sim_roll(dice, sim.server_count)];
+    struct sim_server *server = &sim.servers[sim_roll(dice, sim.server_count)];
+    return sim.primary != NULL && !sim_one_in(dice, 4) ? sim.primary : server;
 }
 
 static inline struct sim_process *some_process(struct sim_dice *dice) {
@@ -362,6 +376,9 @@ static inline bool do_restart(struct sim_dice *dice) {
 /* Who listens there is told of changes no more, and asks after ten seconds. */
 static inline bool do_switch(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
+    if (program.deployed) {
+        return false;
+    }
     sim_server_switch(server, program.seed * SIM_SERVERS + (uint64_t)server->number + 1000);
     program.switched_us = sim.now_us;
     return true;
@@ -443,7 +460,7 @@ static inline void heal_model(struct model *model, const struct sim_server *serv
 static inline void heal_server(void *object) {
     struct sim_server *server = (struct sim_server *)object;
     heal_model(server->model, server);
-    server->model->readonly = false;
+    server->model->readonly = server->follows;
     if (server->twin != NULL) {
         heal_model(server->twin, server);
     }
@@ -657,6 +674,9 @@ static inline bool do_wipe(struct sim_dice *dice) {
 
 static inline bool do_save(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
+    if (program.deployed) {
+        return false;
+    }
     model_copy_free(program.copies[server->number]);
     program.copies[server->number] = model_save(server->model);
     return true;
@@ -677,10 +697,251 @@ static inline bool do_failover(struct sim_dice *dice) {
 
 static inline bool do_step_clock(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
+    if (program.deployed) { /* its machines have one clock */
+        return false;
+    }
     oracle_void(server);
     server->clock.base_us += 1 + sim_roll(dice, 5000000);
     server->stepped = true;
     sim_trace("the clock of server %d steps forward", server->number);
+    return true;
+}
+
+/* ---- a deployment, the primary of which changes ---- */
+
+static inline void move_named(void *object) {
+    (void)object;
+    sim.name.answer = sim.primary;
+    sim_trace("the name leads to server %d", sim.primary->number);
+}
+
+/* Whether each of them names the primary. */
+static inline void sentinels_know(void) {
+    int i, known = 0;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        known += sim.sentinels[i].names == sim.primary;
+    }
+    if (known < sim.sentinel_count || known == 0) {
+        oracle.named_us = 0;
+    } else if (oracle.named_us == 0) {
+        oracle.named_us = sim.now_us;
+    }
+}
+
+/* A Sentinel knows who the primary is, unless it never learns that. */
+static inline void sentinel_learns(void *object) {
+    if (object != program.stubborn) {
+        sim_sentinel_names((struct sim_server *)object, sim.primary, program.move.epoch);
+        sentinels_know();
+    }
+}
+
+static inline void sentinels_learn(void) {
+    int i;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        sentinel_learns(&sim.sentinels[i]);
+    }
+}
+
+/* One of them names nobody, a replica, or who was the primary long ago. */
+static inline bool do_sentinel_lies(struct sim_dice *dice) {
+    struct sim_server *named = &sim.servers[sim_roll(dice, sim.server_count)];
+    int64_t for_us = 1 + sim_roll(dice, 3000000), back = sim_roll(dice, 2);
+    struct sim_server *sentinel;
+    if (sim.sentinel_count == 0) {
+        return false;
+    }
+    sentinel = &sim.sentinels[sim_roll(dice, sim.sentinel_count)];
+    if (sentinel == program.stubborn) {
+        return false;
+    }
+    sim_sentinel_names(sentinel, sim_one_in(dice, 3) ? NULL : named, program.move.epoch - back);
+    sentinels_know();
+    later(for_us, sentinel_learns, sentinel);
+    return true;
+}
+
+/* One or all of them answer late, or are not there. */
+static inline bool do_sentinel_away(struct sim_dice *dice) {
+    int64_t for_us = 1 + sim_roll(dice, sim_one_in(dice, 2) ? 3000000 : 300000);
+    bool all = sim_one_in(dice, 3), silent = sim_one_in(dice, 2);
+    int64_t one = sim_roll(dice, SIM_SENTINELS);
+    int i;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        struct sim_server *sentinel = &sim.sentinels[i];
+        if ((all || i == one) && silent) {
+            sim_server_pause(sentinel, for_us);
+        } else if (all || i == one) {
+            sim_server_restart(sentinel, true, for_us);
+            sentinel_learns(sentinel);
+        }
+    }
+    return sim.sentinel_count > 0;
+}
+
+/* Everything is as it should be, but for who looks and listens at the wrong place. */
+static inline void move_over(void) {
+    program.moving = false;
+    program.switched_us = sim.now_us;
+    oracle.trouble_us = sim.now_us + MOVE_US;
+}
+
+static inline void move_demoted(void *object) {
+    struct move *move = &program.move;
+    (void)object;
+    if (program.moving) {
+        sim_demote(move->was, move->ends);
+        if (move->lives_us > 0) {
+            oracle_demoted();
+        }
+        move_over();
+    }
+}
+
+/* What is on its way to the replica is lost, all but a few writes. */
+static inline void move_loses(const struct move *move, struct sim_dice *dice) {
+    const struct sim_effect *effect;
+    int pending = 0;
+    for (effect = move->next->first; effect != NULL; effect = effect->next) {
+        pending++;
+    }
+    if (pending > 0) {
+        sim_effects_drop(move->next, (int)sim_roll(dice, pending));
+    }
+}
+
+/* The others have agreed on it. */
+static inline void move_promoted(void *object) {
+    struct move *move = &program.move;
+    int i;
+    (void)object;
+    if (!program.moving) {
+        return;
+    }
+    sim_effects_hear(move->next, INT64_MAX);
+    sim_promote(move->next);
+    oracle_promoted(move->lives_us > 0);
+    later(move->late_us, move_named, NULL);
+    move->epoch++;
+    sentinels_know();
+    for (i = 0; i < sim.sentinel_count; i++) {
+        later(move->late_us + sim_roll(&sim.dice, 1500000), sentinel_learns, &sim.sentinels[i]);
+    }
+    if (move->lives_us > 0) {
+        later(move->lives_us, move_demoted, NULL);
+    } else {
+        move_demoted(NULL);
+    }
+    oracle_round();
+}
+
+/* The primary is killed, or stops for a while, or is left alone though nothing is wrong with it; or
+ * an operator has the two change places. */
+static inline bool do_move(struct sim_dice *dice) {
+    static const int64_t lives_us[] = {1, 20000, 10000000, 10000000};
+    struct move *move = &program.move;
+    int64_t after_us = 1 + sim_roll(dice, sim_one_in(dice, 3) ? 3000000 : 400000);
+    int64_t how = sim_roll(dice, 4), live_us = 1 + sim_roll(dice, lives_us[sim_roll(dice, 4)]);
+    bool loses = sim_one_in(dice, 2), ends = !sim_one_in(dice, 3);
+    struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
+    if (program.moving || !next->follows || next->down || sim.primary->down) {
+        return false;
+    }
+    program.moving = true;
+    move->was = sim.primary;
+    move->next = next;
+    move->late_us = sim_one_in(dice, 2) ? 0 : sim_roll(dice, 4000000);
+    move->ends = ends && how != 3;
+    move->lives_us = 0;
+    if (loses && how != 3) {
+        move_loses(move, dice);
+    }
+    if (how == 0) { /* it comes back as a replica, or as it was */
+        sim_server_restart(move->was, true, after_us + sim_roll(dice, 2000000));
+        move->lives_us = sim_one_in(dice, 2) ? 0 : 2000000 + live_us;
+    } else if (how == 1) { /* what lies in its sockets is run when it goes on */
+        sim_server_pause(move->was, 2 * after_us);
+        move->lives_us = after_us + live_us;
+    } else if (how == 2) {
+        after_us = 1;
+        move->lives_us = live_us;
+    } else {
+        after_us = 1 + sim_roll(dice, 300000);
+        sim_server_pause(move->was, after_us);
+    }
+    sim_trace("server %d is to be the primary, way %d", next->number, (int)how);
+    later(after_us, move_promoted, NULL);
+    program.switched_us = sim.now_us + after_us + move->lives_us + move->late_us;
+    return true;
+}
+
+/* The name leads to who is not the primary, and has not been, or not for long. */
+static inline bool do_name_wrong(struct sim_dice *dice) {
+    int64_t for_us = 1 + sim_roll(dice, 3000000);
+    if (sim.sentinel_count > 0) {
+        return do_sentinel_lies(dice);
+    }
+    sim.name.answer = &sim.servers[sim_roll(dice, sim.server_count)];
+    sim_trace("the name leads to server %d", sim.name.answer->number);
+    later(for_us, move_named, NULL);
+    if (program.switched_us < sim.now_us + for_us) {
+        program.switched_us = sim.now_us + for_us;
+    }
+    return true;
+}
+
+/* An acquire is late, by seconds. */
+static inline bool move_delays(struct sim_dice *dice) {
+    struct hand *hand = some_hand(dice);
+    int64_t late_us = 300000 + sim_roll(dice, 3000000), wait_ms = sim_one_in(dice, 3) ? 0 : 3000;
+    struct sim_line *line;
+    if (!callable(hand) || hand->actor->gone ||
+        hand_acquire(hand, wait_ms, some_lease_ms(dice)) != RLOCK_OK) {
+        return false;
+    }
+    for (line = sim.lines; line != NULL; line = line->next) {
+        if (line->seat != NULL && line->fd >= 0 && line->seat->client == hand->actor->client) {
+            sim_delay(line, late_us);
+        }
+    }
+    return true;
+}
+
+/* ... and its client finds another machine meanwhile, ... */
+static inline bool do_late_elsewhere(struct sim_dice *dice) {
+    return move_delays(dice) && do_name_wrong(dice);
+}
+
+/* ... or the primary changes, and changes back. */
+static inline void move_there(void *object) {
+    struct sim_server *next = (struct sim_server *)object;
+    if (!oracle.settled && !program.moving && next->follows && !next->down && !sim.primary->down) {
+        memset(&program.move, 0, offsetof(struct move, epoch));
+        program.moving = true;
+        program.move.was = sim.primary;
+        program.move.next = next;
+        move_promoted(NULL);
+    }
+}
+
+static inline bool do_there_and_back(struct sim_dice *dice) {
+    int64_t there_us = 1 + sim_roll(dice, 200000), back_us = there_us + sim_roll(dice, 1500000);
+    struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
+    if (program.moving || !next->follows || !move_delays(dice)) {
+        return false;
+    }
+    later(there_us, move_there, next);
+    later(back_us, move_there, sim.primary);
+    return true;
+}
+
+static inline bool do_name_gone(struct sim_dice *dice) {
+    sim.name.gone_until_us = sim.now_us + 1 + sim_roll(dice, 2000000);
+    return true;
+}
+
+static inline bool do_name_silent(struct sim_dice *dice) {
+    sim.name.silent_until_us = sim.now_us + 1 + sim_roll(dice, 2000000);
     return true;
 }
 
@@ -746,6 +1007,14 @@ static const struct act acts[] = {
     {"failover with a lost tail", ABOUT_DATA, 2, do_failover},
     {"server's clock stepped", ABOUT_DATA, 2, do_step_clock},
     {"no memory", ABOUT_MEMORY, 3, do_no_memory},
+    {"primary of a deployment changes", ABOUT_MOVES, 12, do_move},
+    {"name of another machine", ABOUT_MOVES, 4, do_name_wrong},
+    {"acquire late, and another machine found", ABOUT_MOVES, 4, do_late_elsewhere},
+    {"Sentinel that lies", ABOUT_MOVES, 4, do_sentinel_lies},
+    {"Sentinel late or away", ABOUT_MOVES, 4, do_sentinel_away},
+    {"acquire late, the primary changes and changes back", ABOUT_MOVES, 4, do_there_and_back},
+    {"name not found", ABOUT_MOVES, 2, do_name_gone},
+    {"name answered late", ABOUT_MOVES, 2, do_name_silent},
 };
 #define ACTS (sizeof acts / sizeof acts[0])
 
@@ -755,6 +1024,7 @@ static uint64_t happened_inside[2]; /* stops inside callbacks, calls from them *
 static inline void step_happens(void *object) {
     struct step *step = (struct step *)object;
     struct sim_dice dice;
+    int64_t patience_us;
     dice.state = step->dice;
     if (step->skipped || sim.now_us >= program.end_us) {
         return;
@@ -762,12 +1032,17 @@ static inline void step_happens(void *object) {
     sim_trace("step %d: %s", step->number, step->act->name);
     if (step->act->happen(&dice)) {
         happened[step->act - acts]++;
+        oracle.fault_us = step->act->family != 0 && step->act->family != ABOUT_KINDS &&
+                                  step->act->happen != do_move
+                              ? sim.now_us
+                              : oracle.fault_us;
         if ((step->act->family & ~(unsigned)(ABOUT_LIFETIMES | ABOUT_KINDS)) != 0) {
             oracle.trouble_us = sim.now_us + 6000000;
         }
     }
-    if (program.switched_us != 0 && oracle.trouble_us < program.switched_us + SWITCH_US) {
-        oracle.trouble_us = program.switched_us + SWITCH_US;
+    patience_us = program.switched_us + (program.deployed ? MOVE_US : SWITCH_US);
+    if (program.switched_us != 0 && oracle.trouble_us < patience_us) {
+        oracle.trouble_us = patience_us;
     }
     oracle_round();
 }
@@ -871,6 +1146,7 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
     if (sim_one_in(&dice, 12)) {
         happened_inside[0]++;
         oracle.trouble_us = sim.now_us + 6000000;
+        oracle.fault_us = sim.now_us;
         sim_pause(hand->actor->process, sim_roll(&dice, sim_one_in(&dice, 4) ? 3000000 : 50000));
     }
     if (sim_one_in(&dice, 3)) {
@@ -966,6 +1242,9 @@ static inline void draw_steps(void) {
         step->number = i;
         step->act = draw_act(i >= calls);
         step->at_us = draw_time_us(i, calls, bursts);
+        if (program.calm_us != 0 && (i >= calls || i % 2 == 0)) {
+            step->at_us = 1000000 + (step->at_us - 1000000) % (program.calm_us - 1000000);
+        }
         step->dice = sim_mix(program.seed * PROGRAM_STEPS + (uint64_t)i) ^ (uint64_t)draw(65536);
     }
 }
@@ -1066,6 +1345,49 @@ static inline void draw_actors(void) {
     }
 }
 
+/* All servers are one deployment: a primary, and who follows it. */
+static inline void draw_deployment(void) {
+    static const int64_t lags_us[] = {0, 2000, 50000, 400000};
+    int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4)), i;
+    int count = program.many ? SIM_SLOTS : program.rounds > 0 ? 1 : (int)(1 + draw(3));
+    rlock_wire wire = draw_one_in(program.kinds ? 12 : 3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
+    struct sim_server *first = &sim.servers[0];
+    seen.deployments++;
+    sim_deploy();
+    sim.lag_us = lags_us[draw(4)];
+    sim.name.latency_us = DRAW_OF(0, 1000, 30000);
+    sim.name.floating = draw_one_in(2);
+    sim.name.all = draw_one_in(3);
+    sim.name.odd = draw_one_in(3) && !program.quiet ? (int)(1 + draw(2)) : 0;
+    draw_server(first);
+    if (draw_one_in(2)) {
+        sim.announces = draw_one_in(2);
+        sim.name.floating = false;
+        sim_sentinels((int)(1 + draw(SIM_SENTINELS)), program.seed);
+        if (sim.sentinel_count > 1 && !program.quiet && draw_one_in(2)) {
+            program.stubborn = &sim.sentinels[draw(sim.sentinel_count)];
+        }
+    }
+    for (i = 1; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        server->clock = first->clock;
+        server->database = first->database;
+        server->password = first->password;
+        server->always_denied = first->always_denied;
+        server->model->flavour = first->model->flavour;
+        heal_server(server);
+    }
+    while (count-- > 0) {
+        struct slot *slot = slot_new(first, program_keys[count]);
+        if (wire == RLOCK_WIRE_STRING) {
+            draw_kind(slot);
+        }
+    }
+    for (i = 0; i < sim.process_count * clients; i++) {
+        draw_actor(&sim.processes[i / clients], first, wire, hands);
+    }
+}
+
 /* All servers are one quorum. Its keys have a slot a server, and one for the handles. */
 static inline void draw_council(void) {
     int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4));
@@ -1111,19 +1433,26 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.tape_left = size;
     program.votes = sim_mix(seed ^ 0x766f7465) % 11 == 0 && tape == NULL;
     program.kinds = program.kinds && !program.votes;
+    program.deployed = sim_mix(seed ^ 0x6d6f1a1a) % 6 == 0 && tape == NULL && !program.votes;
     program.forks = sim_mix(seed ^ 0x666f726b) % 8 == 0 && tape == NULL ? 2 : 0;
     servers = draw_one_in(4) ? 2 : 1;
     if (program.votes) {
         servers = servers == 2 ? 5 : 3;
     }
+    servers = program.deployed ? 3 : servers;
     processes = (int)(1 + draw(4));
     program.quiet = draw_one_in(6);
     for (i = 0; i < FAMILIES && !program.quiet; i++) {
         program.families |= draw_one_in(i == 4 && !program.votes ? 4 : 2) ? 1u << i : 0;
     }
+    program.families |= program.deployed && !program.quiet ? ABOUT_MOVES : 0;
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
+    if (program.deployed && draw_one_in(2)) {
+        program.calm_us = 1000000 + DRAW_OF(1000000, 3000000, 6000000);
+        program.end_us = program.calm_us + 26000000;
+    }
     program.hold_us = DRAW_OF(0, 2000, 50000, 1500000);
     if (program.many) {
         program.hold_us = 1500000;
@@ -1153,6 +1482,8 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     draw_clocks();
     if (program.votes) {
         draw_council();
+    } else if (program.deployed) {
+        draw_deployment();
     } else {
         draw_actors();
     }
@@ -1163,6 +1494,59 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
  * Running it.
  */
 
+/* A client that is gone leaves its keys to their leases; so does one that cannot know of a key, as
+ * after a failover to a server that had not heard of the release. */
+static inline bool program_owned(const struct token *token) {
+    int i;
+    for (i = 0; i < oracle.actor_count; i++) {
+        if (!oracle.actors[i].gone && strncmp(token->text, oracle.actors[i].id, 36) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How long something of this token may be at a server when nobody holds any more. */
+static inline int64_t program_clean_us(const struct token *token) {
+    return program_owned(token) && !token->is_void && !token->stays
+               ? PROGRAM_CLEAN_US
+               : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
+}
+
+/* Whether this token holds a key, and no handle has anything to do with it. */
+static inline bool program_left_alone(const struct slot *slot, const struct token *token) {
+    const struct hand *holder = token->holder;
+    bool held = holder != NULL && !holder->gone && holder->holds && holder->token == token;
+    return !held && oracle_has_until_us(slot, token) > sim.now_us && queue_hand(token) == NULL;
+}
+
+/* Where nothing goes wrong any more, what nobody holds is given back soon. */
+static inline void program_tended(struct token *token, const struct slot *slot) {
+    int64_t since_us = oracle.trouble_us;
+    if (!program_left_alone(slot, token)) {
+        token->alone_us = 0;
+        return;
+    }
+    token->alone_us = token->alone_us != 0 ? token->alone_us : sim.now_us;
+    since_us = since_us > token->alone_us ? since_us : token->alone_us;
+    if (sim.now_us > since_us + program_clean_us(token)) {
+        sim_failed("%s is %s's, and nobody gives it back", slot->key, token->text);
+    }
+}
+
+static inline void program_all_tended(void) {
+    int i, k;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        for (k = 0; k < slot->member_count; k++) {
+            program_tended(slot->members[k], slot);
+        }
+        if (!slot_queued(slot) && slot->there != NULL && !slot->there->theirs) {
+            program_tended(slot->there, slot);
+        }
+    }
+}
+
 static inline void look_around(void *object) {
     (void)object;
     if (program.votes) {
@@ -1171,6 +1555,9 @@ static inline void look_around(void *object) {
         oracle_liveness();
     }
     oracle_answers();
+    if (program.deployed) {
+        program_all_tended();
+    }
     if (oracle.quiet) {
         oracle_commands(sim.now_us);
     }
@@ -1199,10 +1586,25 @@ static inline void program_heal(void) {
     oracle.settled = true;
     oracle.quiet = false;
     oracle.trouble_us = sim.now_us;
+    if (program.moving && sim_is_old(program.move.was)) {
+        move_demoted(NULL);
+    }
+    program.moving = false;
+    sim.name.answer = sim.primary;
+    sim.name.gone_until_us = sim.name.silent_until_us = 0;
+    sentinels_learn();
+    for (i = 0; i < sim.sentinel_count; i++) {
+        sim.sentinels[i].down = false;
+        sim.sentinels[i].paused_until_us = 0;
+    }
+    sim.lag_us = 0;
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         heal_server(server);
-        server->cut = server->down = false;
+        if (server->down) {
+            sim_server_up(server);
+        }
+        server->cut = false;
         server->paused_until_us = 0;
     }
     for (i = 0; i < sim.process_count; i++) {
@@ -1270,30 +1672,11 @@ static inline void program_settle(void) {
     }
 }
 
-/* A client that is gone leaves its keys to their leases; so does one that cannot know of a key, as
- * after a failover to a server that had not heard of the release. */
-static inline bool program_owned(const struct token *token) {
-    int i;
-    for (i = 0; i < oracle.actor_count; i++) {
-        if (!oracle.actors[i].gone && strncmp(token->text, oracle.actors[i].id, 36) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How long something of this token may be at a server when nobody holds any more. */
-static inline int64_t program_clean_us(const struct token *token) {
-    return program_owned(token) && !token->is_void
-               ? PROGRAM_CLEAN_US
-               : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
-}
-
 /* A server cannot be asked to end an old connection, or one may be another process's: what is under
  * way there may come late, as far as a client can know. */
 static inline bool program_unsure(const struct sim_server *server) {
     const char *denied = server->always_denied;
-    return server->unkilling || server->twin != NULL ||
+    return server->unkilling || server->twin != NULL || program.deployed ||
            (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
 }
 
@@ -1407,7 +1790,7 @@ static inline void program_forgotten(void) {
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         int count = (int)model_keys(server->model, server->database, names, 64);
-        for (k = 0; k < count && k < 64; k++) {
+        for (k = 0; k < count && k < 64 && !server->follows; k++) {
             struct slot *slot = oracle_slot(server, names[k].at, names[k].size);
             bool fence = slot != NULL && oracle_is(slot->fence_key, names[k].at, names[k].size);
             bool permits = slot != NULL && slot->kind == SLOT_SEMAPHORE &&
@@ -1512,6 +1895,8 @@ static inline uint64_t program_run(void) {
     for (i = 0; i < sim.server_count; i++) {
         seen.delifeqs += sim.servers[i].model->delifeqs;
         seen.mgets += sim.servers[i].model->mgets;
+        seen.told_none += i == 0 ? sim.name.told[0] : 0;
+        seen.told_more += i == 0 ? sim.name.told[2] : 0;
         model_copy_free(program.copies[i]);
     }
     sim_end();

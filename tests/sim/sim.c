@@ -394,6 +394,13 @@ static const struct {
     {"hold renewed with a minority of servers gone", &seen.thin},
     {"overlap after a quorum of votes was forgotten", &seen.votes_overlaps},
     {"fork inside a callback", &seen.forks},
+    {"world of a primary and its replicas", &seen.deployments},
+    {"name not found", &seen.told_none},
+    {"name with several addresses", &seen.told_more},
+    {"promotion", &seen.promoted},
+    {"... while the old primary goes on", &seen.split},
+    {"write that was lost with a promotion", &seen.tails},
+    {"write at an old primary", &seen.aside},
 };
 #define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
 

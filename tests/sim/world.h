@@ -42,7 +42,11 @@
 #define SIM_WATCHED 16
 #define SIM_WATCHED_ALONE 4 /* of a client of one server */
 #define SIM_FDS 1024
-#define SIM_PORT 7000    /* of server 0; unix sockets are called sim-0, sim-1 ... */
+#define SIM_PORT 7000           /* of server 0; unix sockets are called sim-0, sim-1 ... */
+#define SIM_ADDRESS 0x0a000001u /* of machine 0 of a deployment; they all have SIM_PORT */
+#define SIM_SENTINELS 3
+#define SIM_SENTINEL 10  /* where the first of them is */
+#define SIM_NAMES 3      /* that a client resolves at one time */
 #define SIM_TURNS 500000 /* of one process, after which it is said to spin */
 
 __attribute__((noreturn, format(printf, 1, 2))) static void sim_failed(const char *format, ...);
@@ -157,17 +161,31 @@ struct sim_line { /* one connection, from connect to the last byte */
     struct model_peer *peer; /* NULL = the server knows nothing of it (any more) */
     struct sim_pipe up, down;
     bool moved;      /* to the other machine of the two that are this server in turn */
+    bool refused;    /* nobody is there */
+    bool floating;   /* by an address that leads now here, now there */
     int64_t sent_us; /* when that was written which the server has read last */
     char *inbox;
     size_t in, inbox_room;
     bool ended, reset; /* the process will read so */
 };
 
-struct sim_server {
+struct sim_effect { /* a write on its way to a replica */
+    struct sim_effect *next;
+    struct model_effect *what;
+    struct model_copy *all; /* instead: everything anew */
+    uint64_t command;       /* of the primary; 0 = none */
+    int64_t at_us;
+};
+
+struct sim_server { /* alone, or a machine of the one deployment */
     int number;
-    struct model *model; /* to which its address leads */
-    bool moved;          /* the other machine is the primary */
-    struct model *twin;  /* its replica, on the connections of which it answers; NULL = none yet */
+    bool follows;                     /* a replica of sim.primary */
+    struct sim_effect *first, **last; /* what that did and this has not heard of yet */
+    int64_t heard_us;                 /* when it hears of the last of that */
+    const struct sim_server *names;   /* of a Sentinel: the primary, as it says */
+    struct model *model;              /* to which its address leads */
+    bool moved;                       /* the other machine is the primary */
+    struct model *twin; /* its replica, on the connections of which it answers; NULL = none yet */
     struct sim_clock clock;
     int database;              /* that its clients use */
     const char *password;      /* that it asks for; NULL = none */
@@ -185,12 +203,19 @@ struct sim_watched {
     unsigned events;
 };
 
+struct sim_name { /* being resolved */
+    rlock_name *name;
+    int64_t due_us; /* in true time */
+    int place;      /* of one machine; -1 = the name of the deployment */
+};
+
 struct sim_seat { /* what open gives to a client */
     struct sim_process *process;
     rlock_client *client;
     bool open;
     int64_t due_us; /* by the clock of the process; -1 = no timer */
     struct sim_watched watched[SIM_WATCHED];
+    struct sim_name names[SIM_NAMES];
 };
 
 struct sim_process {
@@ -225,6 +250,21 @@ static struct {
     uint64_t orders;
     struct sim_server servers[SIM_SERVERS];
     int server_count;
+    struct sim_server *primary; /* all servers are one deployment; NULL = each is alone */
+    int64_t lag_us;             /* a write takes up to that long to a replica */
+    struct sim_server sentinels[SIM_SENTINELS];
+    int sentinel_count;
+    bool announces; /* names, not addresses */
+    struct {
+        struct sim_server *answer; /* whose address it is */
+        bool floating;             /* the address stays, what is behind it changes */
+        int64_t latency_us;        /* how long an answer takes, at most */
+        int64_t gone_until_us;     /* it is answered with nothing */
+        int64_t silent_until_us;   /* it is answered then */
+        bool all;                  /* all machines have this name ... */
+        int odd;                   /* ... and so many where nobody is */
+        uint64_t told[3];          /* how often none, one and more were told */
+    } name;
     struct sim_process processes[SIM_PROCESSES];
     int process_count;
     int watched; /* how many descriptors a client has at most, all of them in one world */
@@ -541,14 +581,86 @@ static inline int64_t sim_process_now_us(const struct sim_process *process) {
     return sim_local_us(&process->clock);
 }
 
+/* The addresses of a deployment: of its machines, of one that stays, of a machine that is gone and
+ * refuses, and of one that says nothing. */
+enum { SIM_STAYS = SIM_SERVERS, SIM_REFUSES, SIM_SAYS_NOTHING };
+
+static inline void sim_address(struct sockaddr_in *address, int place) {
+    memset(address, 0, sizeof *address);
+    address->sin_family = AF_INET;
+    address->sin_port = htons(1); /* it is not asked for */
+    address->sin_addr.s_addr = htonl(SIM_ADDRESS + (uint32_t)place);
+}
+
+/* What a name is answered with; how many addresses. */
+static inline unsigned sim_name_answers(struct sockaddr_in *addresses, int place) {
+    static const int odd[] = {SIM_REFUSES, SIM_SAYS_NOTHING};
+    unsigned count = 0, k;
+    int i;
+    if (sim.now_us < sim.name.gone_until_us) {
+        return 0;
+    }
+    if (place >= 0) {
+        sim_address(&addresses[0], place);
+        return 1;
+    }
+    sim_address(&addresses[count++], sim.name.floating ? SIM_STAYS : sim.name.answer->number);
+    for (i = 0; i < sim.server_count && sim.name.all; i++) {
+        if (&sim.servers[i] != sim.name.answer || sim.name.floating) {
+            sim_address(&addresses[count++], i);
+        }
+    }
+    for (i = 0; i < sim.name.odd; i++) {
+        sim_address(&addresses[count++], odd[sim_roll(&sim.dice, 2)]);
+    }
+    for (k = count; k > 1; k--) {
+        struct sockaddr_in last = addresses[k - 1];
+        int64_t at = sim_roll(&sim.dice, k);
+        addresses[k - 1] = addresses[at];
+        addresses[at] = last;
+    }
+    return count;
+}
+
+static inline void sim_seat_names(struct sim_seat *seat) {
+    struct sockaddr_in addresses[SIM_SERVERS + 3];
+    const struct sockaddr *list[SIM_SERVERS + 3];
+    int i;
+    for (i = 0; i < SIM_NAMES && seat->open; i++) {
+        rlock_name *name = seat->names[i].name;
+        unsigned count, k;
+        if (name == NULL || seat->names[i].due_us > sim.now_us) {
+            continue;
+        }
+        seat->names[i].name = NULL;
+        count = sim_name_answers(addresses, seat->names[i].place);
+        for (k = 0; k < count; k++) {
+            list[k] = (const struct sockaddr *)(const void *)&addresses[k];
+        }
+        sim_note(seat->process->number, sim.name.answer->number);
+        sim_trace("process %d is told of %u addresses, the first is %u", seat->process->number,
+                  count, count > 0 ? ntohl(addresses[0].sin_addr.s_addr) - SIM_ADDRESS : 0);
+        sim.name.told[count < 2 ? count : 2]++;
+        sim_enter(seat);
+        rlock_on_resolved_all(name, list, count);
+        sim_leave(seat);
+    }
+}
+
 /* When a seat wants its next turn; INT64_MAX = not on its own. */
 static inline int64_t sim_seat_due_us(const struct sim_seat *seat) {
     int64_t due_us = INT64_MAX;
+    int i;
     if (sim_seat_stirred(seat)) {
         return sim.now_us;
     }
     if (seat->open && seat->due_us >= 0) {
         due_us = sim_true_us(&seat->process->clock, seat->due_us);
+    }
+    for (i = 0; i < SIM_NAMES && seat->open; i++) {
+        if (seat->names[i].name != NULL && seat->names[i].due_us < due_us) {
+            due_us = seat->names[i].due_us;
+        }
     }
     return due_us;
 }
@@ -576,6 +688,9 @@ static inline void sim_iteration(void *object) {
         sim_seat_io(&process->seats[i]);
     }
     sim_skip(&sim.dice, SIM_SEATS - i);
+    for (i = 0; i < process->seat_count && sim.primary != NULL; i++) {
+        sim_seat_names(&process->seats[i]);
+    }
     for (i = 0; i < process->seat_count; i++) {
         struct sim_seat *seat = &process->seats[i];
         if (seat->open && seat->due_us >= 0 && seat->due_us <= sim_process_now_us(process)) {
@@ -665,6 +780,33 @@ static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
     }
 }
 
+static inline int sim_hook_resolve(void *state, rlock_name *name, const char *host) {
+    struct sim_seat *seat = sim_hook_seat(state, "resolve");
+    int64_t due_us = sim.now_us + 1 + sim_roll(&sim.dice, sim.name.latency_us + 1);
+    bool one = strncmp(host, "machine-", 8) == 0;
+    int i;
+    sim_does(SIM_CHILD_CONNECTS);
+    for (i = 0; i < SIM_NAMES && seat->names[i].name != NULL; i++) {
+    }
+    if (i == SIM_NAMES) {
+        sim_failed("a client resolves %d names at one time", SIM_NAMES);
+    }
+    seat->names[i].name = name;
+    seat->names[i].place = one ? atoi(host + 8) : -1;
+    seat->names[i].due_us = due_us > sim.name.silent_until_us ? due_us : sim.name.silent_until_us;
+    sim_wake(seat->process, seat->names[i].due_us);
+    return 0;
+}
+
+/* The way of who knows by itself where the primary is. */
+static inline redisAsyncContext *sim_hook_connect(void *user) {
+    char text[24];
+    (void)user;
+    snprintf(text, sizeof text, "10.0.0.%d",
+             1 + (sim.name.floating ? SIM_STAYS : sim.name.answer->number));
+    return sim.now_us < sim.name.gone_until_us ? NULL : redisAsyncConnect(text, SIM_PORT);
+}
+
 static inline void sim_hook_close(void *state) {
     struct sim_seat *seat = sim_hook_seat(state, "close");
     int i;
@@ -690,6 +832,7 @@ static inline rlock_loop sim_loop(struct sim_process *process) {
     loop.set_timer = sim_hook_set_timer;
     loop.close = sim_hook_close;
     loop.now_us = sim_hook_now_us;
+    loop.resolve = sim.primary != NULL ? sim_hook_resolve : NULL;
     return loop;
 }
 
@@ -865,10 +1008,116 @@ static inline void sim_model_hang_up(void *ctx, void *user) {
     sim_send(&line->down, NULL, 0);
 }
 
+/* ---- replicas of the one primary ---- */
+
+static inline void sim_effect_free(struct sim_effect *effect) {
+    if (effect->what != NULL) {
+        model_effect_free(effect->what);
+    }
+    model_copy_free(effect->all);
+    free(effect);
+}
+
+/* Forgets what a replica has not heard of yet, but for the first `kept` writes, and what is of the
+ * same command as the last of these. */
+static inline void sim_effects_drop(struct sim_server *server, int kept) {
+    struct sim_effect **at = &server->first;
+    uint64_t command = 0;
+    while (*at != NULL && (kept-- > 0 || (command != 0 && (*at)->command == command))) {
+        command = (*at)->command;
+        at = &(*at)->next;
+    }
+    while (*at != NULL) {
+        struct sim_effect *effect = *at;
+        *at = effect->next;
+        sim_effect_free(effect);
+    }
+    server->last = at;
+}
+
+/* A replica hears of everything that was sent until then. */
+static inline void sim_effects_hear(struct sim_server *server, int64_t until_us) {
+    while (server->first != NULL && server->first->at_us <= until_us) {
+        struct sim_effect *effect = server->first;
+        server->first = effect->next;
+        server->last = server->first != NULL ? server->last : &server->first;
+        sim_server_clock(server);
+        if (effect->all != NULL) {
+            model_sync(server->model, effect->all);
+            model_follow(server->model, sim.primary->model);
+        } else {
+            model_effect_apply(server->model, effect->what);
+        }
+        sim_effect_free(effect);
+    }
+}
+
+static inline void sim_effects_arrive(void *object) {
+    struct sim_server *server = (struct sim_server *)object;
+    if (server->paused_until_us > sim.now_us) {
+        sim_at(server->paused_until_us, sim_effects_arrive, server);
+    } else {
+        sim_effects_hear(server, sim.now_us);
+    }
+}
+
+/* What one command does comes at one time, and all in order. */
+static inline void sim_effect_send(struct sim_server *server, struct sim_effect *effect) {
+    struct sim_effect *before =
+        server->first != NULL ? (struct sim_effect *)(void *)((char *)server->last -
+                                                              offsetof(struct sim_effect, next))
+                              : NULL;
+    if (before == NULL || before->command != effect->command) {
+        int64_t at_us = sim.now_us + 1 + sim_roll(&sim.dice, sim.lag_us + 1);
+        server->heard_us = at_us > server->heard_us ? at_us : server->heard_us;
+        sim_at(server->heard_us, sim_effects_arrive, server);
+    }
+    effect->at_us = server->heard_us;
+    *server->last = effect;
+    server->last = &effect->next;
+}
+
+/* A replica begins anew with all that the primary has. */
+static inline void sim_sync(struct sim_server *server) {
+    struct sim_effect *effect;
+    sim_effects_drop(server, 0);
+    if (!sim.primary->down && !server->down) {
+        effect = (struct sim_effect *)calloc(1, sizeof *effect);
+        effect->all = model_save(sim.primary->model);
+        sim_effect_send(server, effect);
+    }
+}
+
+static inline void sim_sync_all(void) {
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        if (sim.servers[i].follows) {
+            sim_sync(&sim.servers[i]);
+        }
+    }
+}
+
+/* A write of the primary is on its way to all that follow. */
+static inline void sim_spread(const char *key, size_t len) {
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        if (server->follows && !server->down) {
+            struct sim_effect *effect = (struct sim_effect *)calloc(1, sizeof *effect);
+            effect->what = model_effect_of(sim.primary->model, server->database, key, len);
+            effect->command = sim.primary->model->commands;
+            sim_effect_send(server, effect);
+        }
+    }
+}
+
 static inline void sim_model_touched(void *ctx, void *by, const char *key, size_t len) {
     struct sim_server *server = (struct sim_server *)ctx;
     struct sim_line *line = (struct sim_line *)by;
     bool replica = line != NULL && line->peer != NULL && line->peer->model != server->model;
+    if (server == sim.primary) {
+        sim_spread(key, len);
+    }
     if (sim.touched != NULL && !replica) {
         sim.touched(server, line, key, len);
     }
@@ -892,9 +1141,9 @@ static inline void sim_connected(void *object) {
     if (line->state != SIM_CONNECTING || line->fd < 0 || line->up.dead || line->server->cut) {
         return;
     }
-    if (line->server->down || sim_fails(SIM_CONNECTED)) {
+    if (line->refused || line->server->down || sim_fails(SIM_CONNECTED)) {
         line->state = SIM_REFUSED;
-        line->error = line->server->down ? ECONNREFUSED : errno;
+        line->error = line->refused || line->server->down ? ECONNREFUSED : errno;
     } else {
         line->state = SIM_UP;
         sim_server_clock(line->server);
@@ -906,9 +1155,26 @@ static inline void sim_connected(void *object) {
     sim_stir(line);
 }
 
+/* Whether an address is this one of a deployment. */
+static inline bool sim_is_at(const struct sockaddr *address, int place) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+    return sim.primary != NULL && address->sa_family == AF_INET &&
+           ntohl(in->sin_addr.s_addr) == SIM_ADDRESS + (uint32_t)place;
+}
+
 static inline struct sim_server *sim_server_at(const struct sockaddr *address) {
-    int number = -1;
-    if (address->sa_family == AF_INET) {
+    int number = -1, i;
+    for (i = 0; i < sim.sentinel_count; i++) {
+        if (sim_is_at(address, SIM_SENTINEL + i)) {
+            return &sim.sentinels[i];
+        }
+    }
+    if (address->sa_family == AF_INET && sim.primary != NULL) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+        number = (int)(ntohl(in->sin_addr.s_addr) - SIM_ADDRESS);
+        number = number == SIM_STAYS ? sim.name.answer->number : number;
+        number = number > SIM_STAYS ? sim.primary->number : number;
+    } else if (address->sa_family == AF_INET) {
         number = ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port) - SIM_PORT;
     } else if (address->sa_family == AF_UNIX) {
         number = atoi(((const struct sockaddr_un *)(const void *)address)->sun_path + 4);
@@ -937,6 +1203,9 @@ static inline int sim_connect(int fd, const struct sockaddr *address) {
     line->number = ++sim.line_count;
     line->fd = fd;
     line->server = server;
+    line->floating = sim_is_at(address, SIM_STAYS);
+    line->refused = sim_is_at(address, SIM_REFUSES);
+    line->up.dead = sim_is_at(address, SIM_SAYS_NOTHING);
     line->seat = sim.entered;
     line->up.line = line->down.line = line;
     line->up.last = &line->up.first;
@@ -1076,6 +1345,9 @@ int sim_libc_getpeername(int fd, struct sockaddr *address, socklen_t *length) {
     memset(&peer, 0, sizeof peer);
     peer.sin_family = AF_INET;
     peer.sin_port = htons((uint16_t)(line->server->number + 1 + (line->moved ? SIM_SERVERS : 0)));
+    if (line->floating) {
+        peer.sin_port = htons(2 * SIM_SERVERS + 1);
+    }
     memcpy(address, &peer, sizeof peer);
     *length = sizeof peer;
     return 0;
@@ -1140,6 +1412,11 @@ static inline void sim_server_up(void *object) {
     struct sim_server *server = (struct sim_server *)object;
     server->down = false;
     sim_trace("server %d is up", server->number);
+    if (server == sim.primary) {
+        sim_sync_all();
+    } else if (server->follows) {
+        sim_sync(server);
+    }
 }
 
 /* Killed, and started again after a while, with or without what it knew. */
@@ -1147,6 +1424,7 @@ static inline void sim_server_restart(struct sim_server *server, bool keep, int6
     struct sim_line *line;
     server->down = true;
     server->paused_until_us = 0;
+    sim_effects_drop(server, 0);
     sim_trace("server %d is killed, %s its data", server->number, keep ? "with" : "without");
     for (line = sim.lines; line != NULL; line = line->next) {
         bool replica = line->peer != NULL && line->peer->model != server->model;
@@ -1197,9 +1475,85 @@ static inline void sim_server_switch(struct sim_server *server, uint64_t id) {
     server->model->started_us = was->started_us; /* it began as a replica, long ago */
     server->model->readonly = false;
     was->readonly = true;
-    model_promote(server->model, was);
+    model_follow(server->model, was);
+    model_promote(server->model);
+    model_follow(was, server->model);
     server->moved = !server->moved;
     sim_trace("server %d: its replica takes over", server->number);
+}
+
+/* ---- the machines of one deployment ---- */
+
+/* All servers become one: the first is the primary, the others follow, and one name leads to it. */
+static inline void sim_deploy(void) {
+    int i;
+    sim.primary = sim.name.answer = &sim.servers[0];
+    for (i = 1; i < sim.server_count; i++) {
+        sim.servers[i].follows = true;
+        model_follow(sim.servers[i].model, sim.primary->model);
+    }
+}
+
+/* Which machine a Sentinel names, NULL = none, and how new that is. */
+static inline void sim_sentinel_names(struct sim_server *sentinel, const struct sim_server *server,
+                                      int64_t epoch) {
+    static const char *const hosts[2][SIM_SERVERS] = {
+        {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"},
+        {"machine-0", "machine-1", "machine-2", "machine-3", "machine-4"}};
+    sentinel->model->primary_host =
+        server != NULL ? hosts[sim.announces ? 1 : 0][server->number] : NULL;
+    sentinel->names = server;
+    sentinel->model->primary_port = SIM_PORT;
+    sentinel->model->config_epoch = epoch;
+    sim_trace("Sentinel %d names server %d, epoch %lld", sentinel->number,
+              server != NULL ? server->number : -1, (long long)epoch);
+}
+
+static inline void sim_sentinels(int count, uint64_t seed) {
+    int i;
+    for (i = 0; i < count; i++) {
+        struct sim_server *sentinel = &sim.sentinels[i];
+        struct model_hooks hooks = {sentinel, sim_model_send, sim_model_hang_up, NULL};
+        sentinel->number = SIM_SENTINEL + i;
+        sentinel->last = &sentinel->first;
+        sentinel->clock = sim.primary->clock;
+        sentinel->model = model_new(&hooks, seed + (uint64_t)i);
+        sentinel->model->watches = "locks";
+        sim_sentinel_names(sentinel, sim.primary, 0);
+    }
+    sim.sentinel_count = count;
+}
+
+/* Whether this machine was the primary, and goes on as if it still were. */
+static inline bool sim_is_old(const struct sim_server *server) {
+    return sim.primary != NULL && server != sim.primary && !server->follows;
+}
+
+/* A replica becomes the primary with what it has. Who was it knows nothing of that. */
+static inline void sim_promote(struct sim_server *server) {
+    struct sim_server *was = sim.primary;
+    sim_effects_drop(server, 0);
+    sim_server_clock(server);
+    server->follows = server->model->readonly = false;
+    server->model->scripts_run = was->model->scripts_run + 1;
+    model_promote(server->model);
+    sim.primary = server;
+    sim_trace("server %d is the primary, server %d was", server->number, was->number);
+    sim_sync_all();
+}
+
+/* Who was the primary follows, and begins anew; its connections end, or stay. */
+static inline void sim_demote(struct sim_server *server, bool ends) {
+    struct sim_line *line;
+    sim_trace("server %d follows server %d", server->number, sim.primary->number);
+    server->follows = server->model->readonly = true;
+    for (line = sim.lines; line != NULL && ends; line = line->next) {
+        if (line->server == server && line->peer != NULL) {
+            model_leave(line->peer);
+            sim_model_hang_up(server, line);
+        }
+    }
+    sim_sync(server);
 }
 
 /* A stranger's command; its reply. */
@@ -1236,6 +1590,7 @@ static inline void sim_begin(uint64_t seed, int servers, int processes) {
         struct model_hooks hooks = {&sim.servers[i], sim_model_send, sim_model_hang_up,
                                     sim_model_touched};
         sim.servers[i].number = i;
+        sim.servers[i].last = &sim.servers[i].first;
         sim.servers[i].model = model_new(&hooks, seed * SIM_SERVERS + (uint64_t)i);
         sim.servers[i].clock.base_us = 1700000000000000 + i * 1000000;
         sim_server_clock(&sim.servers[i]);
@@ -1252,10 +1607,14 @@ static inline void sim_begin(uint64_t seed, int servers, int processes) {
 static inline void sim_end(void) {
     int i;
     for (i = 0; i < sim.server_count; i++) {
+        sim_effects_drop(&sim.servers[i], 0);
         model_free(sim.servers[i].model);
         if (sim.servers[i].twin != NULL) {
             model_free(sim.servers[i].twin);
         }
+    }
+    for (i = 0; i < sim.sentinel_count; i++) {
+        model_free(sim.sentinels[i].model);
     }
     while (sim.lines != NULL) {
         struct sim_line *line = sim.lines;

@@ -235,6 +235,98 @@ static inline void what_is_kept_out_leaves_nothing_to_clean_up(void) {
     }
 }
 
+/* Three machines of one deployment, and Sentinels that know it, or a name. */
+static inline void written_deployment(int sentinels, const char *denied) {
+    int i;
+    written_begin(3, 1);
+    sim_deploy();
+    sim_sentinels(sentinels, 1);
+    program.deployed = true;
+    for (i = 0; i < sim.server_count; i++) {
+        sim.servers[i].clock = sim.servers[0].clock;
+        sim.servers[i].always_denied = denied;
+        heal_server(&sim.servers[i]);
+    }
+}
+
+/* The primary changes, and nothing is lost; connections to who was it end, or stay. */
+static inline void written_move(int number, bool ends) {
+    struct sim_server *was = sim.primary;
+    sim_effects_hear(&sim.servers[number], INT64_MAX);
+    sim_promote(&sim.servers[number]);
+    oracle_promoted(false);
+    sim_demote(was, ends);
+    sim.name.answer = sim.primary;
+}
+
+/* The Sentinel says nil before any address is known: the attempt that waits for it ends, and the
+ * next one finds the primary. */
+static inline void a_sentinel_that_knows_nobody_is_told_and_asked_again(void) {
+    struct hand *hand;
+    written_deployment(1, NULL);
+    sim_sentinel_names(&sim.sentinels[0], NULL, 0);
+    hand = written_hand(written_client(0), written_slot("a", SLOT_MUTEX, 0), RLOCK_KIND_MUTEX);
+    hand_acquire(hand, 0, 1000);
+    written_run_ms(500);
+    WRITTEN(hand->pending[RLOCK_ACQUIRED] == 0 && !hand->holds);
+    written_run_ms(3000);
+    hand_acquire(hand, RLOCK_FOREVER, 1000);
+    sim_sentinel_names(&sim.sentinels[0], sim.primary, 0);
+    WRITTEN(written_held(hand, 2500));
+    written_end();
+}
+
+/* A Sentinel never learns of a failover, and the replica that it names may not say what it is: the
+ * other Sentinel is asked. */
+static inline void a_replica_that_says_so_by_readonly_is_left(void) {
+    struct hand *hand;
+    written_deployment(2, "info");
+    hand = written_hand(written_client(0), written_slot("a", SLOT_MUTEX, 0), RLOCK_KIND_MUTEX);
+    hand_acquire(hand, 0, 1000);
+    WRITTEN(written_held(hand, 100));
+    hand_release(hand);
+    written_run_ms(100);
+    written_move(1, true);
+    sim_sentinel_names(&sim.sentinels[1], sim.primary, 1);
+    hand_acquire(hand, RLOCK_FOREVER, 1000);
+    WRITTEN(written_held(hand, 3000));
+    written_end();
+}
+
+/* An acquire is under way to a primary while another machine has its address, and comes when it is
+ * back there: that machine was another process, and yet the connection was not surely gone. */
+static inline void an_acquire_outlives_two_changes_of_the_primary(void) {
+    struct slot *slot;
+    struct hand *hand;
+    struct sim_line *line;
+    written_deployment(0, NULL);
+    sim.name.floating = true;
+    slot = written_slot("a", SLOT_MUTEX, 0);
+    hand = written_hand(written_client(0), slot, RLOCK_KIND_MUTEX);
+    hand_acquire(hand, 0, 1000);
+    WRITTEN(written_held(hand, 100));
+    hand_release(hand);
+    written_run_ms(100);
+    hand_acquire(hand, 5000, 60000);
+    for (line = sim.lines; line != NULL; line = line->next) {
+        sim_delay(line, 2000000);
+    }
+    written_run_ms(50);
+    written_move(1, false);
+    WRITTEN(written_held(hand, 1000));
+    hand_release(hand);
+    written_run_ms(200);
+    WRITTEN(slot->there == NULL && sim.primary == &sim.servers[1]);
+    written_move(0, false);
+    while (slot->there == NULL && sim.now_us < 6000000) {
+        sim_run_until(sim.now_us + 1000);
+    }
+    WRITTEN(slot->there != NULL);
+    written_run_ms(3000);
+    WRITTEN(slot->there == NULL);
+    written_end();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -244,6 +336,11 @@ static const struct {
     {"a clean-up ends when every acquire was answered",
      a_clean_up_ends_when_every_acquire_was_answered},
     {"what is kept out leaves nothing to clean up", what_is_kept_out_leaves_nothing_to_clean_up},
+    {"a Sentinel that knows nobody is told, and asked again",
+     a_sentinel_that_knows_nobody_is_told_and_asked_again},
+    {"a replica that says so by READONLY is left", a_replica_that_says_so_by_readonly_is_left},
+    {"an acquire outlives two changes of the primary",
+     an_acquire_outlives_two_changes_of_the_primary},
 };
 #define WRITTEN_WORLDS (sizeof written / sizeof written[0])
 

@@ -176,6 +176,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     }
     redis->moved_us = moved ? now_us : redis->moved_us;
     redis->commands.strayed = true;
+    rlock__sentinel_disproved(redis);
     rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
 }
 
