@@ -38,6 +38,7 @@
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
+ *     >>gone           when a token that is let go is surely gone
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
@@ -1846,6 +1847,44 @@ static char rlock__sort_of(rlock_kind kind) {
 
 static char rlock__sort(const rlock_request *request) {
     return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>gone - when a token that is let go is surely gone: one rule, for claims and for votes
+ */
+
+/* True if an acquire that failed may have been executed all the same, or may be yet. */
+static bool rlock__may_exist(const rlock_answer *answer) {
+    RLOCK_ASSERT(answer->outcome == RLOCK_OUTCOME_FAULT);
+    return answer->fault == RLOCK_FAULT_UNKNOWN ||
+           (answer->fault == RLOCK_FAULT_OTHER && !answer->undone);
+}
+
+/* Returns how long to wait before a token is released once more: the longer, the longer its lease
+ * may keep the key. */
+static int64_t rlock__clean_up_pause_us(int64_t lease_ms) {
+    return rlock__min(lease_ms < 200 ? 10000 : lease_ms * 50, 500000);
+}
+
+/* A release was answered. True: the token is gone for good. Either the server says so, or the time
+ * is over in which an acquire of this token could arrive and last. It counts from an answer of the
+ * server, to *over_us (0 = it does not count), and from anew after a connection that failed: a
+ * server that stood still may execute then what lies in its sockets. */
+static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us, int64_t now_us,
+                               int64_t longest_ms, int64_t timeout_ms) {
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE;
+    bool heard =
+        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
+    RLOCK_ASSERT(longest_ms >= 0 && timeout_ms > 0);
+    if ((!fault && answer->sure) || (heard && *over_us && *over_us <= now_us)) {
+        return true;
+    }
+    if (!heard) {
+        *over_us = 0;
+    } else if (!*over_us) {
+        *over_us = now_us + (longest_ms + timeout_ms) * 1000;
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -5187,9 +5226,8 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
         rlock__list_append(&council->unused, &ballot->link);
         council->unused_count++;
     } else if (idle && !ballot->timer.index) {
-        int64_t delay_ms = ballot->longest_ms / 20;
-        delay_ms = delay_ms < 10 ? 10 : delay_ms > 500 ? 500 : delay_ms;
-        rlock_timer_set(client, &ballot->timer, rlock_client_now_us(client) + delay_ms * 1000);
+        rlock_timer_set(client, &ballot->timer,
+                        rlock_client_now_us(client) + rlock__clean_up_pause_us(ballot->longest_ms));
     }
 }
 
@@ -5552,21 +5590,10 @@ static void rlock__server_says(rlock__server *server, const char *text) {
     server->text[n] = 0;
 }
 
-/* Of a release: the token is gone for good if no old acquire can come any more, as in >>leaving. */
-static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, bool fault) {
-    rlock_client *client = vote->server->council->client;
-    int64_t now_us = rlock_client_now_us(client);
-    bool asked =
-        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
-    if ((!fault && answer->sure) || (asked && vote->over_us && vote->over_us <= now_us)) {
-        vote->has = RLOCK__NOT_THERE;
-        vote->over_us = 0;
-    } else if (!asked) {
-        vote->over_us = 0;
-    } else if (!vote->over_us) {
-        vote->over_us =
-            now_us + (vote->ballot->longest_ms + vote->server->council->timeout_ms) * 1000;
-    }
+static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock__council *council = vote->server->council;
+    return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(council->client),
+                              vote->ballot->longest_ms, council->timeout_ms);
 }
 
 /* Notes what a server says of a token. */
@@ -5578,15 +5605,15 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
     vote->told = answer->told;
-    if (release) {
-        rlock__vote_released(vote, answer, fault);
+    if (release && rlock__vote_gone(vote, answer)) {
+        vote->has = RLOCK__NOT_THERE;
+        vote->over_us = 0;
     }
     if (fault) {
-        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN ||
-                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone);
+        bool maybe = acquire && rlock__may_exist(answer);
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
-        vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
@@ -7112,9 +7139,6 @@ static rlock__claim *rlock__follower(const rlock__claim *held) {
     return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
-#define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
-#define RLOCK__RETRY_MAX_US 500000
-
 static void rlock__letting_go_arm(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (!rlock__handle_of(claim)) {
@@ -7123,21 +7147,12 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     rlock__claim_arm(claim);
 }
 
-/* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
- * this token can arrive any more: that time is counted from now, unless it is counted already. */
-static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+/* Plans one more release. */
+static void rlock__letting_go_again(rlock__claim *claim) {
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
-    int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
-    if (!counts) {
-        claim->of.over_us = 0;
-    } else if (!claim->of.over_us) {
-        claim->of.over_us =
-            rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
-    }
     claim->next_us =
-        client->now_us + (delay_us > RLOCK__RETRY_MIN_US ? delay_us : RLOCK__RETRY_MIN_US);
+        rlock__client_of(claim->lock->gate)->now_us + rlock__clean_up_pause_us(lease_ms);
     rlock__letting_go_arm(claim);
 }
 
@@ -7152,7 +7167,8 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
         }
-        rlock__letting_go_again(claim, false);
+        claim->of.over_us = 0; /* a server that is not asked does not count */
+        rlock__letting_go_again(claim);
     }
 }
 
@@ -7176,10 +7192,6 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     if (follower) {
         rlock__claim_attempt(follower, true);
     }
-}
-
-static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
@@ -7211,17 +7223,17 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock__letting_go_arm(claim);
 }
 
-/* The token is not there now; gone for good only if no old acquire can still be executed. */
-static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool sure) {
+/* The token is not there now; `gone`: and never again. */
+static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool gone) {
     rlock__gate *gate = claim->lock->gate;
     int64_t trip_us = rlock__client_of(gate)->now_us - sent_us;
     bool yields = claim->yields;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
-    if (sure || rlock__letting_go_over(claim)) {
+    if (gone) {
         rlock__claim_gone(claim);
     } else {
-        rlock__letting_go_again(claim, true);
+        rlock__letting_go_again(claim);
     }
     if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
@@ -7240,6 +7252,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    bool gone = rlock__surely_gone(answer, &claim->of.over_us, client->now_us, claim->longest_ms,
+                                   client->command_timeout_ms);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
@@ -7251,18 +7265,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
-        rlock__letting_go_done(claim, request->sent_us, answer->sure);
-        return;
-    }
-    if (rlock__handle_of(claim)) {
-        rlock__lock_note(claim->lock, answer->fault, answer->text);
-    }
-    if (rlock__letting_go_over(claim) && !rlock__handle_of(claim)) {
-        rlock__letting_go_done(claim, request->sent_us,
-                               true); /* its lease is over, whatever the server says */
-    } else {                          /* a server that was not asked does not count */
-        rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
-                                           answer->fault != RLOCK_FAULT_DOWN);
+        rlock__letting_go_done(claim, request->sent_us, gone);
+    } else if (gone && !rlock__handle_of(claim)) { /* its lease is over, whatever was said */
+        rlock__letting_go_done(claim, request->sent_us, true);
+    } else {
+        if (rlock__handle_of(claim)) {
+            rlock__lock_note(claim->lock, answer->fault, answer->text);
+        }
+        rlock__letting_go_again(claim);
     }
 }
 
@@ -7351,8 +7361,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
-                    (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
+    claim->exists = claim->exists || rlock__may_exist(answer);
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
@@ -7712,6 +7721,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         rlock__refused(claim, answer);
     } else {
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
+            nonsense.outcome = RLOCK_OUTCOME_FAULT;
             nonsense.fault = RLOCK_FAULT_OTHER;
         }
         rlock__attempt_failed(claim, &nonsense);

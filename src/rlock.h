@@ -38,6 +38,7 @@
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written
+ *     >>gone           when a token that is let go is surely gone
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
  *     >>redis-scripts  what a server does in one step
@@ -228,6 +229,7 @@ extern "C" {
 #include "core/client.h"
 
 #include "core/token.h"
+#include "core/gone.h"
 
 #include "store/memory.h"
 

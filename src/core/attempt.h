@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "core/client.h"
+#include "core/gone.h"
 #include "core/claim.h"
 #include "core/due.h"
 #include "core/gate.h"
@@ -98,8 +99,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
-                    (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
+    claim->exists = claim->exists || rlock__may_exist(answer);
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {

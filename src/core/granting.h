@@ -87,6 +87,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         rlock__refused(claim, answer);
     } else {
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
+            nonsense.outcome = RLOCK_OUTCOME_FAULT;
             nonsense.fault = RLOCK_FAULT_OTHER;
         }
         rlock__attempt_failed(claim, &nonsense);
