@@ -16,6 +16,7 @@
 #include "core/claim.h"
 #include "core/due.h"
 #include "core/gate.h"
+#include "core/mode.h"
 
 /* Ends a claim of which nothing is left at the server. */
 static void rlock__claim_gone(rlock__claim *claim) {
@@ -145,7 +146,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool go
     if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
     } else {
-        rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+        rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS); /* nobody tells us of our own deletes */
     }
     if (RLOCK__HAS_KINDS && rlock__client_of(gate)->mixed) {
         rlock__gate_wake_others(gate);
