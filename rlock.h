@@ -38,6 +38,7 @@
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written, the keys of a request
+ *     >>gone           when a token that is let go is surely gone
  *     >>settings       the numbers of a configuration: names, limits, defaults
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
@@ -54,9 +55,12 @@
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
  *     >>due            when each claim has something to do
- *     >>gate           the waiters of this process for a key; only the first asks the server
+ *     >>gate           the waiters of this process for a key
+ *     >>contend        the waiters of a mutex: only the first of each client makes attempts
+ *     >>queue          the waiters of a queued kind: each joins the queue at the server
+ *     >>mode           which mode a gate has: its waiters contend, or queue
  *     >>leaving        a token is let go until it is surely gone
- *     >>attempt         an acquire that is refused, fails, is repeated or ends
+ *     >>attempt        an acquire that is refused, fails, is repeated or ends
  *     >>holding        when a hold is renewed or checked, and what the answer means for it
  *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
@@ -1930,6 +1934,44 @@ static char rlock__sort_of(rlock_kind kind) {
 
 static char rlock__sort(const rlock_request *request) {
     return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>gone - when a token that is let go is surely gone: one rule, for claims and for votes
+ */
+
+/* True if an acquire that failed may have been executed all the same, or may be yet. */
+static bool rlock__may_exist(const rlock_answer *answer) {
+    RLOCK_ASSERT(answer->outcome == RLOCK_OUTCOME_FAULT);
+    return answer->fault == RLOCK_FAULT_UNKNOWN ||
+           (answer->fault == RLOCK_FAULT_OTHER && !answer->undone);
+}
+
+/* Returns how long to wait before a token is released once more: the longer, the longer its lease
+ * may keep the key. */
+static int64_t rlock__clean_up_pause_us(int64_t lease_ms) {
+    return rlock__min(lease_ms < 200 ? 10000 : lease_ms * 50, 500000);
+}
+
+/* A release was answered. True: the token is gone for good. Either the server says so, or the time
+ * is over in which an acquire of this token could arrive and last. It counts from an answer of the
+ * server, to *over_us (0 = it does not count), and from anew after a connection that failed: a
+ * server that stood still may execute then what lies in its sockets. */
+static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us, int64_t now_us,
+                               int64_t longest_ms, int64_t timeout_ms) {
+    bool fault = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE;
+    bool heard =
+        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
+    RLOCK_ASSERT(longest_ms >= 0 && timeout_ms > 0);
+    if ((!fault && answer->sure) || (heard && *over_us && *over_us <= now_us)) {
+        return true;
+    }
+    if (!heard) {
+        *over_us = 0;
+    } else if (!*over_us) {
+        *over_us = now_us + (longest_ms + timeout_ms) * 1000;
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -6479,9 +6521,8 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
         rlock__list_append(&council->unused, &ballot->link);
         council->unused_count++;
     } else if (idle && !ballot->timer.index) {
-        int64_t delay_ms = ballot->longest_ms / 20;
-        delay_ms = delay_ms < 10 ? 10 : delay_ms > 500 ? 500 : delay_ms;
-        rlock_timer_set(client, &ballot->timer, rlock_client_now_us(client) + delay_ms * 1000);
+        rlock_timer_set(client, &ballot->timer,
+                        rlock_client_now_us(client) + rlock__clean_up_pause_us(ballot->longest_ms));
     }
 }
 
@@ -6844,21 +6885,10 @@ static void rlock__server_says(rlock__server *server, const char *text) {
     server->text[n] = 0;
 }
 
-/* Of a release: the token is gone for good if no old acquire can come any more, as in >>leaving. */
-static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, bool fault) {
-    rlock_client *client = vote->server->council->client;
-    int64_t now_us = rlock_client_now_us(client);
-    bool asked =
-        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
-    if ((!fault && answer->sure) || (asked && vote->over_us && vote->over_us <= now_us)) {
-        vote->has = RLOCK__NOT_THERE;
-        vote->over_us = 0;
-    } else if (!asked) {
-        vote->over_us = 0;
-    } else if (!vote->over_us) {
-        vote->over_us =
-            now_us + (vote->ballot->longest_ms + vote->server->council->timeout_ms) * 1000;
-    }
+static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock__council *council = vote->server->council;
+    return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(council->client),
+                              vote->ballot->longest_ms, council->timeout_ms);
 }
 
 /* Notes what a server says of a token. */
@@ -6870,15 +6900,15 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
     vote->told = answer->told;
-    if (release) {
-        rlock__vote_released(vote, answer, fault);
+    if (release && rlock__vote_gone(vote, answer)) {
+        vote->has = RLOCK__NOT_THERE;
+        vote->over_us = 0;
     }
     if (fault) {
-        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN ||
-                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone);
+        bool maybe = acquire && rlock__may_exist(answer);
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
-        vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
@@ -7351,9 +7381,7 @@ typedef enum rlock__state {
 } rlock__state;
 
 /* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
- * any; the holders, and the claims that are let go. Of a mutex only the first waiter makes
- * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
- * it, and one when notified. */
+ * any; the holders, and the claims that are let go. */
 typedef struct rlock__gate {
     rlock__crowd *crowd; /* the client's `nobody` if none waits */
     rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
@@ -7919,10 +7947,27 @@ static int64_t rlock__check_interval_ms(const rlock_client *client) {
 #define RLOCK__SOON_US 10000         /* until what failed for lack of memory is tried again */
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 
-/* True if the store reports what concerns this gate: changes, or notifications. */
+/* How the waiters of a gate come to a grant: they contend (see >>contend), or queue (>>queue). */
+typedef struct rlock__mode {
+    bool (*join)(rlock__claim *claim);         /* to begin, or again; false: the key is taken */
+    void (*attempt)(rlock__gate *gate);        /* makes the attempts that are due */
+    void (*next)(rlock__gate *gate);           /* there is another first waiter */
+    void (*wake)(rlock__gate *gate, int hint); /* something may have changed */
+    void (*pushing)(rlock__gate *gate);        /* what is pushed for the waiters began or ended */
+    void (*refused)(rlock__claim *claim, const rlock_answer *answer);
+    void (*granted)(rlock__claim *claim, const rlock_request *request, const rlock_answer *answer);
+} rlock__mode;
+
+/* What wakes a gate: a change of our own, one that was pushed, or any that may have been missed. */
+enum { RLOCK__HINT_OURS, RLOCK__HINT_PUSHED, RLOCK__HINT_MISSED };
+
+/* Returns what the store pushes for the waiters: changes, or notifications. */
+static unsigned rlock__push_of(const rlock__gate *gate) {
+    return rlock__queued(gate) ? RLOCK_PUSH_NOTIFICATIONS : RLOCK_PUSH_CHANGES;
+}
+
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->pushing &
-            (rlock__queued(gate) ? RLOCK_PUSH_NOTIFICATIONS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing & rlock__push_of(gate)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -8012,137 +8057,6 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     }
 }
 
-/* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
- * for those whose attempt failed. The server removes a waiter that weighs more than there are
- * permits now; so each waiter that weighs less than all before it makes an attempt too. */
-static void rlock__queue_attempt(rlock__gate *gate) {
-    bool weighed = rlock__things_of(gate)->sort == 's';
-    uint32_t least = UINT32_MAX;
-    rlock_link *at = gate->crowd->waiting.next;
-    RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        uint32_t weight = claim->lock->more->terms.weight;
-        if (!claim->work && (claim->again || weight < least)) {
-            rlock__claim_attempt(claim, false);
-        }
-        least = weighed && weight < least ? weight : weighed ? least : 0;
-    }
-}
-
-/* A writer holds: readers of its owner are granted next to it, whatever their position: a
- * downgrade. */
-static void rlock__queue_downgrade(const rlock__claim *writer) {
-    rlock_link *list = &writer->lock->gate->crowd->waiting, *at = list->next;
-    RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; rlock__owner_of(writer) && at != list; at = at->next) {
-        rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__may_downgrade(reader, writer)) {
-            reader->again = true;
-            if (!reader->work) {
-                rlock__claim_attempt(reader, true);
-            }
-        }
-    }
-}
-
-/* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
- * the answer may be stale. */
-static void rlock__queue_attempt_all(rlock__gate *gate, bool old) {
-    rlock_link *at = gate->crowd->waiting.next;
-    RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->work;
-    }
-    rlock__queue_attempt(gate);
-}
-
-/* A mutex: makes an attempt for the first waiter. */
-static void rlock__gate_attempt(rlock__gate *gate) {
-    rlock__crowd *crowd = gate->crowd;
-    RLOCK_ASSERT(!rlock__queued(gate));
-    if (crowd->attempting || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
-        return;
-    }
-    crowd->attempting = rlock__waiter(gate);
-    RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
-    crowd->dirty = crowd->yields = false;
-    rlock_timer_set(rlock__client_of(gate), &crowd->timer, -1);
-    rlock__claim_attempt(crowd->attempting, false);
-}
-
-static void rlock__gate_ask(rlock__gate *gate) {
-    if (rlock__queued(gate)) {
-        rlock__queue_attempt(gate);
-    } else {
-        rlock__gate_attempt(gate);
-    }
-}
-
-static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__crowd, timer)->gate);
-}
-
-/* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
- * The question arises because a server without client tracking reports our own releases to us. */
-static bool rlock__gate_yields(const rlock__gate *gate) {
-    const rlock__claim *claim = NULL;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
-        if (claim->yields && claim->work) {
-            return true;
-        }
-    }
-    return gate->crowd->yields && gate->crowd->timer.index;
-}
-
-/* False: no memory for a crowd. */
-static bool rlock__gate_crowd(rlock__gate *gate) {
-    rlock_client *client = rlock__client_of(gate);
-    rlock__crowd *crowd;
-    if (gate->crowd != &client->nobody) {
-        return true;
-    }
-    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
-    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__crowd_put(client, crowd);
-        crowd = NULL;
-    }
-    if (crowd) {
-        rlock__list_init(&crowd->waiting);
-        crowd->client = client;
-        crowd->gate = gate;
-        gate->crowd = crowd;
-    }
-    return crowd != NULL;
-}
-
-/* Something may have changed. An attempt in flight may have been answered before that. */
-static void rlock__gate_wake(rlock__gate *gate) {
-    gate->crowd->polls = 0;
-    if (gate->crowd->attempting) {
-        gate->crowd->dirty = true;
-    } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
-        rlock__gate_ask(gate);
-    }
-}
-
-static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
-    if (gate != with) {
-        rlock__gate_wake(gate);
-    }
-}
-
-/* The keys of this gate changed: others of this client may want one of them as something else. */
-static void rlock__gate_wake_others(rlock__gate *gate) {
-    const char *key;
-    uint32_t i;
-    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        rlock__key_each(rlock__client_of(gate), key, rlock__gate_key_len(gate, i),
-                        rlock__gate_wake_other, gate);
-    }
-}
-
 /* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     rlock__crowd *crowd = gate->crowd;
@@ -8206,15 +8120,6 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
     rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
-}
-
-/* There is another first waiter. Of a queued kind it has its position already. */
-static void rlock__gate_next(rlock__gate *gate) {
-    if (!rlock__queued(gate)) {
-        rlock__gate_attempt(gate);
-    } else if (rlock__waiter(gate) && !gate->crowd->timer.index) {
-        rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
-    }
 }
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
@@ -8410,6 +8315,249 @@ static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>contend - the waiters of a mutex: only the first of each client makes attempts
+ */
+
+/* The server knows nobody but the holder of a mutex. So one waiter of each client is enough to ask
+ * for it: the first. A refused one is woken when the key changes, and a hold is handed over to it
+ * inside the client. */
+
+/* Makes an attempt for the first waiter, if none is in flight and this client does not hold it. */
+static void rlock__contend_attempt(rlock__gate *gate) {
+    rlock__crowd *crowd = gate->crowd;
+    if (crowd->attempting || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
+        return;
+    }
+    crowd->attempting = rlock__waiter(gate);
+    RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
+    crowd->dirty = crowd->yields = false;
+    rlock_timer_set(rlock__client_of(gate), &crowd->timer, -1);
+    rlock__claim_attempt(crowd->attempting, false);
+}
+
+/* False: an acquire with wait_ms 0 does not wait for another one, nor for a hold of this client. */
+static bool rlock__contend_join(rlock__claim *claim) {
+    rlock__gate *gate = claim->lock->gate;
+    rlock *lock = claim->lock;
+    const rlock_client *client = rlock__client_of(gate);
+    const rlock__claim *held = rlock__holder(gate);
+    bool first = rlock__waiter(gate) == claim;
+    if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
+        if (held) {
+            int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
+            rlock__lock_left(lock, end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0);
+        }
+        return false;
+    }
+    if (first) { /* else the head is asking, or sleeps for a reason */
+        rlock__contend_attempt(gate);
+    }
+    return true;
+}
+
+static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answer) {
+    rlock__gate *gate = claim->lock->gate;
+    bool told = gate->tracked || answer->told;
+    rlock__gate_track(gate);
+    if ((!told && rlock__pushed(gate)) || gate->crowd->dirty) {
+        rlock__contend_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
+    } else {
+        rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
+    }
+}
+
+/* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
+ * The question arises because a server without client tracking reports our own releases to us. */
+static bool rlock__contend_yields(const rlock__gate *gate) {
+    const rlock__claim *claim = NULL;
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+        if (claim->yields && claim->work) {
+            return true;
+        }
+    }
+    return gate->crowd->yields && gate->crowd->timer.index;
+}
+
+/* An attempt in flight may have been answered before the change. */
+static void rlock__contend_wake(rlock__gate *gate, int hint) {
+    (void)hint;
+    gate->crowd->polls = 0;
+    if (gate->crowd->attempting) {
+        gate->crowd->dirty = true;
+    } else if (!rlock__contend_yields(gate)) {
+        rlock__contend_attempt(gate);
+    }
+}
+
+/* The first waiter polls from now on, if it is not told of changes any more. */
+static void rlock__contend_pushing(rlock__gate *gate) {
+    if (gate->tracked && !rlock__pushed(gate) && rlock__waiter(gate) && !gate->crowd->attempting &&
+        !rlock__holder(gate)) {
+        rlock__gate_sleep(gate, -1, true);
+    }
+}
+
+/* Notes how many local hand-overs may follow: a fencing token is reserved for each. */
+static void rlock__contend_granted(rlock__claim *claim, const rlock_request *request,
+                                   const rlock_answer *answer) {
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    int64_t fences = request->fences;
+    if (answer->fences) {
+        fences = rlock__min(fences, answer->fences);
+    }
+    claim->handovers =
+        (uint16_t)(fences ? rlock__min(fences - 1, client->handovers) : client->handovers);
+}
+
+static const rlock__mode rlock__contending = {
+    rlock__contend_join,    rlock__contend_attempt, rlock__contend_attempt, rlock__contend_wake,
+    rlock__contend_pushing, rlock__contend_refused, rlock__contend_granted};
+
+/* ------------------------------------------------------------------------------------------------
+ * >>queue - the waiters of a queued kind: each joins the queue at the server, and is notified
+ */
+
+/* The server keeps the waiters in their order, and offers the lock to the first. So each makes one
+ * attempt to join, and one when it is notified of its offer. The first of each client makes more,
+ * now and then: this keeps its queue alive, and finds an offer whose notification was lost. */
+
+static bool rlock__queue_join(rlock__claim *claim) {
+    if (!claim->work) {
+        rlock__claim_attempt(claim, false);
+    }
+    return true;
+}
+
+/* The waiter stands in the queue now. */
+static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer) {
+    claim->exists = true;
+    if (claim->again) {
+        rlock__claim_attempt(claim, true); /* notified meanwhile */
+    } else {
+        rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(claim->lock->gate));
+    }
+}
+
+/* Makes an attempt for the first waiter, which serves the queue for the others, and for those whose
+ * attempt failed. The server removes a waiter that weighs more than there are permits now; so each
+ * waiter that weighs less than all before it makes an attempt too. */
+static void rlock__queue_attempt(rlock__gate *gate) {
+    bool weighed = rlock__things_of(gate)->sort == 's';
+    uint32_t least = UINT32_MAX;
+    rlock_link *at = gate->crowd->waiting.next;
+    for (; at != &gate->crowd->waiting; at = at->next) {
+        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+        uint32_t weight = claim->lock->more->terms.weight;
+        if (!claim->work && (claim->again || weight < least)) {
+            rlock__claim_attempt(claim, false);
+        }
+        least = weighed && weight < least ? weight : weighed ? least : 0;
+    }
+}
+
+/* The server keeps with each waiter whether to notify it, and a notification may have been lost:
+ * each waiter makes an attempt, after the answer to one in flight, which may be stale. */
+static void rlock__queue_again(rlock__gate *gate) {
+    rlock_link *at = gate->crowd->waiting.next;
+    for (; at != &gate->crowd->waiting; at = at->next) {
+        RLOCK__OF(at, rlock__claim, link)->again = true;
+    }
+    rlock__queue_attempt(gate);
+}
+
+/* A change that was pushed may be any waiter that comes or goes: it means nothing. */
+static void rlock__queue_wake(rlock__gate *gate, int hint) {
+    if (hint == RLOCK__HINT_MISSED) {
+        rlock__queue_again(gate);
+    } else if (hint == RLOCK__HINT_OURS) {
+        gate->crowd->polls = 0;
+        if (!rlock__pushed(gate)) {
+            rlock__queue_attempt(gate);
+        }
+    }
+}
+
+/* The next waiter has its position already, and sleeps. */
+static void rlock__queue_next(rlock__gate *gate) {
+    if (rlock__waiter(gate) && !gate->crowd->timer.index) {
+        rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
+    }
+}
+
+/* Next to a writer the readers of its owner are granted, whatever their position: a downgrade. */
+static void rlock__queue_granted(rlock__claim *claim, const rlock_request *request,
+                                 const rlock_answer *answer) {
+    rlock_link *list = &claim->lock->gate->crowd->waiting, *at = list->next;
+    (void)request;
+    (void)answer;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    for (; rlock__owner_of(claim) && at != list; at = at->next) {
+        rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
+        if (rlock__may_downgrade(reader, claim)) {
+            reader->again = true;
+            if (!reader->work) {
+                rlock__claim_attempt(reader, true);
+            }
+        }
+    }
+    rlock__queue_next(claim->lock->gate);
+}
+
+static const rlock__mode rlock__queueing = {
+    rlock__queue_join,  rlock__queue_attempt, rlock__queue_next,   rlock__queue_wake,
+    rlock__queue_again, rlock__queue_refused, rlock__queue_granted};
+
+/* ------------------------------------------------------------------------------------------------
+ * >>mode - which mode a gate has: its waiters contend, or queue
+ */
+
+static const rlock__mode *rlock__mode_of(const rlock__gate *gate) {
+    return rlock__queued(gate) ? &rlock__queueing : &rlock__contending;
+}
+
+static void rlock__gate_fire(rlock_timer *timer) {
+    rlock__gate *gate = RLOCK__OF(timer, rlock__crowd, timer)->gate;
+    rlock__mode_of(gate)->attempt(gate);
+}
+
+/* False: no memory for a crowd. */
+static bool rlock__gate_crowd(rlock__gate *gate) {
+    rlock_client *client = rlock__client_of(gate);
+    rlock__crowd *crowd;
+    if (gate->crowd != &client->nobody) {
+        return true;
+    }
+    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
+    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
+        rlock__crowd_put(client, crowd);
+        crowd = NULL;
+    }
+    if (crowd) {
+        rlock__list_init(&crowd->waiting);
+        crowd->client = client;
+        crowd->gate = gate;
+        gate->crowd = crowd;
+    }
+    return crowd != NULL;
+}
+
+static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
+    if (gate != with) {
+        rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS);
+    }
+}
+
+/* The keys of this gate changed: others of this client may want one of them as something else. */
+static void rlock__gate_wake_others(rlock__gate *gate) {
+    const char *key;
+    uint32_t i;
+    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
+        rlock__key_each(rlock__client_of(gate), key, rlock__gate_key_len(gate, i),
+                        rlock__gate_wake_other, gate);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>leaving - a token is let go until it is surely gone
  */
 
@@ -8442,9 +8590,6 @@ static rlock__claim *rlock__follower(const rlock__claim *held) {
     return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
-#define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
-#define RLOCK__RETRY_MAX_US 500000
-
 static void rlock__letting_go_arm(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (!rlock__handle_of(claim)) {
@@ -8453,21 +8598,12 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     rlock__claim_arm(claim);
 }
 
-/* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
- * this token can arrive any more: that time is counted from now, unless it is counted already. */
-static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+/* Plans one more release. */
+static void rlock__letting_go_again(rlock__claim *claim) {
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
-    int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
-    if (!counts) {
-        claim->of.over_us = 0;
-    } else if (!claim->of.over_us) {
-        claim->of.over_us =
-            rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
-    }
     claim->next_us =
-        client->now_us + (delay_us > RLOCK__RETRY_MIN_US ? delay_us : RLOCK__RETRY_MIN_US);
+        rlock__client_of(claim->lock->gate)->now_us + rlock__clean_up_pause_us(lease_ms);
     rlock__letting_go_arm(claim);
 }
 
@@ -8482,7 +8618,8 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
         }
-        rlock__letting_go_again(claim, false);
+        claim->of.over_us = 0; /* a server that is not asked does not count */
+        rlock__letting_go_again(claim);
     }
 }
 
@@ -8506,10 +8643,6 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     if (follower) {
         rlock__claim_attempt(follower, true);
     }
-}
-
-static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
@@ -8541,22 +8674,22 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock__letting_go_arm(claim);
 }
 
-/* The token is not there now; gone for good only if no old acquire can still be executed. */
-static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool sure) {
+/* The token is not there now; `gone`: and never again. */
+static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool gone) {
     rlock__gate *gate = claim->lock->gate;
     int64_t trip_us = rlock__client_of(gate)->now_us - sent_us;
     bool yields = claim->yields;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
-    if (sure || rlock__letting_go_over(claim)) {
+    if (gone) {
         rlock__claim_gone(claim);
     } else {
-        rlock__letting_go_again(claim, true);
+        rlock__letting_go_again(claim);
     }
     if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
     } else {
-        rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+        rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS); /* nobody tells us of our own deletes */
     }
     if (RLOCK__HAS_KINDS && rlock__client_of(gate)->mixed) {
         rlock__gate_wake_others(gate);
@@ -8570,6 +8703,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    bool gone = rlock__surely_gone(answer, &claim->of.over_us, client->now_us, claim->longest_ms,
+                                   client->command_timeout_ms);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
@@ -8581,18 +8716,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
-        rlock__letting_go_done(claim, request->sent_us, answer->sure);
-        return;
-    }
-    if (rlock__handle_of(claim)) {
-        rlock__lock_note(claim->lock, answer->fault, answer->text);
-    }
-    if (rlock__letting_go_over(claim) && !rlock__handle_of(claim)) {
-        rlock__letting_go_done(claim, request->sent_us,
-                               true); /* its lease is over, whatever the server says */
-    } else {                          /* a server that was not asked does not count */
-        rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
-                                           answer->fault != RLOCK_FAULT_DOWN);
+        rlock__letting_go_done(claim, request->sent_us, gone);
+    } else if (gone && !rlock__handle_of(claim)) { /* its lease is over, whatever was said */
+        rlock__letting_go_done(claim, request->sent_us, true);
+    } else {
+        if (rlock__handle_of(claim)) {
+            rlock__lock_note(claim->lock, answer->fault, answer->text);
+        }
+        rlock__letting_go_again(claim);
     }
 }
 
@@ -8614,9 +8745,16 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
-        rlock__gate_next(gate);
+        rlock__mode_of(gate)->next(gate);
     }
     rlock__gate_unref(gate);
+}
+
+/* An acquire began, or the connection is back. */
+static void rlock__acquire_join(rlock__claim *claim) {
+    if (!rlock__mode_of(claim->lock->gate)->join(claim)) {
+        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+    }
 }
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
@@ -8648,32 +8786,22 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->until_us = lock->of.wait_until_us;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_arm(claim);
-    rlock__gate_ask(gate);
+    rlock__mode_of(gate)->attempt(gate);
 }
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
-    bool told = gate->tracked || answer->told, queued = rlock__queued(gate);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
+    claim->exists = claim->exists && !answer->sure;
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->crowd->taken = true;
     rlock__lock_words(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
-        return;
-    }
-    if (!queued) { /* the waiters of a queue are notified */
-        rlock__gate_track(gate);
-    }
-    if (queued && claim->again) {
-        rlock__claim_attempt(claim, true); /* notified meanwhile */
-    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
-        rlock__gate_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
-        rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
+        rlock__mode_of(gate)->refused(claim, answer);
     }
 }
 
@@ -8681,8 +8809,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
-                    (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
+    claim->exists = claim->exists || rlock__may_exist(answer);
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
@@ -8743,7 +8870,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         rlock__claim_recall(claim);
         rlock__claim_gone(claim);
     }
-    rlock__gate_wake(gate);
+    rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS);
     rlock__gate_unref(gate);
 }
 
@@ -8984,16 +9111,6 @@ static void rlock__limit_begin(rlock *lock) {
     }
 }
 
-/* Returns how many local hand-overs may follow a grant: a fencing token is reserved for each. */
-static uint16_t rlock__handovers(const rlock_client *client, const rlock_request *request,
-                                 const rlock_answer *answer) {
-    int64_t fences = request->fences;
-    if (answer->fences) {
-        fences = rlock__min(fences, answer->fences);
-    }
-    return (uint16_t)(fences ? rlock__min(fences - 1, client->handovers) : client->handovers);
-}
-
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
     rlock_client *client = rlock__client_of(claim->lock->gate);
@@ -9012,7 +9129,6 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->handovers = rlock__handovers(client, request, answer);
     claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
@@ -9026,10 +9142,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
-    if (rlock__queued(claim->lock->gate)) {
-        rlock__queue_downgrade(claim);
-        rlock__gate_next(claim->lock->gate);
-    }
+    rlock__mode_of(claim->lock->gate)->granted(claim, request, answer);
 }
 
 static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *request,
@@ -9043,6 +9156,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         rlock__refused(claim, answer);
     } else {
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
+            nonsense.outcome = RLOCK_OUTCOME_FAULT;
             nonsense.fault = RLOCK_FAULT_OTHER;
         }
         rlock__attempt_failed(claim, &nonsense);
@@ -9077,7 +9191,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->lock->gate;
     rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
-    if (!next || rlock__queued(gate) || !held->handovers || rlock__hand_over_ends(held)) {
+    if (!next || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
     if (held->work || next->work || next->exists) {
@@ -9347,7 +9461,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
         rlock__holding_check(held);
     }
-    rlock__gate_wake(gate);
+    rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS);
 }
 
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
@@ -9477,37 +9591,22 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
     }
 }
 
-/* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
-static void rlock__gate_refuse(rlock__gate *gate) {
-    rlock_link *list = &gate->crowd->waiting, *at = list->next->next, *next;
-    bool line = !rlock__list_empty(list);
-    RLOCK_ASSERT(!rlock__queued(gate));
-    gate->references++;
-    for (; line && at != list; at = next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        next = at->next;
-        if (claim->lock->once) {
-            rlock__acquire_end(claim, RLOCK_ERR_BUSY);
-        }
-    }
-    rlock__gate_unref(gate);
-}
-
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
+    rlock_link *list = &gate->crowd->waiting, *at, *next;
     rlock__claim *claim = NULL;
     (void)with;
+    gate->references++;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__letting_go_up(claim);
     }
     while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
         rlock__holding_up(claim);
     }
-    if (rlock__queued(gate)) {
-        rlock__queue_attempt_all(gate, false);
-    } else {
-        rlock__gate_attempt(gate);
-        rlock__gate_refuse(gate);
+    for (at = list->next; at != list; at = next) {
+        next = at->next;
+        rlock__acquire_join(RLOCK__OF(at, rlock__claim, link));
     }
+    rlock__gate_unref(gate);
 }
 
 static void rlock__store_up(void *owner, const rlock_part *part) {
@@ -9562,9 +9661,9 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     rlock__questions_down(client, part, fault, text);
 }
 
-/* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
- * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
- * hold that is not shared. */
+/* The key changed, or with NULL any key may have. A key with a queue changes with each waiter that
+ * comes and goes, and its client is notified of what matters: so a change is a hint only for a hold
+ * that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     rlock__claim *holds = NULL;
     while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
@@ -9573,36 +9672,27 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
         }
         rlock__holding_check(holds);
     }
-    if (!rlock__queued(gate)) {
-        rlock__gate_wake(gate);
-    } else if (!key) {
-        rlock__queue_attempt_all(gate, true);
-    }
+    rlock__mode_of(gate)->wake(gate, key ? RLOCK__HINT_PUSHED : RLOCK__HINT_MISSED);
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     unsigned what = *(const unsigned *)with;
     unsigned changed = what != gate->pushing ? what ^ gate->pushing : what; /* or anew */
-    bool queued = rlock__queued(gate);
     rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
-    if (queued && (changed & RLOCK_PUSH_NOTIFICATIONS)) {
-        /* The server keeps with each waiter whether to notify it. A notification may be lost. */
-        rlock__queue_attempt_all(gate, true);
+    if (changed & rlock__push_of(gate)) {
+        rlock__mode_of(gate)->pushing(gate);
+    }
+    if (RLOCK__HAS_KINDS && (changed & RLOCK_PUSH_NOTIFICATIONS)) {
         while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
                 rlock__holding_check(holds);
             }
         }
     }
-    if (!gate->tracked || !(changed & RLOCK_PUSH_CHANGES)) {
-        return;
-    }
-    if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
+    if (gate->tracked && (changed & what & RLOCK_PUSH_CHANGES)) { /* what changed was not told */
         rlock__gate_track_keys(gate, true);
         rlock__gate_woken(gate, rlock__key(&gate->node));
-    } else if (!queued && rlock__waiter(gate) && !gate->crowd->attempting && !rlock__holder(gate)) {
-        rlock__gate_sleep(gate, -1, true);
     }
 }
 
@@ -10251,7 +10341,6 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
     rlock_client *client = rlock__client_of(gate);
-    bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
     rlock__crowd *crowd;
@@ -10281,21 +10370,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     crowd = gate->crowd;
     crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
-    if (rlock__queued(gate)) {
-        rlock__claim_attempt(claim, false);
-        return RLOCK_OK;
-    }
-    if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
-        if (held) {
-            int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
-            rlock__lock_left(lock, end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0);
-        }
-        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
-        return RLOCK_OK;
-    }
-    if (first) { /* else the head is asking, or sleeps for a reason */
-        rlock__gate_attempt(gate);
-    }
+    rlock__acquire_join(claim);
     return RLOCK_OK;
 }
 

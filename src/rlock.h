@@ -38,6 +38,7 @@
  *     >>pool           things kept for the next one
  *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
  *     >>token          how a token is written, the keys of a request
+ *     >>gone           when a token that is let go is surely gone
  *     >>settings       the numbers of a configuration: names, limits, defaults
  *     >>memory         the store inside the process
  *     >>redis-state    the store on hiredis: what it consists of
@@ -54,9 +55,12 @@
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
  *     >>due            when each claim has something to do
- *     >>gate           the waiters of this process for a key; only the first asks the server
+ *     >>gate           the waiters of this process for a key
+ *     >>contend        the waiters of a mutex: only the first of each client makes attempts
+ *     >>queue          the waiters of a queued kind: each joins the queue at the server
+ *     >>mode           which mode a gate has: its waiters contend, or queue
  *     >>leaving        a token is let go until it is surely gone
- *     >>attempt         an acquire that is refused, fails, is repeated or ends
+ *     >>attempt        an acquire that is refused, fails, is repeated or ends
  *     >>holding        when a hold is renewed or checked, and what the answer means for it
  *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
@@ -235,6 +239,7 @@ extern "C" {
 #include "core/client.h"
 
 #include "core/token.h"
+#include "core/gone.h"
 
 #include "core/settings.h"
 
@@ -281,6 +286,12 @@ extern "C" {
 #include "core/due.h"
 
 #include "core/gate.h"
+
+#include "core/contend.h"
+
+#include "core/queue.h"
+
+#include "core/mode.h"
 
 #include "core/leaving.h"
 

@@ -156,6 +156,7 @@ static const struct CMUnitTest singles[] = {
     CASE(unsure_clean_up_is_not_shortened_by_a_refusal_before_it),
     CASE(refused_clean_up_goes_on_for_the_longest_lease),
     CASE(orphan_is_not_given_up_while_the_server_cannot_be_asked),
+    CASE(end_of_a_clean_up_is_not_counted_while_the_server_cannot_be_asked),
     CASE(attempt_that_may_still_be_executed_is_cleaned_up_after_held),
     CASE(acquire_that_never_left_needs_no_clean_up),
     CASE(acquire_that_never_left_is_not_told_that_another_has_it),

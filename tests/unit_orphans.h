@@ -126,6 +126,20 @@ static void orphan_is_not_given_up_while_the_server_cannot_be_asked(void **state
     SAME(stats().cleaning, 0);
 }
 
+/* What lies in the sockets of a server that stood still is executed only when it goes on. */
+static void end_of_a_clean_up_is_not_counted_while_the_server_cannot_be_asked(void **state) {
+    (void)state;
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_DOWN, "refused"));
+    (void)orphan(BY_CANCEL); /* lease 1000, command timeout 1000 */
+    run_ms(60000);
+    always(RLOCK_OP_RELEASE, scripted_unsure(scripted_plain(RLOCK_OUTCOME_GONE)));
+    run_ms(1900);
+    SAME(stats().cleaning, 1);
+    run_ms(1000);
+    SAME(stats().cleaning, 0);
+}
+
 /* A retry told "held by another" says nothing of the attempt before it, unless it is sure. */
 static void attempt_that_may_still_be_executed_is_cleaned_up_after_held(void **state) {
     struct owner *owner = handle("key");

@@ -19,6 +19,7 @@
 #include "core/claim.h"
 #include "core/due.h"
 #include "core/gate.h"
+#include "core/mode.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
 #include "core/holding.h"
@@ -319,7 +320,6 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
                                 rlock_callback *done, void *user) {
     rlock__gate *gate = lock->gate;
     rlock_client *client = rlock__client_of(gate);
-    bool first = !rlock__waiter(gate);
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
     rlock__crowd *crowd;
@@ -349,21 +349,7 @@ static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
     crowd = gate->crowd;
     crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
-    if (rlock__queued(gate)) {
-        rlock__claim_attempt(claim, false);
-        return RLOCK_OK;
-    }
-    if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
-        if (held) {
-            int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
-            rlock__lock_left(lock, end_us > client->now_us ? (end_us - client->now_us) / 1000 : 0);
-        }
-        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
-        return RLOCK_OK;
-    }
-    if (first) { /* else the head is asking, or sleeps for a reason */
-        rlock__gate_attempt(gate);
-    }
+    rlock__acquire_join(claim);
     return RLOCK_OK;
 }
 

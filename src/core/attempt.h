@@ -12,9 +12,11 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "core/client.h"
+#include "core/gone.h"
 #include "core/claim.h"
 #include "core/due.h"
 #include "core/gate.h"
+#include "core/mode.h"
 #include "core/leaving.h"
 
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
@@ -31,9 +33,16 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
-        rlock__gate_next(gate);
+        rlock__mode_of(gate)->next(gate);
     }
     rlock__gate_unref(gate);
+}
+
+/* An acquire began, or the connection is back. */
+static void rlock__acquire_join(rlock__claim *claim) {
+    if (!rlock__mode_of(claim->lock->gate)->join(claim)) {
+        rlock__acquire_end(claim, RLOCK_ERR_BUSY);
+    }
 }
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
@@ -65,32 +74,22 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->until_us = lock->of.wait_until_us;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_arm(claim);
-    rlock__gate_ask(gate);
+    rlock__mode_of(gate)->attempt(gate);
 }
 
 static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
-    bool told = gate->tracked || answer->told, queued = rlock__queued(gate);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = (queued && !lock->once) || (claim->exists && !answer->sure);
+    claim->exists = claim->exists && !answer->sure;
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->crowd->taken = true;
     rlock__lock_words(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
-        return;
-    }
-    if (!queued) { /* the waiters of a queue are notified */
-        rlock__gate_track(gate);
-    }
-    if (queued && claim->again) {
-        rlock__claim_attempt(claim, true); /* notified meanwhile */
-    } else if (!queued && ((!told && rlock__pushed(gate)) || gate->crowd->dirty)) {
-        rlock__gate_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
-        rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
+        rlock__mode_of(gate)->refused(claim, answer);
     }
 }
 
@@ -98,8 +97,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || answer->fault == RLOCK_FAULT_UNKNOWN ||
-                    (answer->fault == RLOCK_FAULT_OTHER && !answer->undone); /* who knows? */
+    claim->exists = claim->exists || rlock__may_exist(answer);
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {

@@ -41,9 +41,7 @@ typedef enum rlock__state {
 } rlock__state;
 
 /* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
- * any; the holders, and the claims that are let go. Of a mutex only the first waiter makes
- * attempts; of a queued kind the queue is at the server, and each waiter makes one attempt to join
- * it, and one when notified. */
+ * any; the holders, and the claims that are let go. */
 typedef struct rlock__gate {
     rlock__crowd *crowd; /* the client's `nobody` if none waits */
     rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */

@@ -6,14 +6,13 @@
 #define RLOCK_CORE_EVENTS_H
 
 #include "public/head.h"
-#include "public/status.h"
 #include "public/store.h"
 #include "base/platform.h"
-#include "base/list.h"
 #include "base/map.h"
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
+#include "core/mode.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
 #include "core/holding.h"
@@ -62,37 +61,22 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
     }
 }
 
-/* An acquire with wait_ms 0 does not wait behind another one: as in rlock__acquire_start. */
-static void rlock__gate_refuse(rlock__gate *gate) {
-    rlock_link *list = &gate->crowd->waiting, *at = list->next->next, *next;
-    bool line = !rlock__list_empty(list);
-    RLOCK_ASSERT(!rlock__queued(gate));
-    gate->references++;
-    for (; line && at != list; at = next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        next = at->next;
-        if (claim->lock->once) {
-            rlock__acquire_end(claim, RLOCK_ERR_BUSY);
-        }
-    }
-    rlock__gate_unref(gate);
-}
-
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
+    rlock_link *list = &gate->crowd->waiting, *at, *next;
     rlock__claim *claim = NULL;
     (void)with;
+    gate->references++;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
         rlock__letting_go_up(claim);
     }
     while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
         rlock__holding_up(claim);
     }
-    if (rlock__queued(gate)) {
-        rlock__queue_attempt_all(gate, false);
-    } else {
-        rlock__gate_attempt(gate);
-        rlock__gate_refuse(gate);
+    for (at = list->next; at != list; at = next) {
+        next = at->next;
+        rlock__acquire_join(RLOCK__OF(at, rlock__claim, link));
     }
+    rlock__gate_unref(gate);
 }
 
 static void rlock__store_up(void *owner, const rlock_part *part) {
@@ -147,9 +131,9 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     rlock__questions_down(client, part, fault, text);
 }
 
-/* The key changed, or with NULL any key may have. A key of a queued kind changes with each waiter
- * that comes and goes, and its client is notified of what matters: so a change is a hint only for a
- * hold that is not shared. */
+/* The key changed, or with NULL any key may have. A key with a queue changes with each waiter that
+ * comes and goes, and its client is notified of what matters: so a change is a hint only for a hold
+ * that is not shared. */
 static void rlock__gate_woken(rlock__gate *gate, const void *key) {
     rlock__claim *holds = NULL;
     while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
@@ -158,36 +142,27 @@ static void rlock__gate_woken(rlock__gate *gate, const void *key) {
         }
         rlock__holding_check(holds);
     }
-    if (!rlock__queued(gate)) {
-        rlock__gate_wake(gate);
-    } else if (!key) {
-        rlock__queue_attempt_all(gate, true);
-    }
+    rlock__mode_of(gate)->wake(gate, key ? RLOCK__HINT_PUSHED : RLOCK__HINT_MISSED);
 }
 
 static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     unsigned what = *(const unsigned *)with;
     unsigned changed = what != gate->pushing ? what ^ gate->pushing : what; /* or anew */
-    bool queued = rlock__queued(gate);
     rlock__claim *holds = NULL;
     gate->pushing = (uint8_t)what;
-    if (queued && (changed & RLOCK_PUSH_NOTIFICATIONS)) {
-        /* The server keeps with each waiter whether to notify it. A notification may be lost. */
-        rlock__queue_attempt_all(gate, true);
+    if (changed & rlock__push_of(gate)) {
+        rlock__mode_of(gate)->pushing(gate);
+    }
+    if (RLOCK__HAS_KINDS && (changed & RLOCK_PUSH_NOTIFICATIONS)) {
         while ((holds = rlock__claim_next(gate, holds, RLOCK__HOLDING)) != NULL) {
             if (rlock__shared(holds)) {
                 rlock__holding_check(holds);
             }
         }
     }
-    if (!gate->tracked || !(changed & RLOCK_PUSH_CHANGES)) {
-        return;
-    }
-    if (what & RLOCK_PUSH_CHANGES) { /* what changed in between was not told */
+    if (gate->tracked && (changed & what & RLOCK_PUSH_CHANGES)) { /* what changed was not told */
         rlock__gate_track_keys(gate, true);
         rlock__gate_woken(gate, rlock__key(&gate->node));
-    } else if (!queued && rlock__waiter(gate) && !gate->crowd->attempting && !rlock__holder(gate)) {
-        rlock__gate_sleep(gate, -1, true);
     }
 }
 

@@ -6,13 +6,11 @@
 #define RLOCK_CORE_GATE_H
 
 #include "public/head.h"
-#include "public/status.h"
 #include "public/store.h"
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "base/pool.h"
 #include "core/client.h"
 #include "core/token.h"
 #include "core/claim.h"
@@ -36,10 +34,27 @@ static int64_t rlock__check_interval_ms(const rlock_client *client) {
 #define RLOCK__SOON_US 10000         /* until what failed for lack of memory is tried again */
 #define RLOCK__GIVE_WAY_MAX_US 50000 /* the longest pause for the sake of other processes */
 
-/* True if the store reports what concerns this gate: changes, or notifications. */
+/* How the waiters of a gate come to a grant: they contend (see >>contend), or queue (>>queue). */
+typedef struct rlock__mode {
+    bool (*join)(rlock__claim *claim);         /* to begin, or again; false: the key is taken */
+    void (*attempt)(rlock__gate *gate);        /* makes the attempts that are due */
+    void (*next)(rlock__gate *gate);           /* there is another first waiter */
+    void (*wake)(rlock__gate *gate, int hint); /* something may have changed */
+    void (*pushing)(rlock__gate *gate);        /* what is pushed for the waiters began or ended */
+    void (*refused)(rlock__claim *claim, const rlock_answer *answer);
+    void (*granted)(rlock__claim *claim, const rlock_request *request, const rlock_answer *answer);
+} rlock__mode;
+
+/* What wakes a gate: a change of our own, one that was pushed, or any that may have been missed. */
+enum { RLOCK__HINT_OURS, RLOCK__HINT_PUSHED, RLOCK__HINT_MISSED };
+
+/* Returns what the store pushes for the waiters: changes, or notifications. */
+static unsigned rlock__push_of(const rlock__gate *gate) {
+    return rlock__queued(gate) ? RLOCK_PUSH_NOTIFICATIONS : RLOCK_PUSH_CHANGES;
+}
+
 static bool rlock__pushed(const rlock__gate *gate) {
-    return (gate->pushing &
-            (rlock__queued(gate) ? RLOCK_PUSH_NOTIFICATIONS : RLOCK_PUSH_CHANGES)) != 0;
+    return (gate->pushing & rlock__push_of(gate)) != 0;
 }
 
 /* Calls visit for every gate of this client that wants the key. */
@@ -129,137 +144,6 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     }
 }
 
-/* Queued kinds: makes an attempt for the first waiter, which serves the queue for the others, and
- * for those whose attempt failed. The server removes a waiter that weighs more than there are
- * permits now; so each waiter that weighs less than all before it makes an attempt too. */
-static void rlock__queue_attempt(rlock__gate *gate) {
-    bool weighed = rlock__things_of(gate)->sort == 's';
-    uint32_t least = UINT32_MAX;
-    rlock_link *at = gate->crowd->waiting.next;
-    RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        uint32_t weight = claim->lock->more->terms.weight;
-        if (!claim->work && (claim->again || weight < least)) {
-            rlock__claim_attempt(claim, false);
-        }
-        least = weighed && weight < least ? weight : weighed ? least : 0;
-    }
-}
-
-/* A writer holds: readers of its owner are granted next to it, whatever their position: a
- * downgrade. */
-static void rlock__queue_downgrade(const rlock__claim *writer) {
-    rlock_link *list = &writer->lock->gate->crowd->waiting, *at = list->next;
-    RLOCK_ASSERT(writer->phase == RLOCK__HOLDING);
-    for (; rlock__owner_of(writer) && at != list; at = at->next) {
-        rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
-        if (rlock__may_downgrade(reader, writer)) {
-            reader->again = true;
-            if (!reader->work) {
-                rlock__claim_attempt(reader, true);
-            }
-        }
-    }
-}
-
-/* Retries every waiter. One with a request in flight retries after its answer, if `old` says that
- * the answer may be stale. */
-static void rlock__queue_attempt_all(rlock__gate *gate, bool old) {
-    rlock_link *at = gate->crowd->waiting.next;
-    RLOCK_ASSERT(rlock__queued(gate));
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
-        claim->again = claim->again || old || !claim->work;
-    }
-    rlock__queue_attempt(gate);
-}
-
-/* A mutex: makes an attempt for the first waiter. */
-static void rlock__gate_attempt(rlock__gate *gate) {
-    rlock__crowd *crowd = gate->crowd;
-    RLOCK_ASSERT(!rlock__queued(gate));
-    if (crowd->attempting || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
-        return;
-    }
-    crowd->attempting = rlock__waiter(gate);
-    RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
-    crowd->dirty = crowd->yields = false;
-    rlock_timer_set(rlock__client_of(gate), &crowd->timer, -1);
-    rlock__claim_attempt(crowd->attempting, false);
-}
-
-static void rlock__gate_ask(rlock__gate *gate) {
-    if (rlock__queued(gate)) {
-        rlock__queue_attempt(gate);
-    } else {
-        rlock__gate_attempt(gate);
-    }
-}
-
-static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate_ask(RLOCK__OF(timer, rlock__crowd, timer)->gate);
-}
-
-/* True if other clients come first: after local hand-overs a hold is being let go, or was just now.
- * The question arises because a server without client tracking reports our own releases to us. */
-static bool rlock__gate_yields(const rlock__gate *gate) {
-    const rlock__claim *claim = NULL;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
-        if (claim->yields && claim->work) {
-            return true;
-        }
-    }
-    return gate->crowd->yields && gate->crowd->timer.index;
-}
-
-/* False: no memory for a crowd. */
-static bool rlock__gate_crowd(rlock__gate *gate) {
-    rlock_client *client = rlock__client_of(gate);
-    rlock__crowd *crowd;
-    if (gate->crowd != &client->nobody) {
-        return true;
-    }
-    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
-    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__crowd_put(client, crowd);
-        crowd = NULL;
-    }
-    if (crowd) {
-        rlock__list_init(&crowd->waiting);
-        crowd->client = client;
-        crowd->gate = gate;
-        gate->crowd = crowd;
-    }
-    return crowd != NULL;
-}
-
-/* Something may have changed. An attempt in flight may have been answered before that. */
-static void rlock__gate_wake(rlock__gate *gate) {
-    gate->crowd->polls = 0;
-    if (gate->crowd->attempting) {
-        gate->crowd->dirty = true;
-    } else if (rlock__queued(gate) ? !rlock__pushed(gate) : !rlock__gate_yields(gate)) {
-        rlock__gate_ask(gate);
-    }
-}
-
-static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
-    if (gate != with) {
-        rlock__gate_wake(gate);
-    }
-}
-
-/* The keys of this gate changed: others of this client may want one of them as something else. */
-static void rlock__gate_wake_others(rlock__gate *gate) {
-    const char *key;
-    uint32_t i;
-    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        rlock__key_each(rlock__client_of(gate), key, rlock__gate_key_len(gate, i),
-                        rlock__gate_wake_other, gate);
-    }
-}
-
 /* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     rlock__crowd *crowd = gate->crowd;
@@ -323,15 +207,6 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
     rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
-}
-
-/* There is another first waiter. Of a queued kind it has its position already. */
-static void rlock__gate_next(rlock__gate *gate) {
-    if (!rlock__queued(gate)) {
-        rlock__gate_attempt(gate);
-    } else if (rlock__waiter(gate) && !gate->crowd->timer.index) {
-        rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
-    }
 }
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */

@@ -13,6 +13,7 @@
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
+#include "core/mode.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
 #include "core/holding.h"
@@ -26,16 +27,6 @@ static void rlock__limit_begin(rlock *lock) {
         lock->more->until_us =
             rlock__add_ms(rlock__client_of(lock->gate)->now_us, lock->more->hold_ms);
     }
-}
-
-/* Returns how many local hand-overs may follow a grant: a fencing token is reserved for each. */
-static uint16_t rlock__handovers(const rlock_client *client, const rlock_request *request,
-                                 const rlock_answer *answer) {
-    int64_t fences = request->fences;
-    if (answer->fences) {
-        fences = rlock__min(fences, answer->fences);
-    }
-    return (uint16_t)(fences ? rlock__min(fences - 1, client->handovers) : client->handovers);
 }
 
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
@@ -56,7 +47,6 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->handovers = rlock__handovers(client, request, answer);
     claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     crowd->polls = 0;
@@ -70,10 +60,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
-    if (rlock__queued(claim->lock->gate)) {
-        rlock__queue_downgrade(claim);
-        rlock__gate_next(claim->lock->gate);
-    }
+    rlock__mode_of(claim->lock->gate)->granted(claim, request, answer);
 }
 
 static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *request,
@@ -87,6 +74,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         rlock__refused(claim, answer);
     } else {
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
+            nonsense.outcome = RLOCK_OUTCOME_FAULT;
             nonsense.fault = RLOCK_FAULT_OTHER;
         }
         rlock__attempt_failed(claim, &nonsense);
@@ -121,7 +109,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     const rlock__gate *gate = held->lock->gate;
     rlock__claim *next = rlock__waiter(gate);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
-    if (!next || rlock__queued(gate) || !held->handovers || rlock__hand_over_ends(held)) {
+    if (!next || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
     if (held->work || next->work || next->exists) {

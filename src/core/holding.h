@@ -15,6 +15,7 @@
 #include "core/claim.h"
 #include "core/due.h"
 #include "core/gate.h"
+#include "core/mode.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
 
@@ -42,7 +43,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         rlock__claim_recall(claim);
         rlock__claim_gone(claim);
     }
-    rlock__gate_wake(gate);
+    rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS);
     rlock__gate_unref(gate);
 }
 

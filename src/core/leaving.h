@@ -12,9 +12,11 @@
 #include "base/platform.h"
 #include "base/pool.h"
 #include "core/client.h"
+#include "core/gone.h"
 #include "core/claim.h"
 #include "core/due.h"
 #include "core/gate.h"
+#include "core/mode.h"
 
 /* Ends a claim of which nothing is left at the server. */
 static void rlock__claim_gone(rlock__claim *claim) {
@@ -45,9 +47,6 @@ static rlock__claim *rlock__follower(const rlock__claim *held) {
     return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
-#define RLOCK__RETRY_MIN_US 10000 /* between two attempts to clean up */
-#define RLOCK__RETRY_MAX_US 500000
-
 static void rlock__letting_go_arm(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (!rlock__handle_of(claim)) {
@@ -56,21 +55,12 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     rlock__claim_arm(claim);
 }
 
-/* Plans one more release, the later the longer the lease. The clean-up is over when no acquire of
- * this token can arrive any more: that time is counted from now, unless it is counted already. */
-static void rlock__letting_go_again(rlock__claim *claim, bool counts) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+/* Plans one more release. */
+static void rlock__letting_go_again(rlock__claim *claim) {
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
-    int64_t delay_us = rlock__min(lease_ms * 50, RLOCK__RETRY_MAX_US);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
-    if (!counts) {
-        claim->of.over_us = 0;
-    } else if (!claim->of.over_us) {
-        claim->of.over_us =
-            rlock__add_ms(client->now_us, claim->longest_ms + client->command_timeout_ms);
-    }
     claim->next_us =
-        client->now_us + (delay_us > RLOCK__RETRY_MIN_US ? delay_us : RLOCK__RETRY_MIN_US);
+        rlock__client_of(claim->lock->gate)->now_us + rlock__clean_up_pause_us(lease_ms);
     rlock__letting_go_arm(claim);
 }
 
@@ -85,7 +75,8 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
         }
-        rlock__letting_go_again(claim, false);
+        claim->of.over_us = 0; /* a server that is not asked does not count */
+        rlock__letting_go_again(claim);
     }
 }
 
@@ -109,10 +100,6 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     if (follower) {
         rlock__claim_attempt(follower, true);
     }
-}
-
-static bool rlock__letting_go_over(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
@@ -144,22 +131,22 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock__letting_go_arm(claim);
 }
 
-/* The token is not there now; gone for good only if no old acquire can still be executed. */
-static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool sure) {
+/* The token is not there now; `gone`: and never again. */
+static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool gone) {
     rlock__gate *gate = claim->lock->gate;
     int64_t trip_us = rlock__client_of(gate)->now_us - sent_us;
     bool yields = claim->yields;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
-    if (sure || rlock__letting_go_over(claim)) {
+    if (gone) {
         rlock__claim_gone(claim);
     } else {
-        rlock__letting_go_again(claim, true);
+        rlock__letting_go_again(claim);
     }
     if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
     } else {
-        rlock__gate_wake(gate); /* nobody tells us of our own deletes */
+        rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS); /* nobody tells us of our own deletes */
     }
     if (RLOCK__HAS_KINDS && rlock__client_of(gate)->mixed) {
         rlock__gate_wake_others(gate);
@@ -173,6 +160,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
+    bool gone = rlock__surely_gone(answer, &claim->of.over_us, client->now_us, claim->longest_ms,
+                                   client->command_timeout_ms);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
@@ -184,18 +173,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
-        rlock__letting_go_done(claim, request->sent_us, answer->sure);
-        return;
-    }
-    if (rlock__handle_of(claim)) {
-        rlock__lock_note(claim->lock, answer->fault, answer->text);
-    }
-    if (rlock__letting_go_over(claim) && !rlock__handle_of(claim)) {
-        rlock__letting_go_done(claim, request->sent_us,
-                               true); /* its lease is over, whatever the server says */
-    } else {                          /* a server that was not asked does not count */
-        rlock__letting_go_again(claim, answer->fault != RLOCK_FAULT_UNKNOWN &&
-                                           answer->fault != RLOCK_FAULT_DOWN);
+        rlock__letting_go_done(claim, request->sent_us, gone);
+    } else if (gone && !rlock__handle_of(claim)) { /* its lease is over, whatever was said */
+        rlock__letting_go_done(claim, request->sent_us, true);
+    } else {
+        if (rlock__handle_of(claim)) {
+            rlock__lock_note(claim->lock, answer->fault, answer->text);
+        }
+        rlock__letting_go_again(claim);
     }
 }
 

@@ -15,6 +15,7 @@
 #include "core/client.h"
 #include "core/claim.h"
 #include "core/gate.h"
+#include "core/mode.h"
 #include "core/holding.h"
 
 /* A question about a key. It is no claim: it leaves nothing at the server. */
@@ -85,7 +86,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
     while ((held = rlock__claim_next(gate, held, RLOCK__HOLDING)) != NULL) {
         rlock__holding_check(held);
     }
-    rlock__gate_wake(gate);
+    rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS);
 }
 
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {

@@ -24,6 +24,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "core/gone.h"
 #include "store/default.h"
 
 #define RLOCK__SERVERS 15         /* at most */
@@ -257,9 +258,8 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
         rlock__list_append(&council->unused, &ballot->link);
         council->unused_count++;
     } else if (idle && !ballot->timer.index) {
-        int64_t delay_ms = ballot->longest_ms / 20;
-        delay_ms = delay_ms < 10 ? 10 : delay_ms > 500 ? 500 : delay_ms;
-        rlock_timer_set(client, &ballot->timer, rlock_client_now_us(client) + delay_ms * 1000);
+        rlock_timer_set(client, &ballot->timer,
+                        rlock_client_now_us(client) + rlock__clean_up_pause_us(ballot->longest_ms));
     }
 }
 
@@ -622,21 +622,10 @@ static void rlock__server_says(rlock__server *server, const char *text) {
     server->text[n] = 0;
 }
 
-/* Of a release: the token is gone for good if no old acquire can come any more, as in >>leaving. */
-static void rlock__vote_released(rlock__vote *vote, const rlock_answer *answer, bool fault) {
-    rlock_client *client = vote->server->council->client;
-    int64_t now_us = rlock_client_now_us(client);
-    bool asked =
-        !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
-    if ((!fault && answer->sure) || (asked && vote->over_us && vote->over_us <= now_us)) {
-        vote->has = RLOCK__NOT_THERE;
-        vote->over_us = 0;
-    } else if (!asked) {
-        vote->over_us = 0;
-    } else if (!vote->over_us) {
-        vote->over_us =
-            now_us + (vote->ballot->longest_ms + vote->server->council->timeout_ms) * 1000;
-    }
+static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock__council *council = vote->server->council;
+    return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(council->client),
+                              vote->ballot->longest_ms, council->timeout_ms);
 }
 
 /* Notes what a server says of a token. */
@@ -648,15 +637,15 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
     vote->told = answer->told;
-    if (release) {
-        rlock__vote_released(vote, answer, fault);
+    if (release && rlock__vote_gone(vote, answer)) {
+        vote->has = RLOCK__NOT_THERE;
+        vote->over_us = 0;
     }
     if (fault) {
-        bool maybe = answer->fault == RLOCK_FAULT_UNKNOWN ||
-                     (answer->fault == RLOCK_FAULT_OTHER && !answer->undone);
+        bool maybe = acquire && rlock__may_exist(answer);
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
-        vote->has = acquire && maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
