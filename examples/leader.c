@@ -1,5 +1,6 @@
 /* How do I let one of several processes lead, and another take over when it dies?
- * Four gateways want one lock with a lease of one second; three times the leader is killed. */
+ * Four gateways want one lock with a lease of one second; three times the leader is killed. With an
+ * argument nobody is killed: for so many seconds they say who leads, and when that ends. */
 #include <ev.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,16 +18,22 @@
 
 static rlock *lead;
 static rlock_client *client;
-static int to_parent;
+static int to_parent, seconds;
 static char me;
 
 static void run_for_leader(void);
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 static void on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)lock;
     (void)user;
+    printf("%.3f gateway %d leads no more: %s\n", now(), me, rlock_reason_str(event->reason));
     if (event->reason != RLOCK_REASON_CLOSED) { /* not by a shutdown of its own */
-        printf("  gateway %d: no longer leader: %s\n", me, rlock_strerror(event->status));
         run_for_leader();
     }
 }
@@ -34,17 +41,22 @@ static void on_lost(rlock *lock, const rlock_event *event, void *user) {
 static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)lock;
     (void)user;
+    if (event->status == RLOCK_ERR_CLOSED) {
+        return; /* it is being shut down */
+    }
     if (event->status != RLOCK_OK) {
         fprintf(stderr, "gateway %d: %s\n", me, rlock_strerror(event->status));
         exit(1);
     }
-    if (write(to_parent, &me, 1) != 1) {
+    if (seconds) {
+        printf("%.3f gateway %d leads\n", now(), me);
+    } else if (write(to_parent, &me, 1) != 1) {
         exit(1);
     }
 }
 
 static void run_for_leader(void) {
-    rlock_acquire(lead, 20000, 0, on_acquired, NULL);
+    rlock_acquire(lead, RLOCK_FOREVER, 0, on_acquired, NULL);
 }
 
 static void on_shutdown(rlock_client *c, int status, void *user) {
@@ -96,35 +108,15 @@ static int gateway(void) {
     return 0;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-int main(void) {
+/* Kills the leader three times; the fourth gives the lead away. */
+static int kill_leaders(const pid_t *pids, int from_gateways) {
     const struct timespec reign = {0, 500000000};
-    pid_t pids[GATEWAYS + 1];
-    int ends[2], round, failed = 0;
+    int round, failed = 0;
     double killed = now();
     char leader;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (pipe(ends) != 0) {
-        return 1;
-    }
-    to_parent = ends[1];
-    for (me = 1; me <= GATEWAYS; me++) {
-        pids[(int)me] = fork();
-        if (pids[(int)me] == 0) {
-            close(ends[0]);
-            alarm(30); /* should the parent be gone */
-            exit(gateway());
-        }
-    }
-    close(ends[1]);
     for (round = 1; round <= GATEWAYS; round++) {
-        if (read(ends[0], &leader, 1) != 1) {
+        if (read(from_gateways, &leader, 1) != 1) {
             return 1;
         }
         printf("gateway %d leads after %.2f s\n", leader, now() - killed);
@@ -132,8 +124,43 @@ int main(void) {
         killed = now();
         printf("  %s\n",
                round < GATEWAYS ? "it is killed" : "it is the last, and gives the lead away");
-        kill(pids[(int)leader], round < GATEWAYS ? SIGKILL : SIGTERM);
-        waitpid(pids[(int)leader], &failed, 0);
+        kill(pids[leader - 1], round < GATEWAYS ? SIGKILL : SIGTERM);
+        waitpid(pids[leader - 1], &failed, 0);
     }
     return failed != 0;
+}
+
+/* Lets them be, and ends them one after the other. */
+static int watch_leaders(const pid_t *pids) {
+    int i, status, failed = 0;
+
+    sleep((unsigned)seconds);
+    for (i = 0; i < GATEWAYS; i++) {
+        kill(pids[i], SIGTERM);
+        waitpid(pids[i], &status, 0);
+        failed |= status;
+    }
+    return failed != 0;
+}
+
+int main(int argc, char **argv) {
+    pid_t pids[GATEWAYS];
+    int ends[2];
+
+    seconds = argc > 1 ? atoi(argv[1]) : 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (pipe(ends) != 0) {
+        return 1;
+    }
+    to_parent = ends[1];
+    for (me = 1; me <= GATEWAYS; me++) {
+        pids[me - 1] = fork();
+        if (pids[me - 1] == 0) {
+            close(ends[0]);
+            alarm((unsigned)seconds + 30); /* should the parent be gone */
+            exit(gateway());
+        }
+    }
+    close(ends[1]);
+    return seconds > 0 ? watch_leaders(pids) : kill_leaders(pids, ends[0]);
 }

@@ -1,6 +1,6 @@
 /* How do I reach a server that speaks TLS? The arguments are its host, its port and the file with
  * the authority that signed its certificate, and, if the server asks for them, the files with the
- * client's certificate and its key. docs/operate.md says how to make them.
+ * client's certificate and its key. docs/set-up-the-server.md says how to make them.
  *
  *     cc -I. -Iadapters examples/tls.c -o tls -lev -lhiredis_ssl -lhiredis -lssl -lcrypto
  *     ./tls locks.example.com 6379 ca.crt

@@ -245,15 +245,15 @@ compiles() {
 }
 check "README.md: its command compiles the first program" compiles
 
-# The section on TLS of docs/operate.md: its commands make certificates, its configuration a server.
+# The section on TLS of docs/set-up-the-server.md: its commands make certificates, its configuration a server.
 tls_port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))
 certificates() {
     mkdir "$out.tls" &&
-        awk '/^    openssl / { on = 1 } on { print; on = /\\$/ }' docs/operate.md >"$out.tls/make" &&
+        awk '/^    openssl / { on = 1 } on { print; on = /\\$/ }' docs/set-up-the-server.md >"$out.tls/make" &&
         (cd "$out.tls" && set -e && . ./make) >"$out" 2>&1 && [ -s "$out.tls/server.crt" ]
 }
 tls_server() {
-    sed -n "s|/etc/redis|$out.tls|; s|6379|$tls_port|; s/^    \(port 0\|tls-.*\)$/\1/p" docs/operate.md >"$out.tls/conf"
+    sed -n "s|/etc/redis|$out.tls|; s|6379|$tls_port|; s/^    \(port 0\|tls-.*\)$/\1/p" docs/set-up-the-server.md >"$out.tls/conf"
     "${RLOCK_REDIS_SERVER:-redis-server}" "$out.tls/conf" --unixsocket "$out.tls/socket" --dir "$out.tls" \
         --save "" --appendonly no >"$out" 2>&1 &
     servers="$servers $!"
@@ -265,14 +265,14 @@ tls_server() {
     done
 }
 tls_compiles() {
-    command=$(grep '^    cc .*examples/tls.c' docs/operate.md | sed "s|-o tls|-o $out.tls/program|")
+    command=$(grep '^    cc .*examples/tls.c' docs/set-up-the-server.md | sed "s|-o tls|-o $out.tls/program|")
     [ -n "$command" ] && CPATH=build/hiredis/include LIBRARY_PATH=build/hiredis/lib sh -c "$command" >"$out" 2>&1 &&
         LD_LIBRARY_PATH=build/hiredis/lib "$out.tls/program" >"$out" 2>&1
     [ $? = 2 ] && grep -q '^usage' "$out"
 }
-check "docs/operate.md: its commands make certificates" certificates
-check "docs/operate.md: its configuration makes a server with TLS" tls_server
-check "docs/operate.md: its command compiles the program with TLS" tls_compiles
+check "docs/set-up-the-server.md: its commands make certificates" certificates
+check "docs/set-up-the-server.md: its configuration makes a server with TLS" tls_server
+check "docs/set-up-the-server.md: its command compiles the program with TLS" tls_compiles
 check "tls: acquires and releases" run "$bin/tls" localhost $tls_port "$out.tls/ca.crt"
 check "tls: says so" grep -qx 'released stock:42: ok' "$out"
 refused() {

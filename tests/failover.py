@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+"""Leaders behind Sentinel while the primary is killed again and again: never two at a time, and soon one again.
+
+    tests/failover.py build/examples/leader [SECONDS]
+
+A primary, two replicas and three Sentinels; every ten seconds the primary is killed, and started again as a replica of
+the new one. Prints TAP, and how long each failover took: until Sentinel named the new primary, and until somebody led.
+$RLOCK_REDIS_SERVER names another redis-server.
+"""
+
+import ctypes
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import redis
+
+LEADER = sys.argv[1]
+SECONDS = int(sys.argv[2]) if len(sys.argv) > 2 else 120
+SERVER = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
+PERIOD_S = 10
+AGAIN_S = 2.0  # a leader again so long after the failover
+LATE_S = 0.1  # on a busy machine a process may run, and be told of its end, so long after its deadline
+NAME = "locks"
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def dies_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def until(what, seconds, done):
+    deadline = now() + seconds
+    while not done():
+        if now() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+class Node:
+    """A server or a Sentinel, on a free port, in its own folder."""
+
+    def __init__(self, folder, *arguments, config=None):
+        for _ in range(20):
+            self.port = random.randrange(20000, 32000)
+            self.folder = tempfile.mkdtemp(dir=folder)
+            self.config = config
+            if self.start(*arguments):
+                return
+        raise AssertionError("no server starts")
+
+    def start(self, *arguments):
+        command = [SERVER]
+        if self.config:
+            path = os.path.join(self.folder, "config")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self.config)
+            command += [path, "--sentinel"]
+        log = open(os.path.join(self.folder, "log"), "ab")
+        self.process = subprocess.Popen(
+            command + ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, *arguments],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
+        self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=2)
+        deadline = now() + 20
+        while now() < deadline and self.process.poll() is None:
+            try:
+                return self.client.ping()
+            except redis.RedisError:
+                time.sleep(0.02)
+        self.kill()
+        return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Deployment:
+    SETTINGS = ("--save", "", "--repl-diskless-sync-delay", "0")
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="rlock-failover-")
+        self.nodes = [Node(self.folder, *self.SETTINGS)]
+        first = self.nodes[0].port
+        for _ in range(2):
+            self.nodes.append(Node(self.folder, *self.SETTINGS, "--replicaof", "127.0.0.1", str(first)))
+        self.sentinels = [
+            Node(self.folder, config=f"sentinel monitor {NAME} 127.0.0.1 {first} 2\n"
+                 f"sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n")
+            for _ in range(3)]
+        until("three Sentinels, two replicas", 30, self.ready)
+
+    def primary(self):
+        """The port that Sentinel names."""
+        for sentinel in self.sentinels:
+            try:
+                return int(sentinel.client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+            except redis.RedisError:
+                pass
+        return None
+
+    def ready(self):
+        """True if a failover can begin: all agree, and each replica has all data and is known."""
+        port = self.primary()
+        try:
+            for sentinel in self.sentinels:
+                if int(sentinel.client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1]) != port:
+                    return False
+                if not str(sentinel.client.execute_command("SENTINEL", "CKQUORUM", NAME)).count("OK 3 usable"):
+                    return False
+                replicas = sentinel.client.execute_command("SENTINEL", "REPLICAS", NAME)
+                states = [dict(zip(r[::2], r[1::2])) if isinstance(r, list) else r for r in replicas]
+                words = [str({key: state[key] for key in state if "link-status" in str(key) or "flags" in str(key)})
+                         for state in states]
+                if len(words) != 2 or any("ok" not in w or "down" in w or "disconnected" in w for w in words):
+                    return False
+            return all(node.client.info("replication").get("master_link_status", "up") == "up"
+                       for node in self.nodes)
+        except (redis.RedisError, TypeError, KeyError):
+            return False
+
+    def fail_over(self):
+        """Kills the primary; returns when, and when Sentinel named another. The dead one comes back as a replica."""
+        port = self.primary()
+        node = next(n for n in self.nodes if n.port == port)
+        killed = now()
+        node.kill()
+        until("another primary", 30, lambda: self.primary() not in (port, None))
+        named = now()
+        time.sleep(1)
+        assert node.start(*self.SETTINGS, "--replicaof", "127.0.0.1", str(self.primary()))
+        return killed, named
+
+    def stop(self):
+        for node in self.sentinels + self.nodes:
+            node.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Leaders:
+    """The example: lines `12.345 gateway 2 leads` and `12.845 gateway 2 leads no more: expired`."""
+
+    def __init__(self, deployment):
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in deployment.sentinels)
+        self.lines, self.errors = [], []
+        self.process = subprocess.Popen(
+            [LEADER, str(SECONDS)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, RLOCK_URL=f"redis+sentinel://{hosts}/{NAME}/0"), preexec_fn=dies_with_parent)
+        self.readers = [threading.Thread(target=self.read, args=pair, daemon=True)
+                        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
+        for reader in self.readers:
+            reader.start()
+
+    @staticmethod
+    def read(stream, lines):
+        for line in stream:
+            lines.append(line.rstrip())
+
+    def events(self):
+        """[(when, gateway, leads)] in the order of time."""
+        found = [re.match(r"([\d.]+) gateway (\d+) (leads$|leads no more)", line) for line in list(self.lines)]
+        return sorted((float(m[1]), int(m[2]), m[3] == "leads") for m in found if m)
+
+    def lead_since(self, when):
+        return [at for at, _, leads in self.events() if leads and at > when]
+
+
+class Tap:
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def check(self, name, ok, why=""):
+        self.count += 1
+        self.failed += not ok
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}" + ("" if ok else f"\n# {why}"), flush=True)
+
+
+def overlaps(events):
+    """Who began to lead before the one before was told of its end, by how much."""
+    found, leaders = [], {}
+    for at, gateway, leads in events:
+        if leads:
+            leaders[gateway] = at
+        elif gateway in leaders:
+            begun = leaders.pop(gateway)
+            found += [(at - since, f"{since:.3f}: gateway {other} led for {at - since:.3f} s beside {gateway}")
+                      for other, since in leaders.items() if since > begun]
+    return found
+
+
+def main():
+    tap = Tap()
+    deployment = Deployment()
+    try:
+        leaders = Leaders(deployment)
+        until("a first leader", 10, lambda: leaders.lead_since(0))
+        rounds = []
+        end = now() + SECONDS - PERIOD_S
+        while now() < end:
+            begun = now()
+            killed, named = deployment.fail_over()
+            until("a leader after the failover", 20, lambda: leaders.lead_since(killed))
+            rounds.append((named - killed, leaders.lead_since(killed)[0] - killed))
+            print(f"# failover {len(rounds)}: named after {rounds[-1][0]:.2f} s, led after {rounds[-1][1]:.2f} s",
+                  flush=True)
+            until("a whole deployment", 30, deployment.ready)
+            time.sleep(max(0.0, begun + PERIOD_S - now()))
+        status = leaders.process.wait(timeout=30)
+        for reader in leaders.readers:
+            reader.join(5)
+        events = leaders.events()
+        led, lost = sum(e[2] for e in events), sum(not e[2] for e in events)
+        late = [f"{named:.2f} s, led after {led:.2f} s" for named, led in rounds if led > named + AGAIN_S]
+        tap.check(f"the primary was killed {len(rounds)} times", len(rounds) >= 1)
+        both = overlaps(events)
+        tap.check("never two lead at a time", all(s <= LATE_S for s, _ in both), both)
+        tap.check(f"somebody leads again within the failover's own time and {AGAIN_S:.0f} s", not late, late)
+        tap.check("every loss is told", led == lost, f"{led} led, {lost} were told of the end")
+        tap.check("it ends well", status == 0, (status, leaders.errors[-5:]))
+        print(f"# named after {statistics.median(r[0] for r in rounds):.2f} s, led after "
+              f"{statistics.median(r[1] for r in rounds):.2f} s (medians); "
+              f"at most {max(r[0] for r in rounds):.2f} and {max(r[1] for r in rounds):.2f} s; "
+              f"told of the end at most {max([0.0] + [s for s, _ in both]):.3f} s after the next one led")
+    except AssertionError as error:
+        tap.check("it goes on", False, error)
+    finally:
+        deployment.stop()
+    print(f"1..{tap.count}")
+    return tap.failed != 0
+
+
+sys.exit(main())
