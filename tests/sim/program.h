@@ -70,6 +70,7 @@ static struct {
     int64_t calm_us;     /* from then on nothing goes wrong there; 0 = it does to the end */
     const struct sim_server *stubborn; /* a Sentinel that names who was the primary first */
     bool moving;                       /* its primary changes just now */
+    bool trap;                         /* the next grant will be lost with a tail */
     struct move {                      /* ... */
         struct sim_server *was, *next;
         int64_t lives_us; /* for so long who was it goes on */
@@ -798,7 +799,7 @@ static inline void move_demoted(void *object) {
     }
 }
 
-/* What is on its way to the replica is lost, all but a few writes. */
+/* What is on its way to the replica is lost, but for the first few writes. */
 static inline void move_loses(const struct move *move, struct sim_dice *dice) {
     const struct sim_effect *effect;
     int pending = 0;
@@ -806,7 +807,7 @@ static inline void move_loses(const struct move *move, struct sim_dice *dice) {
         pending++;
     }
     if (pending > 0) {
-        sim_effects_drop(move->next, (int)sim_roll(dice, pending));
+        sim_effects_drop(move->next, sim_one_in(dice, 2) ? 0 : (int)sim_roll(dice, pending));
     }
 }
 
@@ -835,14 +836,13 @@ static inline void move_promoted(void *object) {
     oracle_round();
 }
 
-/* The primary is killed, or stops for a while, or is left alone though nothing is wrong with it; or
- * an operator has the two change places. */
-static inline bool do_move(struct sim_dice *dice) {
+/* The primary is killed (0), or stops for a while (1), or is left alone though nothing is wrong with
+ * it (2); or an operator has the two change places (3). */
+static inline bool move_begins(struct sim_dice *dice, int how, int64_t after_us, bool loses) {
     static const int64_t lives_us[] = {1, 20000, 10000000, 10000000};
     struct move *move = &program.move;
-    int64_t after_us = 1 + sim_roll(dice, sim_one_in(dice, 3) ? 3000000 : 400000);
-    int64_t how = sim_roll(dice, 4), live_us = 1 + sim_roll(dice, lives_us[sim_roll(dice, 4)]);
-    bool loses = sim_one_in(dice, 2), ends = !sim_one_in(dice, 3);
+    int64_t live_us = 1 + sim_roll(dice, lives_us[sim_roll(dice, 4)]);
+    bool ends = !sim_one_in(dice, 3);
     struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
     if (program.moving || !next->follows || next->down || sim.primary->down) {
         return false;
@@ -866,13 +866,35 @@ static inline bool do_move(struct sim_dice *dice) {
         after_us = 1;
         move->lives_us = live_us;
     } else {
-        after_us = 1 + sim_roll(dice, 300000);
+        after_us = 1 + after_us / 10;
         sim_server_pause(move->was, after_us);
     }
-    sim_trace("server %d is to be the primary, way %d", next->number, (int)how);
+    sim_trace("server %d is to be the primary, way %d", next->number, how);
     later(after_us, move_promoted, NULL);
     program.switched_us = sim.now_us + after_us + move->lives_us + move->late_us;
     return true;
+}
+
+static inline bool do_move(struct sim_dice *dice) {
+    int64_t after_us = 1 + sim_roll(dice, sim_one_in(dice, 3) ? 3000000 : 400000);
+    int how = (int)sim_roll(dice, 4);
+    return move_begins(dice, how, after_us, !sim_one_in(dice, 3));
+}
+
+/* The replica that is promoted has not heard of a grant that was just told. */
+static inline void move_forgets(void *object) {
+    struct sim_dice dice;
+    (void)object;
+    dice.state = sim_mix(program.seed ^ (uint64_t)sim.now_us);
+    if (!oracle.settled && move_begins(&dice, 2 * (int)sim_roll(&dice, 2), 1, true)) {
+        oracle.trouble_us = program.switched_us + MOVE_US;
+    }
+}
+
+static inline bool do_lost_grant(struct sim_dice *dice) {
+    (void)dice;
+    program.trap = sim.lag_us > 0; /* see program_react */
+    return program.trap;
 }
 
 /* The name leads to who is not the primary, and has not been, or not for long. */
@@ -1008,6 +1030,7 @@ static const struct act acts[] = {
     {"server's clock stepped", ABOUT_DATA, 2, do_step_clock},
     {"no memory", ABOUT_MEMORY, 3, do_no_memory},
     {"primary of a deployment changes", ABOUT_MOVES, 12, do_move},
+    {"primary changes, and a grant is lost", ABOUT_MOVES, 6, do_lost_grant},
     {"name of another machine", ABOUT_MOVES, 4, do_name_wrong},
     {"acquire late, and another machine found", ABOUT_MOVES, 4, do_late_elsewhere},
     {"Sentinel that lies", ABOUT_MOVES, 4, do_sentinel_lies},
@@ -1033,7 +1056,7 @@ static inline void step_happens(void *object) {
     if (step->act->happen(&dice)) {
         happened[step->act - acts]++;
         oracle.fault_us = step->act->family != 0 && step->act->family != ABOUT_KINDS &&
-                                  step->act->happen != do_move
+                                  step->act->happen != do_move && step->act->happen != do_lost_grant
                               ? sim.now_us
                               : oracle.fault_us;
         if ((step->act->family & ~(unsigned)(ABOUT_LIFETIMES | ABOUT_KINDS)) != 0) {
@@ -1127,6 +1150,10 @@ static inline void program_react(struct hand *hand, const rlock_event *event) {
     if (hand->holds && event->kind == RLOCK_ACQUIRED && event->status == RLOCK_OK &&
         !oracle.keeping) {
         later(oracle.settled ? 0 : sim_roll(&dice, program.hold_us + 1), let_go, hand);
+    }
+    if (program.trap && hand->holds && event->kind == RLOCK_ACQUIRED) {
+        program.trap = false;
+        later(sim_roll(&dice, 2000), move_forgets, NULL);
     }
     if (hand->holds && event->kind == RLOCK_ACQUIRED && hand->kind == RLOCK_KIND_WRITE &&
         hand->owner != 0 && !oracle.settled) {
@@ -1347,7 +1374,7 @@ static inline void draw_actors(void) {
 
 /* All servers are one deployment: a primary, and who follows it. */
 static inline void draw_deployment(void) {
-    static const int64_t lags_us[] = {0, 2000, 50000, 400000};
+    static const int64_t lags_us[] = {0, 50000, 400000, 2000000};
     int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4)), i;
     int count = program.many ? SIM_SLOTS : program.rounds > 0 ? 1 : (int)(1 + draw(3));
     rlock_wire wire = draw_one_in(program.kinds ? 12 : 3) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
