@@ -906,6 +906,7 @@ static inline struct actor *actor_new(struct sim_process *process, struct sim_se
     config.loop = sim_loop(process);
     config.port = SIM_PORT + server->number;
     config.unix_path = unix_socket ? path : NULL;
+    config.loop.resolve = config.host != NULL ? sim_hook_resolve : NULL;
     config.database = server->database;
     config.password = server->password;
     status = CALL(rlock_client_new(&actor->client, &config));

@@ -1033,6 +1033,7 @@ static inline void draw_actor(struct sim_process *process, struct sim_server *se
     config.poll_ms = DRAW_OF(20, 250);
     config.handovers = (int)DRAW_OF(0, 0, 1, 5, -1);
     config.client_name = draw_one_in(2) ? "sim" : NULL;
+    config.host = sim_one_in(&sim.names, 2) ? "sim.example" : NULL; /* else its number */
     actor = actor_new(process, server, config, draw_one_in(2));
     dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
     for (h = 0; h < hands + (program.many ? 6 : 0) && actor != NULL; h++) {

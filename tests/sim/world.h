@@ -42,8 +42,9 @@
 #define SIM_WATCHED 16
 #define SIM_WATCHED_ALONE 4 /* of a client of one server */
 #define SIM_FDS 1024
-#define SIM_PORT 7000    /* of server 0; unix sockets are called sim-0, sim-1 ... */
-#define SIM_TURNS 500000 /* of one process, after which it is said to spin */
+#define SIM_SHUT (INADDR_LOOPBACK + 1) /* an address at which nobody listens */
+#define SIM_PORT 7000                  /* of server 0; unix sockets are called sim-0, sim-1 ... */
+#define SIM_TURNS 500000               /* of one process, after which it is said to spin */
 
 __attribute__((noreturn, format(printf, 1, 2))) static void sim_failed(const char *format, ...);
 
@@ -189,7 +190,9 @@ struct sim_seat { /* what open gives to a client */
     struct sim_process *process;
     rlock_client *client;
     bool open;
-    int64_t due_us; /* by the clock of the process; -1 = no timer */
+    int64_t due_us;   /* by the clock of the process; -1 = no timer */
+    rlock_name *name; /* that is being resolved; NULL = none */
+    int64_t name_us;  /* when that is answered */
     struct sim_watched watched[SIM_WATCHED];
 };
 
@@ -215,7 +218,8 @@ static struct {
     bool running, tracing;
     int64_t now_us; /* true time */
     uint64_t hash;
-    struct sim_dice dice; /* of the network and of the loops */
+    struct sim_dice dice;  /* of the network and of the loops */
+    struct sim_dice names; /* of what names stand for */
     struct sim_weather weather;
     struct sim_failure failure;
     uint64_t steps[SIM_STEPS]; /* how often each was asked for */
@@ -537,6 +541,31 @@ static inline void sim_seat_io(struct sim_seat *seat) {
     }
 }
 
+/* Answers for a name: with the server's address, and perhaps others before and after it at which
+ * nobody listens; or with none. */
+static inline void sim_seat_name(struct sim_seat *seat) {
+    struct sockaddr_in in[3];
+    const struct sockaddr *list[3];
+    rlock_name *name = seat->name;
+    unsigned i, count, good;
+    if (!seat->open || name == NULL || seat->name_us > sim.now_us) {
+        return;
+    }
+    count = 1 + (unsigned)sim_roll(&sim.names, 3);
+    good = (unsigned)sim_roll(&sim.names, (int64_t)count);
+    memset(in, 0, sizeof in);
+    for (i = 0; i < count; i++) {
+        in[i].sin_family = AF_INET;
+        in[i].sin_addr.s_addr = htonl(i == good ? INADDR_LOOPBACK : SIM_SHUT);
+        list[i] = (const struct sockaddr *)(const void *)&in[i];
+    }
+    seat->name = NULL;
+    sim_note(seat->process->number, -3);
+    sim_enter(seat);
+    rlock_on_resolved_all(name, list, sim_one_in(&sim.names, 12) ? 0 : count);
+    sim_leave(seat);
+}
+
 static inline int64_t sim_process_now_us(const struct sim_process *process) {
     return sim_local_us(&process->clock);
 }
@@ -549,6 +578,9 @@ static inline int64_t sim_seat_due_us(const struct sim_seat *seat) {
     }
     if (seat->open && seat->due_us >= 0) {
         due_us = sim_true_us(&seat->process->clock, seat->due_us);
+    }
+    if (seat->open && seat->name != NULL && seat->name_us < due_us) {
+        due_us = seat->name_us;
     }
     return due_us;
 }
@@ -578,6 +610,7 @@ static inline void sim_iteration(void *object) {
     sim_skip(&sim.dice, SIM_SEATS - i);
     for (i = 0; i < process->seat_count; i++) {
         struct sim_seat *seat = &process->seats[i];
+        sim_seat_name(seat);
         if (seat->open && seat->due_us >= 0 && seat->due_us <= sim_process_now_us(process)) {
             seat->due_us = -1;
             sim_note(process->number, -2);
@@ -665,9 +698,23 @@ static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
     }
 }
 
+/* Each client resolves one name at a time, that of its server. */
+static inline int sim_hook_resolve(void *state, rlock_name *name, const char *host) {
+    struct sim_seat *seat = sim_hook_seat(state, "resolve");
+    (void)host;
+    if (seat->name != NULL) {
+        sim_failed("a name is asked for twice");
+    }
+    seat->name = name;
+    seat->name_us = sim.now_us + 1 + sim_roll(&sim.names, sim_one_in(&sim.names, 8) ? 20000 : 1000);
+    sim_wake(seat->process, seat->name_us);
+    return 0;
+}
+
 static inline void sim_hook_close(void *state) {
     struct sim_seat *seat = sim_hook_seat(state, "close");
     int i;
+    seat->name = NULL;
     sim_does(SIM_CHILD_CLOSES);
     for (i = 0; i < SIM_WATCHED; i++) {
         if (seat->watched[i].io != NULL) {
@@ -906,6 +953,12 @@ static inline void sim_connected(void *object) {
     sim_stir(line);
 }
 
+static inline uint32_t sim_address(const struct sockaddr *address) {
+    return address->sa_family == AF_INET
+               ? ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr)
+               : 0;
+}
+
 static inline struct sim_server *sim_server_at(const struct sockaddr *address) {
     int number = -1;
     if (address->sa_family == AF_INET) {
@@ -927,6 +980,10 @@ static inline int sim_connect(int fd, const struct sockaddr *address) {
     }
     sim_does(SIM_CHILD_CONNECTS);
     if (sim_fails(SIM_CONNECT)) {
+        return -1;
+    }
+    if (sim_address(address) == SIM_SHUT) {
+        errno = ECONNREFUSED;
         return -1;
     }
     if (server == NULL || fd >= SIM_FDS || (server->down && address->sa_family == AF_UNIX)) {
@@ -1225,6 +1282,7 @@ static inline void sim_begin(uint64_t seed, int servers, int processes) {
     sim.running = true;
     sim.hash = sim_mix(seed);
     sim.dice.state = sim_mix(seed ^ 0x5157);
+    sim.names.state = sim_mix(seed ^ 0x6e616d65);
     sim.now_us = 1000000;
     sim.weather.latency_us = 200;
     sim.weather.slow_us = 400;
