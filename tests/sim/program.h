@@ -836,8 +836,8 @@ static inline void move_promoted(void *object) {
     oracle_round();
 }
 
-/* The primary is killed (0), or stops for a while (1), or is left alone though nothing is wrong with
- * it (2); or an operator has the two change places (3). */
+/* The primary is killed (0), or stops for a while (1), or is left alone though nothing is wrong
+ * with it (2); or an operator has the two change places (3). */
 static inline bool move_begins(struct sim_dice *dice, int how, int64_t after_us, bool loses) {
     static const int64_t lives_us[] = {1, 20000, 10000000, 10000000};
     struct move *move = &program.move;
