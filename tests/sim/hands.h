@@ -238,11 +238,14 @@ static inline bool hands_exclude(const struct hand *one, const struct hand *othe
     return one->kind != RLOCK_KIND_READ || other->kind != RLOCK_KIND_READ;
 }
 
-/* Two primaries count apart: by their clock, but for the fences of holds that are handed on. */
-static inline bool fences_near(const struct token *one, const struct token *other) {
+/* Two primaries count apart: by their clock, but for the fences of holds that are handed on. Of a
+ * queued kind the oracle does not see in which order an old one granted. */
+static inline bool fences_apart(const struct slot *slot, const struct token *one,
+                                const struct token *other) {
     uint64_t apart =
         one->fence > other->fence ? one->fence - other->fence : other->fence - one->fence;
-    return sim.primary != NULL && (one->is_void || other->is_void) && apart <= SIM_RESERVED;
+    return sim.primary != NULL && (one->is_void || other->is_void) &&
+           (apart <= SIM_RESERVED || slot_queued(slot));
 }
 
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
@@ -255,7 +258,7 @@ static inline void oracle_overlap(struct hand *one, struct hand *other) {
         sim_failed("hands %d and %d both hold %s", one->number, other->number, one->slot->key);
     }
     seen.overlaps++;
-    if (one->fencing && other->fencing && !fences_near(one->token, other->token) &&
+    if (one->fencing && other->fencing && !fences_apart(one->slot, one->token, other->token) &&
         (one->token->fence > other->token->fence) !=
             (one->token->hold_order > other->token->hold_order)) {
         sim_failed("hands %d and %d overlap and their fences do not tell", one->number,
@@ -378,7 +381,7 @@ static inline void oracle_passed(const struct hand *hand, struct slot *slot) {
 static inline void oracle_fenced(const struct hand *hand, const struct token *last) {
     const struct token *token = hand->token;
     if (last != NULL && last != token && last->fence != 0 && token->fence != 0 &&
-        !fences_near(last, token) &&
+        !fences_apart(hand->slot, last, token) &&
         (last->fence < token->fence) != (last->hold_order < token->hold_order)) {
         sim_failed("hand %d: its fence is not above the one before", hand->number);
     }

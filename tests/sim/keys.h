@@ -957,7 +957,7 @@ static inline void aside_token(const struct sim_server *server, const struct slo
     double until = aside_until(server, slot, token);
     if (until != token->aside) {
         if (token->aside <= (double)server->model->wall_us) {
-            token->order = ++oracle.orders;
+            token->order = token->began_order = ++oracle.orders;
         }
         token->aside = until;
         token->is_void = true;

@@ -836,8 +836,8 @@ static inline void move_promoted(void *object) {
     oracle_round();
 }
 
-/* The primary is killed (0), or stops for a while (1), or is left alone though nothing is wrong
- * with it (2); or an operator has the two change places (3). */
+/* The primary is killed (0), or stops for a while (1), or is left alone although nothing is wrong
+ * with it (2), or changes places with a replica (3). */
 static inline bool move_begins(struct sim_dice *dice, int how, int64_t after_us, bool loses) {
     static const int64_t lives_us[] = {1, 20000, 10000000, 10000000};
     struct move *move = &program.move;
@@ -1394,6 +1394,10 @@ static inline void draw_deployment(void) {
         if (sim.sentinel_count > 1 && !program.quiet && draw_one_in(2)) {
             program.stubborn = &sim.sentinels[draw(sim.sentinel_count)];
         }
+    }
+    if (sim.name.all && first->always_denied != NULL && strcmp(first->always_denied, "info") == 0) {
+        first->always_denied = NULL; /* who is a replica could not be told before READONLY */
+        heal_server(first);
     }
     for (i = 1; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
