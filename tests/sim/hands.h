@@ -17,7 +17,6 @@
 
 #include "quorum.h"
 
-#define SIM_RESERVED 512         /* fences for holds that are handed on, of both of two */
 #define SIM_FORCED_US 500000     /* how long it may take until force is told */
 #define SIM_ITERATION_US 1000000 /* the longest turn */
 #define SIM_HAND_ON_US 20100 /* for how long a hold may be handed on; its client's clock may lag */
@@ -238,14 +237,9 @@ static inline bool hands_exclude(const struct hand *one, const struct hand *othe
     return one->kind != RLOCK_KIND_READ || other->kind != RLOCK_KIND_READ;
 }
 
-/* Two primaries count apart: by their clock, but for the fences of holds that are handed on. Of a
- * queued kind the oracle does not see in which order an old one granted. */
-static inline bool fences_apart(const struct slot *slot, const struct token *one,
-                                const struct token *other) {
-    uint64_t apart =
-        one->fence > other->fence ? one->fence - other->fence : other->fence - one->fence;
-    return sim.primary != NULL && (one->is_void || other->is_void) &&
-           (apart <= SIM_RESERVED || slot_queued(slot));
+/* Two primaries count apart, and the oracle does not see in which order an old one granted. */
+static inline bool fences_apart(const struct token *one, const struct token *other) {
+    return sim.primary != NULL && (one->is_void || other->is_void);
 }
 
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
@@ -258,7 +252,7 @@ static inline void oracle_overlap(struct hand *one, struct hand *other) {
         sim_failed("hands %d and %d both hold %s", one->number, other->number, one->slot->key);
     }
     seen.overlaps++;
-    if (one->fencing && other->fencing && !fences_apart(one->slot, one->token, other->token) &&
+    if (one->fencing && other->fencing && !fences_apart(one->token, other->token) &&
         (one->token->fence > other->token->fence) !=
             (one->token->hold_order > other->token->hold_order)) {
         sim_failed("hands %d and %d overlap and their fences do not tell", one->number,
@@ -381,7 +375,7 @@ static inline void oracle_passed(const struct hand *hand, struct slot *slot) {
 static inline void oracle_fenced(const struct hand *hand, const struct token *last) {
     const struct token *token = hand->token;
     if (last != NULL && last != token && last->fence != 0 && token->fence != 0 &&
-        !fences_apart(hand->slot, last, token) &&
+        !fences_apart(last, token) &&
         (last->fence < token->fence) != (last->hold_order < token->hold_order)) {
         sim_failed("hand %d: its fence is not above the one before", hand->number);
     }

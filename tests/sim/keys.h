@@ -78,6 +78,7 @@ struct slot { /* one key of one server */
     int64_t expires_us;  /* by the server's clock; -1 = never */
     int64_t changes;
     struct token *last;     /* that made the youngest hold */
+    struct token *aside;    /* that an old primary has */
     char keeper[37];        /* the client that holds it to the end */
     int64_t free_since_us;  /* nobody's, and somebody waits; -1 = not so */
     int passed[SIM_ACTORS]; /* how often it went to others while this client waited */
@@ -976,17 +977,27 @@ static inline void aside_left(const struct sim_server *server, const struct sim_
 }
 
 static inline void aside_touched(const struct sim_server *server, const char *key, size_t len) {
-    const struct slot *slot = oracle_slot(sim.primary, key, len);
+    struct slot *slot = oracle_slot(sim.primary, key, len);
     struct model_value value;
     char text[64];
     size_t i;
-    if (slot == NULL || !oracle_is(slot->key, key, len) ||
-        !model_get(server->model, server->database, key, len, &value)) {
+    if (slot != NULL && slot->aside != NULL && oracle_is(slot->fence_key, key, len)) {
+        slot->aside->order = ++oracle.orders; /* it is granted once more */
+    }
+    if (slot == NULL || !oracle_is(slot->key, key, len)) {
+        return;
+    }
+    if (slot->aside != NULL) {
+        slot->aside->aside = aside_until(server, slot, slot->aside);
+        slot->aside = slot->aside->aside != 0 ? slot->aside : NULL;
+    }
+    if (!model_get(server->model, server->database, key, len, &value)) {
         return;
     }
     if (value.type == MODEL_STRING) {
         snprintf(text, sizeof text, "%.*s", (int)value.size, value.bytes);
         aside_token(server, slot, text);
+        slot->aside = oracle_token(text);
     }
     for (i = 0; i < value.count && value.type != MODEL_LIST; i++) {
         const struct model_field *field = &value.fields[i];

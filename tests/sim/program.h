@@ -70,8 +70,9 @@ static struct {
     int64_t calm_us;     /* from then on nothing goes wrong there; 0 = it does to the end */
     const struct sim_server *stubborn; /* a Sentinel that names who was the primary first */
     bool moving;                       /* its primary changes just now */
-    bool trap;                         /* the next grant will be lost with a tail */
-    struct move {                      /* ... */
+    int64_t lied; /* one above the epoch for which a Sentinel named another machine last */
+    bool trap;    /* the next grant will be lost with a tail */
+    struct move { /* ... */
         struct sim_server *was, *next;
         int64_t lives_us; /* for so long who was it goes on */
         int64_t late_us;  /* so much later the name follows, or Sentinels know it */
@@ -722,7 +723,7 @@ static inline void sentinels_know(void) {
     for (i = 0; i < sim.sentinel_count; i++) {
         known += sim.sentinels[i].names == sim.primary;
     }
-    if (known < sim.sentinel_count || known == 0) {
+    if (known < sim.sentinel_count || known == 0 || program.lied == program.move.epoch + 1) {
         oracle.named_us = 0;
     } else if (oracle.named_us == 0) {
         oracle.named_us = sim.now_us;
@@ -758,6 +759,10 @@ static inline bool do_sentinel_lies(struct sim_dice *dice) {
     }
     sim_sentinel_names(sentinel, sim_one_in(dice, 3) ? NULL : named, program.move.epoch - back);
     sentinels_know();
+    if (back == 0) { /* nobody can tell which of two addresses of one epoch is right */
+        program.lied = program.move.epoch + 1;
+        sentinels_know();
+    }
     later(for_us, sentinel_learns, sentinel);
     return true;
 }
