@@ -486,10 +486,12 @@ static void *rlock__make_string(const redisReadTask *task, char *text, size_t le
 }
 
 #if HIREDIS_MAJOR >= 1
-static void *rlock__make_array(const redisReadTask *task, size_t elements) {
+typedef size_t rlock__elements;
 #else
-static void *rlock__make_array(const redisReadTask *task, int elements) {
+typedef int rlock__elements;
 #endif
+
+static void *rlock__make_array(const redisReadTask *task, rlock__elements elements) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, (size_t)elements);
     return conn ? conn->make->createArray(task, elements) : NULL;
 }
