@@ -8,6 +8,7 @@
  *
  *     #define RLOCK_IMPLEMENTATION          in exactly one C or C++ file, before the include:
  *     #include "rlock.h"                    that file makes the code, and is linked with -lhiredis
+ *                                           and, because adapters resolve names, with -pthread
  *
  *     #include "rlock.h"                    everywhere else
  *     #include "rlock_libev.h"              the adapter of your loop, from adapters/
@@ -191,6 +192,7 @@
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
+ *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
@@ -237,7 +239,7 @@ extern "C" {
     X(ERR_LOST, -5, "lost before it was released")                          \
     X(ERR_UNKNOWN, -6, "not answered in time: the server may have done it") \
     X(ERR_CONN, -7, "no connection to the server")                          \
-    X(ERR_AUTH, -8, "the server refuses this user")                         \
+    X(ERR_AUTH, -8, "the user or a certificate is refused")                 \
     X(ERR_SERVER, -9, "the server answered with an error")                  \
     X(ERR_WRONG_TYPE, -10, "the key holds no lock, or one of another kind") \
     X(ERR_NOMEM, -11, "out of memory")                                      \
@@ -630,7 +632,8 @@ typedef enum rlock_wire {
  *     redis://[user:password@][host][:port][/database]
  *     unix://[user:password@]/path/of/the/socket
  *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
- *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says
+ *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says;
+ *                                      without that s nothing is encrypted, config.tls or not
  *
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
@@ -650,7 +653,8 @@ typedef struct rlock_tls {
     void *ctx; /* passed to each hook */
 
     /* Begins the handshake on a context that has just connected, without blocking. `host` is what
-     * the certificate must be for: config.host. Returns 0, or negative if it cannot begin. */
+     * the certificate must be for: the host as it was configured, or as a Sentinel named it.
+     * Returns 0, or negative if it cannot begin. */
     int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
 
     /* Called before each read and write: the place to forget the errors of others. */
@@ -714,7 +718,9 @@ typedef struct rlock_config {
     const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 
     /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
-     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels. */
+     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels.
+     * Beside a url both count only where it asks for TLS; to the Sentinels tls stands in for a
+     * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 } rlock_config;
 
@@ -5283,7 +5289,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     request->store.how = RLOCK__HOW_BEST;
     request->store.where = RLOCK__QUEUED;
     if (rlock__is_queued(request) && !redis->notify_wanted) {
-        redis->notify_wanted = true; /* with the watching connection, once that is wanted */
+        redis->notify_wanted = true; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
     }
     rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);

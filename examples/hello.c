@@ -40,6 +40,9 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *loop) {
         ev_once(loop, -1, 0, work_s, on_worked, lock); /* here the work begins */
     } else {
         printf("cannot acquire %s: %s\n", rlock_key(lock, NULL), rlock_strerror(event->status));
+        if (event->text) { /* the server's words, or what failed on the way to it */
+            printf("  %s\n", event->text);
+        }
         ev_break(loop, EVBREAK_ALL);
     }
 }

@@ -32,7 +32,9 @@ static double now(void) {
 static void on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)lock;
     (void)user;
-    printf("%.3f gateway %d leads no more: %s\n", now(), me, rlock_reason_str(event->reason));
+    if (seconds) {
+        printf("%.3f gateway %d leads no more: %s\n", now(), me, rlock_reason_str(event->reason));
+    }
     if (event->reason != RLOCK_REASON_CLOSED) { /* not by a shutdown of its own */
         run_for_leader();
     }

@@ -1,9 +1,10 @@
-/* How do I reach a server that speaks TLS? The arguments are its host, its port and the file with
- * the authority that signed its certificate, and, if the server asks for them, the files with the
- * client's certificate and its key. docs/set-up-the-server.md says how to make them.
+/* How do I reach a server that speaks TLS? RLOCK_URL says where it is, and that it is to be TLS.
+ * The arguments are the file with the authority that signed its certificate, and, if the server
+ * asks for them, the files with the client's certificate and its key. docs/set-up-the-server.md
+ * says how to make them.
  *
- *     cc -I. -Iadapters examples/tls.c -o tls -lev -lhiredis_ssl -lhiredis -lssl -lcrypto
- *     ./tls locks.example.com 6379 ca.crt
+ *     cc -I. -Iadapters examples/tls.c -o tls -lev -lhiredis_ssl -lhiredis -lssl -lcrypto -pthread
+ *     RLOCK_URL=rediss://locks.example.com:6379 ./tls ca.crt
  */
 #include <ev.h>
 #include <signal.h>
@@ -52,22 +53,21 @@ int main(int argc, char **argv) {
     char why[256];
     int status;
 
-    if (argc != 4 && argc != 6) {
-        fprintf(stderr, "usage: tls HOST PORT AUTHORITY [CERTIFICATE KEY]\n");
+    config.url = getenv("RLOCK_URL"); /* its host is what the certificate has to be for */
+    if (!config.url || (argc != 2 && argc != 4)) {
+        fprintf(stderr, "usage: RLOCK_URL=rediss://HOST:PORT tls AUTHORITY [CERTIFICATE KEY]\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN); /* a closed socket is an error, not the end of the program */
-    files.ca_file = argv[3];
-    files.cert_file = argc == 6 ? argv[4] : NULL;
-    files.key_file = argc == 6 ? argv[5] : NULL;
+    files.ca_file = argv[1];
+    files.cert_file = argc == 4 ? argv[2] : NULL;
+    files.key_file = argc == 4 ? argv[3] : NULL;
     tls = rlock_tls_new(&files, why, sizeof why);
     if (tls == NULL) {
         fprintf(stderr, "%s\n", why); /* "ca.crt: No such file or directory" */
         return 2;
     }
-    config.host = argv[1]; /* what the certificate has to be for */
-    config.port = atoi(argv[2]);
-    config.tls = tls;
+    config.tls = tls; /* how: a URL that begins with redis:// would not be encrypted */
     if ((status = rlock_client_new(&client, &config)) != RLOCK_OK ||
         (status = rlock_new(&lock, client, &options)) != RLOCK_OK ||
         (status = rlock_acquire(lock, 5000, 0, on_acquired, EV_DEFAULT)) != RLOCK_OK) {

@@ -8,6 +8,7 @@
  *
  *     #define RLOCK_IMPLEMENTATION          in exactly one C or C++ file, before the include:
  *     #include "rlock.h"                    that file makes the code, and is linked with -lhiredis
+ *                                           and, because adapters resolve names, with -pthread
  *
  *     #include "rlock.h"                    everywhere else
  *     #include "rlock_libev.h"              the adapter of your loop, from adapters/
@@ -191,6 +192,7 @@
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
+ *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *

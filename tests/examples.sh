@@ -270,16 +270,19 @@ tls_compiles() {
         LD_LIBRARY_PATH=build/hiredis/lib "$out.tls/program" >"$out" 2>&1
     [ $? = 2 ] && grep -q '^usage' "$out"
 }
+by_tls() {
+    run env RLOCK_URL=rediss://localhost:$tls_port "$bin/tls" "$@"
+}
 check "docs/set-up-the-server.md: its commands make certificates" certificates
 check "docs/set-up-the-server.md: its configuration makes a server with TLS" tls_server
 check "docs/set-up-the-server.md: its command compiles the program with TLS" tls_compiles
-check "tls: acquires and releases" run "$bin/tls" localhost $tls_port "$out.tls/ca.crt"
+check "tls: acquires and releases" by_tls "$out.tls/ca.crt"
 check "tls: says so" grep -qx 'released stock:42: ok' "$out"
 refused() {
-    run "$bin/tls" "$@"
+    by_tls "$out.tls/server.crt"
     [ $? = 1 ]
 }
-check "tls: trusts nobody else" refused localhost $tls_port "$out.tls/server.crt"
+check "tls: trusts nobody else" refused
 check "tls: says why" grep -q "^cannot acquire stock:42: .* the server's certificate is refused: self" "$out"
 
 # The statements of the page on fencing, in SQLite: 8 writes, 7 comes too late.

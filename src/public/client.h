@@ -27,7 +27,8 @@ typedef enum rlock_wire {
  *     redis://[user:password@][host][:port][/database]
  *     unix://[user:password@]/path/of/the/socket
  *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
- *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says
+ *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says;
+ *                                      without that s nothing is encrypted, config.tls or not
  *
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
@@ -47,7 +48,8 @@ typedef struct rlock_tls {
     void *ctx; /* passed to each hook */
 
     /* Begins the handshake on a context that has just connected, without blocking. `host` is what
-     * the certificate must be for: config.host. Returns 0, or negative if it cannot begin. */
+     * the certificate must be for: the host as it was configured, or as a Sentinel named it.
+     * Returns 0, or negative if it cannot begin. */
     int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
 
     /* Called before each read and write: the place to forget the errors of others. */
@@ -111,7 +113,9 @@ typedef struct rlock_config {
     const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 
     /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
-     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels. */
+     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels.
+     * Beside a url both count only where it asks for TLS; to the Sentinels tls stands in for a
+     * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 } rlock_config;
 

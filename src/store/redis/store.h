@@ -29,7 +29,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     request->store.how = RLOCK__HOW_BEST;
     request->store.where = RLOCK__QUEUED;
     if (rlock__is_queued(request) && !redis->notify_wanted) {
-        redis->notify_wanted = true; /* with the watching connection, once that is wanted */
+        redis->notify_wanted = true; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
     }
     rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
