@@ -1413,7 +1413,7 @@ static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) 
     return true;
 }
 
-static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
     RLOCK_ASSERT(pool->count);
     memcpy(thing, &pool->kept, sizeof pool->kept);
     pool->kept = thing;
@@ -1551,7 +1551,7 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
 }
 
 /* How many things of one kind are kept at most: as many as there are handles. */
-static uint32_t rlock__keeps(const rlock_client *client) {
+RLOCK__NOINLINE static uint32_t rlock__keeps(const rlock_client *client) {
     return client->life == RLOCK__CLOSED ? 0 : client->handles;
 }
 
@@ -1894,8 +1894,9 @@ static int64_t rlock__clean_up_pause_us(int64_t lease_ms) {
  * is over in which an acquire of this token could arrive and last. It counts from an answer of the
  * server, to *over_us (0 = it does not count), and from anew after a connection that failed: a
  * server that stood still may execute then what lies in its sockets. */
-static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us, int64_t now_us,
-                               int64_t longest_ms, int64_t timeout_ms) {
+RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us,
+                                               int64_t now_us, int64_t longest_ms,
+                                               int64_t timeout_ms) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE;
     bool heard =
         !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
@@ -3771,7 +3772,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
 /* A reply that is no array is made in place: hiredis has one at a time, and frees it soon. */
 #define RLOCK__IN_PLACE SIZE_MAX /* as its number of elements */
 
-static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
+RLOCK__NOINLINE static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
     memset(&conn->reply, 0, sizeof conn->reply);
     conn->reply.type = type;
     conn->reply.elements = RLOCK__IN_PLACE;
@@ -4083,7 +4084,7 @@ static bool rlock__step_optional(int step, const char *text) {
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
-    static const int types[RLOCK__STEPS] = {
+    static const uint8_t types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
         REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
@@ -6028,7 +6029,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
 enum { RLOCK__IN_WAIT, RLOCK__IN_ATTEMPT, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
 #define RLOCK__RETRY 1
 
-static const int rlock__on_fault[7][5] = {
+static const int8_t rlock__on_fault[7][5] = {
     /* [rlock_fault][column]: the end, or RLOCK__RETRY */
     {RLOCK__RETRY, RLOCK_ERR_CONN, RLOCK_ERR_CONN, RLOCK__RETRY, RLOCK__RETRY},
     {RLOCK__RETRY, RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, RLOCK__RETRY, RLOCK__RETRY},
@@ -6246,7 +6247,7 @@ static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer 
 }
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
-static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
 }
@@ -6333,7 +6334,7 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
-static uint32_t rlock__works_for(uint32_t claims) {
+RLOCK__NOINLINE static uint32_t rlock__works_for(uint32_t claims) {
     return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
@@ -6378,7 +6379,8 @@ static void rlock__claim_orphan(rlock__claim *claim) {
 }
 
 /* Owes the handle an event; one that was owed is replaced. */
-static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status, rlock_reason reason) {
+RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status,
+                                              rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
     lock->ready.event = (uint8_t)kind;
     lock->ready.status = (int8_t)status;
@@ -6605,7 +6607,7 @@ static void rlock__due_wait(rlock_client *client) {
 /* Returns how long push alone is relied on. A server remembers only so many keys for it
  * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
  * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
-static int64_t rlock__check_interval_ms(const rlock_client *client) {
+RLOCK__NOINLINE static int64_t rlock__check_interval_ms(const rlock_client *client) {
     int64_t interval_ms = (int64_t)client->tracked * RLOCK__CHECK_KEY_MS;
     if (client->tracked < RLOCK__MANY_KEYS) {
         return RLOCK__SLEEP_MS;
@@ -7940,7 +7942,7 @@ static int64_t rlock__read_clock(const rlock *lock) {
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
-static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
+RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     int64_t left_us;
     RLOCK_ASSERT(lock->claim);
     left_us = lock->claim->until_us - now_us;
@@ -8734,7 +8736,7 @@ enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_
 
 #define RLOCK__NESTED 2 /* RLOCK_ERR_STATE, if the handle is not re-entrant */
 
-static const int rlock__on_call[6][4] = {
+static const int8_t rlock__on_call[6][4] = {
     /* [rlock__state][call] */
     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
