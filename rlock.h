@@ -1005,7 +1005,7 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #define RLOCK__HAS_KINDS 1
 #endif
 
-/* A small function of many callers: where size counts, a call is less than a copy of it. */
+/* A function of several callers: where size counts, a call is less than a copy of it. */
 #if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__)
 #define RLOCK__NOINLINE __attribute__((noinline))
 #else
@@ -1123,6 +1123,14 @@ RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *
     }
     line[n] = 0;
     return n;
+}
+
+static void rlock__hex(char *out, const void *bytes, size_t size) {
+    const unsigned char *at = (const unsigned char *)bytes;
+    while (size--) {
+        *out++ = "0123456789abcdef"[*at >> 4];
+        *out++ = "0123456789abcdef"[*at++ & 15];
+    }
 }
 
 RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
@@ -1477,7 +1485,7 @@ static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) 
     return true;
 }
 
-static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
     RLOCK_ASSERT(pool->count);
     memcpy(thing, &pool->kept, sizeof pool->kept);
     pool->kept = thing;
@@ -1615,7 +1623,7 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
 }
 
 /* How many things of one kind are kept at most: as many as there are handles. */
-static uint32_t rlock__keeps(const rlock_client *client) {
+RLOCK__NOINLINE static uint32_t rlock__keeps(const rlock_client *client) {
     return client->life == RLOCK__CLOSED ? 0 : client->handles;
 }
 
@@ -1963,8 +1971,9 @@ static int64_t rlock__clean_up_pause_us(int64_t lease_ms) {
  * is over in which an acquire of this token could arrive and last. It counts from an answer of the
  * server, to *over_us (0 = it does not count), and from anew after a connection that failed: a
  * server that stood still may execute then what lies in its sockets. */
-static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us, int64_t now_us,
-                               int64_t longest_ms, int64_t timeout_ms) {
+RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us,
+                                               int64_t now_us, int64_t longest_ms,
+                                               int64_t timeout_ms) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE;
     bool heard =
         !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
@@ -2972,32 +2981,35 @@ struct rlock__redis;
  *
  * docs/protocol.md shows them as they are written, with comments. Here they are as they are kept:
  * without what a server does not need, and with a byte for each word that stands in them often.
- * `tools/join --script NAME` prints one as it is sent; its SHA-1 is that of this text.
+ * `tools/join --script NAME` prints one as it is sent; its SHA-1, which stands before it, is that
+ * of this text.
  */
 
 #define RLOCK__LUA_STRING_ACQUIRE                                                                 \
     "\311=\303\2223\247\245 \257\250\221\201b\230b\235h\243\251\221\205\305\264\206GET\203E)\232" \
     "\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=\273\270\212\201b\210\271\252 "  \
     "\262\211h\260\212\202g"
-#define RLOCK__SHA_STRING_ACQUIRE "a531947f3f58526af19dda79ce4c680a8671c79e"
+#define RLOCK__SHA_STRING_ACQUIRE "\2451\224\177\077XRj\361\235\332y\316Lh\012\206q\307\236"
 #define RLOCK__LUA_STRING_RENEW "\312\304\271\251\221\2021"
-#define RLOCK__SHA_STRING_RENEW "15c3f928332fd3d1183ce26725e8743bdc702f6e"
+#define RLOCK__SHA_STRING_RENEW "\025\303\371(3/\323\321\030<\342g%\350t;\334p/n"
 #define RLOCK__LUA_STRING_RELEASE "\263\304\202\267"
-#define RLOCK__SHA_STRING_RELEASE "b267a59216801071fbed96e5ecd69c2beaf01b2d"
+#define RLOCK__SHA_STRING_RELEASE \
+    "\262g\245\222\026\200\020q\373\355\226\345\354\326\234+\352\360\033-"
 #define RLOCK__LUA_STRING_RENEW_MANY                                                            \
     "\200a,e,C,r=\245,{},\302]\257\204MGET\203\307\274e\217=\231\201b\217\226C\234\222d+2]\207" \
     "\204\241\211r,'GT\215e\217='1'\205\205\204\244\307\202\306.concat(\223"
-#define RLOCK__SHA_STRING_RENEW_MANY "8d052097b3877ef72c4c0a47352dd5d10558d2e6"
+#define RLOCK__SHA_STRING_RENEW_MANY "\215\005 \227\263\207~\367,L\012G5-\325\321\005X\322\346"
 #define RLOCK__LUA_REDISSON_ACQUIRE                                                              \
     "\311,q=\303\2223\247\245,\264 \200I=\204H\244\211h)\2261 \242I\230\204\244c)\2261\243\251"  \
     "\221\205\305q\206GET\203E)\232\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=" \
     "\273\270\212\201I\210\271\252 \204HSET\203\211h,1)\257q\206\241\211r\225\237b\246\267\202b" \
     "\220\205\202g"
-#define RLOCK__SHA_REDISSON_ACQUIRE "2f27a8ac30eafc6e3cf6fbf50d139c9a012606a9"
+#define RLOCK__SHA_REDISSON_ACQUIRE "/'\250\2540\352\374n<\366\373\365\015\023\234\232\001&\006\251"
 #define RLOCK__LUA_REDISSON_RENEW "\312\310\271\251\221\2021"
-#define RLOCK__SHA_REDISSON_RENEW "e8f2921a84008b64b69e44da584ccf5d979fc6c0"
+#define RLOCK__SHA_REDISSON_RENEW \
+    "\350\362\222\032\204\000\213d\266\236D\332XL\317]\227\237\306\300"
 #define RLOCK__LUA_REDISSON_RELEASE "\263\310\267\264\3012\247\231)\2021"
-#define RLOCK__SHA_REDISSON_RELEASE "36ebd9523b96ba307db24747e32f71f695fb607e"
+#define RLOCK__SHA_REDISSON_RELEASE "6\353\331R;\226\2720}\262GG\343/q\366\225\373`~"
 #define RLOCK__LUA_WORDS                                                                           \
     "\006local \003if \002\265 \002',\002a\206\004end \002('\005then \002 \207\002c,\002)\205\004" \
     "and \0020 \002')\003[1]\003[d]\002 \205\003\203c)\005ARGV[\002e)\002\232 \002)\201\002==\004" \
@@ -3014,26 +3026,27 @@ struct rlock__redis;
     ",a\016\200\211r,a=\227\216,\2222\247\245 \021\200e=\251\221\201e>=\214\213e<to\272("
 
 #define RLOCK__LUA_STRING_INSPECT "\263\257\250\221\364"
-#define RLOCK__SHA_STRING_INSPECT "5b47d0a318b7cd54fa8dcf2dc10291b28f94507a"
+#define RLOCK__SHA_STRING_INSPECT "[G\320\243\030\267\315T\372\215\317-\301\002\221\262\217\224Pz"
 #define RLOCK__LUA_STRING_FORCE "\263\202\250\221\213\267\2240"
-#define RLOCK__SHA_STRING_FORCE "1cb79e93b987f5194ba76476868ab73347c61411"
+#define RLOCK__SHA_STRING_FORCE "\034\267\236\223\271\207\365\031K\247dv\206\212\2673G\306\024\021"
 #define RLOCK__LUA_REDISSON_INSPECT "\263\257\204H\227\221\216\364"
-#define RLOCK__SHA_REDISSON_INSPECT "5c01c91a650c6071d1b4affc9f3e60834972fdee"
+#define RLOCK__SHA_REDISSON_INSPECT "\134\001\311\032e\014`q\321\264\257\374\237>`\203Ir\375\356"
 #define RLOCK__LUA_REDISSON_FORCE "\263\201\204HLEN\221\255\202\214\205\267\264\3011\247\231)\2021"
-#define RLOCK__SHA_REDISSON_FORCE "0474d62c50403b58c701ce3f3b93036d0d43b8c9"
+#define RLOCK__SHA_REDISSON_FORCE "\004t\326,P@;X\307\001\316\077;\223\003m\015C\270\311"
 #define RLOCK__LUA_KEYS_ACQUIRE                                                                  \
     "\200h,r,F=\302\2563]\200a,f,\315g=\245,#\227,{},\231\201F\210f=f/2\220\327f\321b\217=\250"  \
     "\203\227\217\225b\217\213b\217\235h\243\251\203\227\217\316\201F\210\277\362\200j=\250\203" \
     "\227\217)\232\231\276\275\205\200i=\300g=\273\270)\362\262\227\217,i\260+\261\316\327f\321" \
     "\242b\217\207\262\227\217,h\260)\252 \200c=\227\217\271\205\205\202g"
-#define RLOCK__SHA_KEYS_ACQUIRE "434dab978b0dd6f28db7d7fae3f4d029a90fa9eb"
+#define RLOCK__SHA_KEYS_ACQUIRE \
+    "CM\253\227\213\015\326\362\215\267\327\372\343\364\320)\251\017\251\353"
 #define RLOCK__LUA_KEYS_RENEW \
     "\200a=\245 \274\304\205\274\313\2222])\207\204\241\211\2222]\316\204\244\307\2021"
-#define RLOCK__SHA_KEYS_RENEW "fc85a9faf45c4fbb4787f61fa5f8d0070a923330"
+#define RLOCK__SHA_KEYS_RENEW "\374\205\251\372\364\134O\273G\207\366\037\245\370\320\007\012\22230"
 #define RLOCK__LUA_KEYS_RELEASE                                                                  \
     "\200o=1 \274\257\264\206GET\221\201b\226\2221]\207\245\206DEL\221\252\201\237b\246o=b \252" \
     "\201o\2261\210o=b\230\214\232\233\205\205\202o"
-#define RLOCK__SHA_KEYS_RELEASE "4b4a7ba788239739d802bfc2e927b6c9da70ee00"
+#define RLOCK__SHA_KEYS_RELEASE "KJ{\247\210#\2279\330\002\277\302\351'\266\311\332p\356\000"
 #define RLOCK__LUA_QUEUE                                                                           \
     "\200S,r,_g,_i,F,E=\2224\2566\2567\2568\2569\247\227[3]\352\3310'\213\253E\230\204\244\315k)"  \
     "\255\336f+r \200_h=x\240f'\224e\254\206\341%a$\215+0>1 \200t=q\206\332\315(_h \360\203\223"   \
@@ -3051,11 +3064,11 @@ struct rlock__redis;
     "NX\203\353(j\3140)+1)+_g\233\322\203\223\255\204\332\317\353\204Z\342\203\317\223)+_g\233"    \
     "\322\203\223\205\242j\210\204\241\317n\316\336\335\213to\272(\356\236)h=\343min(h\314L\3140," \
     "L\314h\3140)\202h>\214\213h-f \232-1"
-#define RLOCK__SHA_QUEUE "742431b9d651717becb826c8c799adc71b7f53a7"
+#define RLOCK__SHA_QUEUE "t$1\271\326Qq{\354\270&\310\307\231\255\307\033\177S\247"
 #define RLOCK__LUA_QUEUE_RENEW                                                                     \
     "\352\365h=\337\351\225h<=f\210\265\233\205\200n=\2226]\200d=h<f+n\230R(e,\324\223,f+n,n,Q(n)" \
     "\225d\243d\220\350\223\2021"
-#define RLOCK__SHA_QUEUE_RENEW "3a394aabbaf2aadbd1b122e8e84edcb875a19d37"
+#define RLOCK__SHA_QUEUE_RENEW ":9J\253\272\362\252\333\321\261\042\350\350N\334\270u\241\2357"
 #define RLOCK__LUA_QUEUE_QUESTION                                                                  \
     "\200S,E=\2224\2566]\352\366\363\357\200g,w=B\206\344\215,B\206(\355\200j=(#g+#w)/2 Y()\200G=" \
     "\204\333\330\231)\216\201G\230G\254(N)\207\324G\212\3313'\207\336\354g[#g]\224f,-(w\236\232-" \
@@ -3064,7 +3077,7 @@ struct rlock__redis;
     "W(g\217\212\327#w,2\321W(w\217\212\252 j=\214\200\211r='permits:'\234E,'\261'\200m=Q(r\225E"  \
     "\235\231\207\204\332\315'\340\221\242m\210\204\241\315r\316\201i\236\240\340'\213\323\235c"   \
     "\210\325\323\316i={e,0,e,0}Y()_a()\202j"
-#define RLOCK__SHA_QUEUE_QUESTION "8a1cee5700eacd92f8a0eff0dd66da5aeb254479"
+#define RLOCK__SHA_QUEUE_QUESTION "\212\034\356W\000\352\315\222\370\240\357\360\335f\332Z\353%Dy"
 #define RLOCK__LUA_MORE_WORDS                                                                      \
     "\002 \224\002b,\002\212\205\002k,\002\200\363\004 do \002\234'\002i\216\002y(\002\334\315"    \
     "\004true\006f\224d=1,\002\231,\003\201z\240\005ZADD\203\003\347\203\317\006\204ZREM\203\004i" \
@@ -3102,31 +3115,25 @@ static const char rlock__words[] = RLOCK__LUA_WORDS
 
 #define RLOCK__LUA_WORD 128 /* the first one */
 
-typedef struct rlock__script {
-    const char *sha, *lua;
-} rlock__script;
+#define RLOCK__SHA 20 /* bytes of a SHA-1 */
 
-static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
-                                                RLOCK__LUA_STRING_RENEW_MANY};
+#define RLOCK__SCRIPT(name) RLOCK__SHA_##name RLOCK__LUA_##name
+
+static const char rlock__renew_many[] = RLOCK__SCRIPT(STRING_RENEW_MANY);
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
 
-#define RLOCK__SCRIPT(name) \
-    { RLOCK__SHA_##name, RLOCK__LUA_##name }
-#define RLOCK__NO_SCRIPT \
-    { NULL, NULL }
-
-static const rlock__script
+static const char *const
     rlock__scripts[RLOCK__HAS_KINDS ? RLOCK__ROWS : RLOCK__ROW_KEYS][RLOCK__HAS_KINDS ? 6 : 3] = {
 #if RLOCK__HAS_KINDS
         /* [row][rlock_op] */
         {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
-         RLOCK__SCRIPT(STRING_INSPECT), RLOCK__SCRIPT(STRING_FORCE), RLOCK__NO_SCRIPT},
+         RLOCK__SCRIPT(STRING_INSPECT), RLOCK__SCRIPT(STRING_FORCE), NULL},
         {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
          RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__SCRIPT(REDISSON_INSPECT),
-         RLOCK__SCRIPT(REDISSON_FORCE), RLOCK__NO_SCRIPT},
-        {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE),
-         RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
+         RLOCK__SCRIPT(REDISSON_FORCE), NULL},
+        {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE), NULL,
+         NULL, NULL},
         {RLOCK__SCRIPT(QUEUE), RLOCK__SCRIPT(QUEUE_RENEW), RLOCK__SCRIPT(QUEUE),
          RLOCK__SCRIPT(QUEUE_QUESTION), RLOCK__SCRIPT(QUEUE_QUESTION),
          RLOCK__SCRIPT(QUEUE_QUESTION)}};
@@ -3472,9 +3479,9 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
     return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
 }
 
-RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis *redis,
-                                                             const rlock_request *request) {
-    return &rlock__scripts[rlock__row(redis, request)][request->op];
+RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
+                                                    const rlock_request *request) {
+    return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
 static const char *rlock__lua_word(unsigned n) {
@@ -3505,17 +3512,22 @@ static size_t rlock__put_lua(rlock__redis *redis, const char *lua, size_t len) {
     return whole;
 }
 
+#define RLOCK__EVALSHA "$7\r\nEVALSHA\r\n" /* as it is sent: many commands begin so */
+
 /* A script in full or by its SHA-1, and how many keys follow. */
-static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bool full,
-                            uint32_t keys) {
-    rlock__put_text(redis, full ? "EVAL" : "EVALSHA");
+static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
     if (full) {
-        size_t len = strlen(script->lua);
-        rlock__put_count(redis, '$', rlock__put_lua(NULL, script->lua, len));
-        rlock__put_lua(redis, script->lua, len);
+        const char *lua = script + RLOCK__SHA;
+        size_t len = strlen(lua);
+        rlock__put_text(redis, "EVAL");
+        rlock__put_count(redis, '$', rlock__put_lua(NULL, lua, len));
+        rlock__put_lua(redis, lua, len);
         rlock__put(redis, "\r\n", 2);
     } else {
-        rlock__put_text(redis, script->sha);
+        char sha[2 * RLOCK__SHA];
+        rlock__hex(sha, script, RLOCK__SHA);
+        rlock__put(redis, RLOCK__EVALSHA, sizeof RLOCK__EVALSHA - 1);
+        rlock__put_bytes(redis, sha, sizeof sha);
     }
     rlock__put_number(redis, keys);
 }
@@ -3607,7 +3619,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 5u + 2u * command->count);
-    rlock__put_eval(redis, &rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
+    rlock__put_eval(redis, rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
@@ -4171,7 +4183,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
 /* A reply that is no array is made in place: hiredis has one at a time, and frees it soon. */
 #define RLOCK__IN_PLACE SIZE_MAX /* as its number of elements */
 
-static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
+RLOCK__NOINLINE static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
     memset(&conn->reply, 0, sizeof conn->reply);
     conn->reply.type = type;
     conn->reply.elements = RLOCK__IN_PLACE;
@@ -4886,7 +4898,7 @@ static bool rlock__step_optional(int step, const char *text) {
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
-    static const int types[RLOCK__STEPS] = {
+    static const uint8_t types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
         REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
@@ -5530,7 +5542,7 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
         if (request->store.how == RLOCK__HOW_EVAL &&
-            redis->told == rlock__script_of(redis, request)->lua) {
+            redis->told == rlock__script_of(redis, request)) {
             request->store.how = RLOCK__HOW_BEHIND;
         }
         command->tells = request->store.how == RLOCK__HOW_EVAL;
@@ -5576,7 +5588,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     rlock__command_put(redis, command);
     sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
     if (sent && command->tells) {
-        redis->told = rlock__script_of(redis, command->requests[0])->lua;
+        redis->told = rlock__script_of(redis, command->requests[0]);
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
@@ -7367,7 +7379,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
 enum { RLOCK__IN_WAIT, RLOCK__IN_ATTEMPT, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
 #define RLOCK__RETRY 1
 
-static const int rlock__on_fault[7][5] = {
+static const int8_t rlock__on_fault[7][5] = {
     /* [rlock_fault][column]: the end, or RLOCK__RETRY */
     {RLOCK__RETRY, RLOCK_ERR_CONN, RLOCK_ERR_CONN, RLOCK__RETRY, RLOCK__RETRY},
     {RLOCK__RETRY, RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, RLOCK__RETRY, RLOCK__RETRY},
@@ -7585,7 +7597,7 @@ static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer 
 }
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
-static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
 }
@@ -7672,7 +7684,7 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
-static uint32_t rlock__works_for(uint32_t claims) {
+RLOCK__NOINLINE static uint32_t rlock__works_for(uint32_t claims) {
     return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
@@ -7717,7 +7729,8 @@ static void rlock__claim_orphan(rlock__claim *claim) {
 }
 
 /* Owes the handle an event; one that was owed is replaced. */
-static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status, rlock_reason reason) {
+RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status,
+                                              rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
     lock->ready.event = (uint8_t)kind;
     lock->ready.status = (int8_t)status;
@@ -7944,7 +7957,7 @@ static void rlock__due_wait(rlock_client *client) {
 /* Returns how long push alone is relied on. A server remembers only so many keys for it
  * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
  * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
-static int64_t rlock__check_interval_ms(const rlock_client *client) {
+RLOCK__NOINLINE static int64_t rlock__check_interval_ms(const rlock_client *client) {
     int64_t interval_ms = (int64_t)client->tracked * RLOCK__CHECK_KEY_MS;
     if (client->tracked < RLOCK__MANY_KEYS) {
         return RLOCK__SLEEP_MS;
@@ -9279,7 +9292,7 @@ static int64_t rlock__read_clock(const rlock *lock) {
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
-static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
+RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     int64_t left_us;
     RLOCK_ASSERT(lock->claim);
     left_us = lock->claim->until_us - now_us;
@@ -9783,7 +9796,6 @@ const char *rlock_kind_str(rlock_kind kind) {
 
 /* 16 random bytes as a version 4 UUID in lower case, and the seed of the jitter. */
 static bool rlock__client_identify(rlock_client *client) {
-    static const char hex[] = "0123456789abcdef";
     unsigned char bytes[16];
     char *out = client->id;
     int i;
@@ -9797,8 +9809,8 @@ static bool rlock__client_identify(rlock_client *client) {
         if (i == 4 || i == 6 || i == 8 || i == 10) {
             *out++ = '-';
         }
-        *out++ = hex[bytes[i] >> 4];
-        *out++ = hex[bytes[i] & 15];
+        rlock__hex(out, bytes + i, 1);
+        out += 2;
     }
     *out = 0;
     client->random |= 1;
@@ -10061,7 +10073,7 @@ enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_
 
 #define RLOCK__NESTED 2 /* RLOCK_ERR_STATE, if the handle is not re-entrant */
 
-static const int rlock__on_call[6][4] = {
+static const int8_t rlock__on_call[6][4] = {
     /* [rlock__state][call] */
     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},

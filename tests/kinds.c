@@ -1171,7 +1171,7 @@ static void fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **stat
 
 /* Who stands in line and finds itself first holds for a turn before it asks for its fence. */
 static void who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused(void **state) {
-    const char *acquire = whole(rlock__scripts[RLOCK__ROW_QUEUE][RLOCK_OP_ACQUIRE].lua);
+    const char *acquire = whole(rlock__scripts[RLOCK__ROW_QUEUE][RLOCK_OP_ACQUIRE]);
     redisReply *reply;
 
     (void)state;

@@ -1,4 +1,5 @@
-/* whole.h - a script of rlock.h in full, as it is sent: with the words that bytes stand for in it
+/* whole.h - a script of rlock.h as it is sent: in full, with the words that bytes stand for in it,
+ * or by its SHA-1
  *
  * Include it after the implementation.
  */
@@ -6,6 +7,7 @@
 #ifndef WHOLE_H
 #define WHOLE_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,18 +32,34 @@ static inline size_t whole_adds(char *text, size_t n, const char *lua, size_t le
 /* Each is made once, and kept for as long as the program runs. */
 static inline const char *whole(const char *script) {
     static struct {
-        const char *lua;
+        const char *script;
         char text[RLOCK__LUA_MAX + 1];
     } made[32];
     size_t i;
 
-    for (i = 0; made[i].lua != NULL && made[i].lua != script; i++) {
+    for (i = 0; made[i].script != NULL && made[i].script != script; i++) {
     }
-    if (made[i].lua == NULL) {
-        whole_adds(made[i].text, 0, script, strlen(script));
-        made[i].lua = script;
+    if (made[i].script == NULL) {
+        whole_adds(made[i].text, 0, script + RLOCK__SHA, strlen(script + RLOCK__SHA));
+        made[i].script = script;
     }
     return made[i].text;
+}
+
+#define BY_SHA "EVALSHA "
+
+/* Returns the command with the SHA-1 of a script, or with RLOCK__SHA_NAME; kept as those are. */
+static inline const char *by_sha(const char *script) {
+    static char made[32][sizeof BY_SHA + 2 * RLOCK__SHA];
+    char text[sizeof made[0]] = BY_SHA;
+    size_t i;
+
+    for (i = 0; i < RLOCK__SHA; i++) {
+        sprintf(text + strlen(BY_SHA) + 2 * i, "%02x", (unsigned char)script[i]);
+    }
+    for (i = 0; made[i][0] != '\0' && strcmp(made[i], text) != 0; i++) {
+    }
+    return strcpy(made[i], text);
 }
 
 #endif /* WHOLE_H */

@@ -37,7 +37,7 @@
 #define RLOCK__HAS_KINDS 1
 #endif
 
-/* A small function of many callers: where size counts, a call is less than a copy of it. */
+/* A function of several callers: where size counts, a call is less than a copy of it. */
 #if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__)
 #define RLOCK__NOINLINE __attribute__((noinline))
 #else
@@ -155,6 +155,14 @@ RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *
     }
     line[n] = 0;
     return n;
+}
+
+static void rlock__hex(char *out, const void *bytes, size_t size) {
+    const unsigned char *at = (const unsigned char *)bytes;
+    while (size--) {
+        *out++ = "0123456789abcdef"[*at >> 4];
+        *out++ = "0123456789abcdef"[*at++ & 15];
+    }
 }
 
 RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {

@@ -49,7 +49,7 @@ static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) 
     return true;
 }
 
-static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
     RLOCK_ASSERT(pool->count);
     memcpy(thing, &pool->kept, sizeof pool->kept);
     pool->kept = thing;

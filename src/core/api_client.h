@@ -53,7 +53,6 @@ const char *rlock_kind_str(rlock_kind kind) {
 
 /* 16 random bytes as a version 4 UUID in lower case, and the seed of the jitter. */
 static bool rlock__client_identify(rlock_client *client) {
-    static const char hex[] = "0123456789abcdef";
     unsigned char bytes[16];
     char *out = client->id;
     int i;
@@ -67,8 +66,8 @@ static bool rlock__client_identify(rlock_client *client) {
         if (i == 4 || i == 6 || i == 8 || i == 10) {
             *out++ = '-';
         }
-        *out++ = hex[bytes[i] >> 4];
-        *out++ = hex[bytes[i] & 15];
+        rlock__hex(out, bytes + i, 1);
+        out += 2;
     }
     *out = 0;
     client->random |= 1;

@@ -32,7 +32,7 @@ enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_
 
 #define RLOCK__NESTED 2 /* RLOCK_ERR_STATE, if the handle is not re-entrant */
 
-static const int rlock__on_call[6][4] = {
+static const int8_t rlock__on_call[6][4] = {
     /* [rlock__state][call] */
     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},

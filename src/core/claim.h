@@ -19,7 +19,7 @@
 enum { RLOCK__IN_WAIT, RLOCK__IN_ATTEMPT, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
 #define RLOCK__RETRY 1
 
-static const int rlock__on_fault[7][5] = {
+static const int8_t rlock__on_fault[7][5] = {
     /* [rlock_fault][column]: the end, or RLOCK__RETRY */
     {RLOCK__RETRY, RLOCK_ERR_CONN, RLOCK_ERR_CONN, RLOCK__RETRY, RLOCK__RETRY},
     {RLOCK__RETRY, RLOCK_ERR_UNKNOWN, RLOCK_ERR_UNKNOWN, RLOCK__RETRY, RLOCK__RETRY},
@@ -237,7 +237,7 @@ static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer 
 }
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
-static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
 }
@@ -324,7 +324,7 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
-static uint32_t rlock__works_for(uint32_t claims) {
+RLOCK__NOINLINE static uint32_t rlock__works_for(uint32_t claims) {
     return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
@@ -369,7 +369,8 @@ static void rlock__claim_orphan(rlock__claim *claim) {
 }
 
 /* Owes the handle an event; one that was owed is replaced. */
-static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status, rlock_reason reason) {
+RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status,
+                                              rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
     lock->ready.event = (uint8_t)kind;
     lock->ready.status = (int8_t)status;

@@ -143,7 +143,7 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
 }
 
 /* How many things of one kind are kept at most: as many as there are handles. */
-static uint32_t rlock__keeps(const rlock_client *client) {
+RLOCK__NOINLINE static uint32_t rlock__keeps(const rlock_client *client) {
     return client->life == RLOCK__CLOSED ? 0 : client->handles;
 }
 

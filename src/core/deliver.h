@@ -45,7 +45,7 @@ static int64_t rlock__read_clock(const rlock *lock) {
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
-static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
+RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     int64_t left_us;
     RLOCK_ASSERT(lock->claim);
     left_us = lock->claim->until_us - now_us;

@@ -23,7 +23,7 @@
 /* Returns how long push alone is relied on. A server remembers only so many keys for it
  * (tracking-table-max-keys), and does not report those that a command of this client drives out. So
  * a client that tracks many keys asks for each now and then, the more seldom the more they are. */
-static int64_t rlock__check_interval_ms(const rlock_client *client) {
+RLOCK__NOINLINE static int64_t rlock__check_interval_ms(const rlock_client *client) {
     int64_t interval_ms = (int64_t)client->tracked * RLOCK__CHECK_KEY_MS;
     if (client->tracked < RLOCK__MANY_KEYS) {
         return RLOCK__SLEEP_MS;

@@ -26,8 +26,9 @@ static int64_t rlock__clean_up_pause_us(int64_t lease_ms) {
  * is over in which an acquire of this token could arrive and last. It counts from an answer of the
  * server, to *over_us (0 = it does not count), and from anew after a connection that failed: a
  * server that stood still may execute then what lies in its sockets. */
-static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us, int64_t now_us,
-                               int64_t longest_ms, int64_t timeout_ms) {
+RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64_t *over_us,
+                                               int64_t now_us, int64_t longest_ms,
+                                               int64_t timeout_ms) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE;
     bool heard =
         !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);

@@ -779,7 +779,7 @@ static void draw_word(struct command *c, char letter) {
     } else if (letter == 'w') {
         snprintf(made, 48, "%llu", (unsigned long long)g.lines[LINES - 1].peer->id);
     } else if (letter == 's') {
-        snprintf(made, 48, "%s", rlock__scripts[roll(2)][roll(3)].sha);
+        snprintf(made, 48, "%s", by_sha(rlock__scripts[roll(2)][roll(3)]) + strlen(BY_SHA));
     }
     if (made[0] != '\0') {
         arg->at = made;
@@ -807,9 +807,9 @@ static void draw_words(struct command *c, const char *words) {
     }
 }
 
-static void draw_script(struct command *c, const rlock__script *script, const char *count) {
+static void draw_script(struct command *c, const char *script, const char *count) {
     draw_words(c, roll(3) ? "EVALSHA" : "EVAL");
-    add_word(c, c->argv[0].size == 4 ? whole(script->lua) : script->sha);
+    add_word(c, c->argv[0].size == 4 ? whole(script) : by_sha(script) + strlen(BY_SHA));
     add_word(c, count);
 }
 
@@ -818,7 +818,7 @@ static void draw_rlock(struct command *c) {
     unsigned wire = roll(2), op = roll(3), key = roll(4);
     bool fence = op == RLOCK_OP_ACQUIRE && roll(2);
 
-    draw_script(c, &rlock__scripts[wire][op], fence ? "2" : "1");
+    draw_script(c, rlock__scripts[wire][op], fence ? "2" : "1");
     c->argv[c->argc++] = keys[key];
     if (fence) {
         c->argv[c->argc++] = keys[key < 3 ? 4 : 5];
@@ -834,7 +834,7 @@ static void draw_many(struct command *c) {
     static const char *const ways[] = {"%h %h me: %l 1 2", "%h %h me: %l 2 1", "%h %h you: %l 1 1",
                                        "%h %h me: %l 1 1", "%k %k me: %m 1 1", "%k %k m %l e:1"};
 
-    draw_script(c, &rlock__renew_many, "2");
+    draw_script(c, rlock__renew_many, "2");
     draw_words(c, ways[roll(COUNT(ways))]);
 }
 
@@ -863,7 +863,7 @@ static void draw_command(struct command *c, bool subscribed) {
     }
     if (kind < 42) {
         draw_words(c, "SCRIPT LOAD");
-        add_word(c, roll(2) ? whole(rlock__scripts[roll(2)][roll(3)].lua)
+        add_word(c, roll(2) ? whole(rlock__scripts[roll(2)][roll(3)])
                             : snippets[roll(COUNT(snippets))]);
         return;
     }
@@ -1552,7 +1552,7 @@ static void redis_6_knows_no_options_of_pexpire(void **state) {
 static const char *line_call(struct model *m, rlock_op op, const char *member, const char *more) {
     static char copy[256], number[2];
     const char *argv[ARGS_MAX] = {"EVAL",
-                                  whole(rlock__scripts[RLOCK__ROW_QUEUE][op].lua),
+                                  whole(rlock__scripts[RLOCK__ROW_QUEUE][op]),
                                   "3",
                                   "k",
                                   "rlock:{k}:queue",

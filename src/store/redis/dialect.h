@@ -253,9 +253,9 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
     return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
 }
 
-RLOCK__NOINLINE static const rlock__script *rlock__script_of(const rlock__redis *redis,
-                                                             const rlock_request *request) {
-    return &rlock__scripts[rlock__row(redis, request)][request->op];
+RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
+                                                    const rlock_request *request) {
+    return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
 static const char *rlock__lua_word(unsigned n) {
@@ -286,17 +286,22 @@ static size_t rlock__put_lua(rlock__redis *redis, const char *lua, size_t len) {
     return whole;
 }
 
+#define RLOCK__EVALSHA "$7\r\nEVALSHA\r\n" /* as it is sent: many commands begin so */
+
 /* A script in full or by its SHA-1, and how many keys follow. */
-static void rlock__put_eval(rlock__redis *redis, const rlock__script *script, bool full,
-                            uint32_t keys) {
-    rlock__put_text(redis, full ? "EVAL" : "EVALSHA");
+static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
     if (full) {
-        size_t len = strlen(script->lua);
-        rlock__put_count(redis, '$', rlock__put_lua(NULL, script->lua, len));
-        rlock__put_lua(redis, script->lua, len);
+        const char *lua = script + RLOCK__SHA;
+        size_t len = strlen(lua);
+        rlock__put_text(redis, "EVAL");
+        rlock__put_count(redis, '$', rlock__put_lua(NULL, lua, len));
+        rlock__put_lua(redis, lua, len);
         rlock__put(redis, "\r\n", 2);
     } else {
-        rlock__put_text(redis, script->sha);
+        char sha[2 * RLOCK__SHA];
+        rlock__hex(sha, script, RLOCK__SHA);
+        rlock__put(redis, RLOCK__EVALSHA, sizeof RLOCK__EVALSHA - 1);
+        rlock__put_bytes(redis, sha, sizeof sha);
     }
     rlock__put_number(redis, keys);
 }
@@ -388,7 +393,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 5u + 2u * command->count);
-    rlock__put_eval(redis, &rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
+    rlock__put_eval(redis, rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }

@@ -59,7 +59,7 @@ static bool rlock__step_optional(int step, const char *text) {
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
-    static const int types[RLOCK__STEPS] = {
+    static const uint8_t types[RLOCK__STEPS] = {
         REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
         REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);

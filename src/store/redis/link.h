@@ -454,7 +454,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
 /* A reply that is no array is made in place: hiredis has one at a time, and frees it soon. */
 #define RLOCK__IN_PLACE SIZE_MAX /* as its number of elements */
 
-static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
+RLOCK__NOINLINE static redisReply *rlock__make_in_place(rlock__conn *conn, int type) {
     memset(&conn->reply, 0, sizeof conn->reply);
     conn->reply.type = type;
     conn->reply.elements = RLOCK__IN_PLACE;

@@ -3,7 +3,8 @@
  *
  * docs/protocol.md shows them as they are written, with comments. Here they are as they are kept:
  * without what a server does not need, and with a byte for each word that stands in them often.
- * `tools/join --script NAME` prints one as it is sent; its SHA-1 is that of this text.
+ * `tools/join --script NAME` prints one as it is sent; its SHA-1, which stands before it, is that
+ * of this text.
  */
 
 #ifndef RLOCK_STORE_REDIS_SCRIPTS_H
@@ -42,31 +43,25 @@ static const char rlock__words[] = RLOCK__LUA_WORDS
 
 #define RLOCK__LUA_WORD 128 /* the first one */
 
-typedef struct rlock__script {
-    const char *sha, *lua;
-} rlock__script;
+#define RLOCK__SHA 20 /* bytes of a SHA-1 */
 
-static const rlock__script rlock__renew_many = {RLOCK__SHA_STRING_RENEW_MANY,
-                                                RLOCK__LUA_STRING_RENEW_MANY};
+#define RLOCK__SCRIPT(name) RLOCK__SHA_##name RLOCK__LUA_##name
+
+static const char rlock__renew_many[] = RLOCK__SCRIPT(STRING_RENEW_MANY);
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
 
-#define RLOCK__SCRIPT(name) \
-    { RLOCK__SHA_##name, RLOCK__LUA_##name }
-#define RLOCK__NO_SCRIPT \
-    { NULL, NULL }
-
-static const rlock__script
+static const char *const
     rlock__scripts[RLOCK__HAS_KINDS ? RLOCK__ROWS : RLOCK__ROW_KEYS][RLOCK__HAS_KINDS ? 6 : 3] = {
 #if RLOCK__HAS_KINDS
         /* [row][rlock_op] */
         {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
-         RLOCK__SCRIPT(STRING_INSPECT), RLOCK__SCRIPT(STRING_FORCE), RLOCK__NO_SCRIPT},
+         RLOCK__SCRIPT(STRING_INSPECT), RLOCK__SCRIPT(STRING_FORCE), NULL},
         {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
          RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__SCRIPT(REDISSON_INSPECT),
-         RLOCK__SCRIPT(REDISSON_FORCE), RLOCK__NO_SCRIPT},
-        {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE),
-         RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT, RLOCK__NO_SCRIPT},
+         RLOCK__SCRIPT(REDISSON_FORCE), NULL},
+        {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE), NULL,
+         NULL, NULL},
         {RLOCK__SCRIPT(QUEUE), RLOCK__SCRIPT(QUEUE_RENEW), RLOCK__SCRIPT(QUEUE),
          RLOCK__SCRIPT(QUEUE_QUESTION), RLOCK__SCRIPT(QUEUE_QUESTION),
          RLOCK__SCRIPT(QUEUE_QUESTION)}};

@@ -270,7 +270,7 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
         if (request->store.how == RLOCK__HOW_EVAL &&
-            redis->told == rlock__script_of(redis, request)->lua) {
+            redis->told == rlock__script_of(redis, request)) {
             request->store.how = RLOCK__HOW_BEHIND;
         }
         command->tells = request->store.how == RLOCK__HOW_EVAL;
@@ -316,7 +316,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     rlock__command_put(redis, command);
     sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
     if (sent && command->tells) {
-        redis->told = rlock__script_of(redis, command->requests[0])->lua;
+        redis->told = rlock__script_of(redis, command->requests[0]);
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
