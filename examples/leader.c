@@ -19,6 +19,7 @@
 static rlock *lead;
 static rlock_client *client;
 static int to_parent, seconds;
+static double worked; /* when it led last */
 static char me;
 
 static void run_for_leader(void);
@@ -33,7 +34,7 @@ static void on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)lock;
     (void)user;
     if (seconds) {
-        printf("%.3f gateway %d leads no more: %s\n", now(), me, rlock_reason_str(event->reason));
+        printf("%.3f gateway %d leads no more: %s\n", worked, me, rlock_reason_str(event->reason));
     }
     if (event->reason != RLOCK_REASON_CLOSED) { /* not by a shutdown of its own */
         run_for_leader();
@@ -51,9 +52,22 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
         exit(1);
     }
     if (seconds) {
-        printf("%.3f gateway %d leads\n", now(), me);
+        worked = now();
+        printf("%.3f gateway %d leads\n", worked, me);
     } else if (write(to_parent, &me, 1) != 1) {
         exit(1);
+    }
+}
+
+/* A piece of work. Before each it looks whether it still leads: on_lost may come late, if the process
+ * was stopped. */
+static void on_work(struct ev_loop *loop, ev_timer *timer, int revents) {
+    double at = now();
+    (void)loop;
+    (void)timer;
+    (void)revents;
+    if (rlock_is_held(lead)) {
+        worked = at;
     }
 }
 
@@ -89,6 +103,7 @@ static int gateway(void) {
     rlock_config config = {0};
     rlock_options options = {0};
     ev_signal term;
+    ev_timer work;
 
     signal(SIGPIPE, SIG_IGN);
     ev_signal_init(&term, on_term, SIGTERM);
@@ -104,7 +119,10 @@ static int gateway(void) {
         return 1;
     }
     run_for_leader();
+    ev_timer_init(&work, on_work, 0, 0.01);
+    ev_timer_start(EV_DEFAULT, &work);
     ev_run(EV_DEFAULT, 0);
+    ev_timer_stop(EV_DEFAULT, &work);
     rlock_free(lead);
     rlock_client_free(client);
     return 0;

@@ -28,7 +28,7 @@ SECONDS = int(sys.argv[2]) if len(sys.argv) > 2 else 120
 SERVER = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
 PERIOD_S = 10
 AGAIN_S = 2.0  # a leader again so long after the failover
-LATE_S = 0.1  # on a busy machine a process may run, and be told of its end, so long after its deadline
+OLD_S = 12.0  # how long a primary that lives on after it was replaced may grant: docs/guarantees.md
 NAME = "locks"
 
 
@@ -97,9 +97,11 @@ class Deployment:
             self.nodes.append(Node(self.folder, *self.SETTINGS, "--replicaof", "127.0.0.1", str(first)))
         self.sentinels = [
             Node(self.folder, config=f"sentinel monitor {NAME} 127.0.0.1 {first} 2\n"
-                 f"sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n")
+                 f"sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 3000\n")
             for _ in range(3)]
         until("three Sentinels, two replicas", 30, self.ready)
+        self.moves, self.stopped = [], False
+        threading.Thread(target=self.watch, daemon=True).start()
 
     def primary(self):
         """The port that Sentinel names."""
@@ -109,6 +111,16 @@ class Deployment:
             except redis.RedisError:
                 pass
         return None
+
+    def watch(self):
+        """Notes when Sentinel names another primary: self.moves."""
+        known = self.primary()
+        while not self.stopped:
+            port = self.primary()
+            if port not in (known, None):
+                self.moves.append(now())
+                known = port
+            time.sleep(0.05)
 
     def ready(self):
         """True if a failover can begin: all agree, and each replica has all data and is known."""
@@ -143,13 +155,14 @@ class Deployment:
         return killed, named
 
     def stop(self):
+        self.stopped = True
         for node in self.sentinels + self.nodes:
             node.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Leaders:
-    """The example: lines `12.345 gateway 2 leads` and `12.845 gateway 2 leads no more: expired`."""
+    """The example: `12.345 gateway 2 leads`; `12.845 gateway 2 leads no more: expired`, when it had led last."""
 
     def __init__(self, deployment):
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in deployment.sentinels)
@@ -187,16 +200,22 @@ class Tap:
 
 
 def overlaps(events):
-    """Who began to lead before the one before was told of its end, by how much."""
+    """Who began to lead before the one before had ended."""
     found, leaders = [], {}
     for at, gateway, leads in events:
         if leads:
             leaders[gateway] = at
         elif gateway in leaders:
             begun = leaders.pop(gateway)
-            found += [(at - since, f"{since:.3f}: gateway {other} led for {at - since:.3f} s beside {gateway}")
+            found += [(since, f"{since:.3f}: gateway {other} led for {at - since:.3f} s beside {gateway}")
                       for other, since in leaders.items() if since > begun]
     return found
+
+
+def unasked(moves, kills):
+    """When Sentinel replaced a primary that nobody had killed: it may go on to grant for as long as OLD_S."""
+    first = [min((move for move in moves if move > killed), default=None) for killed in kills]
+    return [move for move in moves if move not in first]
 
 
 def main():
@@ -205,11 +224,12 @@ def main():
     try:
         leaders = Leaders(deployment)
         until("a first leader", 10, lambda: leaders.lead_since(0))
-        rounds = []
+        rounds, kills = [], []
         end = now() + SECONDS - PERIOD_S
         while now() < end:
             begun = now()
             killed, named = deployment.fail_over()
+            kills.append(killed)
             until("a leader after the failover", 20, lambda: leaders.lead_since(killed))
             rounds.append((named - killed, leaders.lead_since(killed)[0] - killed))
             print(f"# failover {len(rounds)}: named after {rounds[-1][0]:.2f} s, led after {rounds[-1][1]:.2f} s",
@@ -223,15 +243,17 @@ def main():
         led, lost = sum(e[2] for e in events), sum(not e[2] for e in events)
         late = [f"{named:.2f} s, led after {led:.2f} s" for named, led in rounds if led > named + AGAIN_S]
         tap.check(f"the primary was killed {len(rounds)} times", len(rounds) >= 1)
-        both = overlaps(events)
-        tap.check("never two lead at a time", all(s <= LATE_S for s, _ in both), both)
+        strays = unasked(deployment.moves, kills)
+        if strays:
+            print(f"# {len(strays)} failovers that nobody asked for: this machine is too busy for its Sentinels")
+        both = [words for at, words in overlaps(events) if not any(0 < at - move + 2 < OLD_S for move in strays)]
+        tap.check("never two lead at a time", not both, both)
         tap.check(f"somebody leads again within the failover's own time and {AGAIN_S:.0f} s", not late, late)
         tap.check("every loss is told", led == lost, f"{led} led, {lost} were told of the end")
         tap.check("it ends well", status == 0, (status, leaders.errors[-5:]))
         print(f"# named after {statistics.median(r[0] for r in rounds):.2f} s, led after "
               f"{statistics.median(r[1] for r in rounds):.2f} s (medians); "
-              f"at most {max(r[0] for r in rounds):.2f} and {max(r[1] for r in rounds):.2f} s; "
-              f"told of the end at most {max([0.0] + [s for s, _ in both]):.3f} s after the next one led")
+              f"at most {max(r[0] for r in rounds):.2f} and {max(r[1] for r in rounds):.2f} s")
     except AssertionError as error:
         tap.check("it goes on", False, error)
     finally:
