@@ -59,8 +59,8 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     }
 }
 
-/* A piece of work. Before each it looks whether it still leads: on_lost may come late, if the process
- * was stopped. */
+/* A piece of work. Before each it looks whether it still leads: if the process was stopped, on_lost
+ * comes late. */
 static void on_work(struct ev_loop *loop, ev_timer *timer, int revents) {
     double at = now();
     (void)loop;
