@@ -74,6 +74,16 @@ static const char *quay_answers(const struct stage_conn *conn, const struct word
     }
 }
 
+/* Returns the newest command connection to a server. */
+static struct stage_conn *commands_at(int i) {
+    struct stage_conn *conn = &stage.conns[stage.count - 1];
+
+    while (conn->fd < 0 || conn->watching || conn->home != SERVER(i)) {
+        assert_true(conn-- > stage.conns);
+    }
+    return conn;
+}
+
 /* All know the first server. */
 static rlock_config quay_begins(void) {
     static char list[128];
@@ -458,6 +468,98 @@ static void late_address_of_another_name_is_not_used(void **state) {
     assert_int_equal(kit_stats(client).connects, 1);
     name_is(SERVER(0));
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+}
+
+/* A name that is told late, while a Sentinel is asked, may be that of an old primary. */
+static void name_that_is_told_while_a_sentinel_is_asked_leads_nowhere(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+    uint64_t connects;
+
+    (void)state;
+    quay.of[0].host = "primary.example";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    name_is(SERVER(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    stage_hangs_up(commands_at(0)); /* the name server is away: the address is known */
+    stage_runs(1500);
+    assert_true(kit_stats(client).up);
+    assert_int_equal(stage.names, 2);
+    all_are(IS_SILENT);
+    stage_hangs_up(commands_at(0));
+    stage_runs(100);
+    connects = kit_stats(client).connects;
+    name_is(SERVER(0));
+    stage_runs(10);
+    assert_int_equal(kit_stats(client).connects, connects);
+    all_are(ANSWERS);
+    quay.primary = SERVER(1);
+    all_say(1, 2);
+    quay.of[0].host = NULL;
+    stage_runs(3000);
+    assert_int_equal(serves(client), 1);
+}
+
+/* One name may stand for several Sentinels, or for one that is reached in several ways. */
+static void addresses_of_a_sentinel_are_tried_until_one_answers(void **state) {
+    static const uint32_t list[] = {SENTINEL(0), SENTINEL(1)};
+    static const int modes[] = {HANGS_UP, IS_SILENT, SAYS_NIL, SAYS_ERROR};
+    static char text[64];
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        rlock_config config = quay_begins();
+        rlock_client *client;
+        struct owner *o;
+
+        snprintf(text, sizeof text, "watch.example:%d", quay.port);
+        config.sentinels = text;
+        client = kit_client(&config);
+        o = owner_new(client, "k");
+        quay.of[0].mode = modes[i];
+        assert_int_equal(rlock_acquire(o->lock, 2000, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(0);
+        names_are(list, 2);
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+        assert_int_equal(kit_stats(client).faults, 0);
+        assert_int_equal(stage.names, 1);
+    }
+}
+
+/* Set up anew by an operator: one Sentinel alone is believed, of two addresses too. */
+static void sentinel_of_two_addresses_is_one_opinion(void **state) {
+    static const uint32_t list[] = {SENTINEL(0), SENTINEL(1)};
+    static char text[64];
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+    int i;
+
+    (void)state;
+    snprintf(text, sizeof text, "watch.example:%d", quay.port);
+    config.sentinels = text;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    all_say(0, 5);
+    assert_int_equal(rlock_acquire(o->lock, 0, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    names_are(list, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    all_are(HANGS_UP);
+    stage_runs(2000);
+    all_are(ANSWERS);
+    quay.primary = SERVER(1);
+    all_say(1, 1);
+    for (i = 0; i < 50 && serves(client) != 1; i++) {
+        stage_runs(100);
+        if (stage.name != NULL) {
+            names_are(list, 2);
+        }
+    }
+    assert_int_equal(serves(client), 1);
 }
 
 /* Wherever memory fails once, the client is refused or finds its way. */
