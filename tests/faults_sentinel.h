@@ -605,6 +605,94 @@ static void memory_may_fail_at_each_step_to_the_primary(void **state) {
     }
 }
 
+#define VOYAGE 80 /* turns to the primary and to the next one, and what follows there */
+
+static struct {
+    int lines, forks_at;
+    bool child;
+} voyage;
+
+static void voyage_log(void *user, int level, const char *line) {
+    pid_t pid;
+
+    (void)user;
+    (void)level;
+    (void)line;
+    if (++voyage.lines == voyage.forks_at) {
+        pid = fork();
+        voyage.child = pid == 0;
+        assert_true(pid == 0 || waitpid(pid, NULL, 0) == pid);
+    }
+}
+
+/* Sentinels and primaries are named, and the primary moves. */
+static rlock_client *voyage_goes(int turns, int forks_at) {
+    static char list[64];
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+    int i;
+
+    memset(&voyage, 0, sizeof voyage);
+    voyage.forks_at = forks_at;
+    snprintf(list, sizeof list, "watch.example:%d,127.0.0.12:%d", quay.port, quay.port);
+    config.sentinels = list;
+    config.log = voyage_log;
+    quay.of[0].host = "primary.example";
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    for (i = 0; i < turns; i++) {
+        stage_looks();
+        if (stage.due_us >= 0 && stage.due_us <= stage.now_us) {
+            stage_fires();
+        }
+        if (stage.name != NULL && i % 4 == 0) {
+            name_is(stage.names == 1 ? SENTINEL(0) : SERVER(stage.names - 2));
+        }
+        if (voyage.child) {
+            _exit(0);
+        }
+        stage_serves();
+        stage.now_us += 1000;
+        if (i == VOYAGE / 2) {
+            quay.primary = SERVER(1);
+            quay.of[0].host = "next.example";
+            all_say(1, 2);
+            stage.now_us += 1000000;
+        }
+    }
+    return client;
+}
+
+static void client_may_be_freed_at_each_step_to_the_primary(void **state) {
+    int turns;
+
+    (void)state;
+    for (turns = 0; turns <= VOYAGE; turns++) {
+        rlock_client *client = voyage_goes(turns, 0);
+
+        assert_true(turns < VOYAGE || (kit_stats(client).up && stage.names == 3));
+        kit_reset();
+    }
+}
+
+/* Neither the command of a Sentinel nor that of a server leaves twice. */
+static void log_may_fork_at_each_step_to_the_primary(void **state) {
+    static char trail[sizeof stage.trail];
+    int line, lines;
+
+    (void)state;
+    voyage_goes(VOYAGE, 0);
+    memcpy(trail, stage.trail, sizeof trail);
+    lines = voyage.lines;
+    assert_true(lines >= 5);
+    for (line = 1; line <= lines; line++) {
+        assert_true(kit_stats(voyage_goes(VOYAGE, line)).up);
+        assert_string_equal(stage.trail, trail);
+    }
+}
+
 static void sentinels_of_a_configuration_are_checked(void **state) {
     static const struct {
         const char *sentinels, *primary, *user, *password, *path, *words;
