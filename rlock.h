@@ -1106,12 +1106,14 @@ RLOCK__NOINLINE static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
+#if !defined(RLOCK_NO_REDIS) || !defined(RLOCK_NO_KINDS)
 /* Copies a text that may be NULL; *failed: there was no memory for it. */
 static char *rlock__copy_text(const char *text, bool *failed) {
     char *copy = rlock__copy(text, rlock__length(text));
     *failed = *failed || (text && !copy);
     return copy;
 }
+#endif
 
 #define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
 
@@ -3767,14 +3769,15 @@ static bool rlock__is_sentinel(const rlock__conn *conn) {
 /* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
  * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
-    bool more = conn->state != RLOCK__CONN_READY && rlock__place_more(conn->place);
+    bool more = rlock__place_more(conn->place);
 #ifndef RLOCK_NO_SENTINEL
     if (rlock__is_sentinel(conn)) {
         const rlock__sentinel *sentinel = conn->redis->sentinel;
-        return more || sentinel->silent + 1 < sentinel->count;
+        return (more && !sentinel->heard) || sentinel->silent + 1 < sentinel->count;
     }
 #endif
-    return more && conn == &conn->redis->commands && fault != RLOCK_FAULT_AUTH;
+    return more && conn->state != RLOCK__CONN_READY && conn == &conn->redis->commands &&
+           fault != RLOCK_FAULT_AUTH;
 }
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
@@ -4654,6 +4657,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     bool newer = epoch < 0 || epoch > sentinel->epoch;
     if (!newer && epoch < sentinel->epoch) {
         sentinel->behind++;
+        sentinel->heard = true; /* its other addresses are no other opinion */
         rlock__conn_doom(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
         return;
     }
@@ -4798,12 +4802,12 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
 static void rlock__sentinel_bury(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
-    bool opening = conn->state != RLOCK__CONN_READY;
+    bool more = !sentinel->heard && rlock__place_more(conn->place);
     bool last = !conn->walks;
     rlock__conn_shut(conn);
     sentinel->heard = false;
     rlock_timer_set(redis->client, &conn->timer, 0);
-    if (opening && rlock__place_more(conn->place)) {
+    if (more) {
         return;
     }
     conn->walks = false;
@@ -5159,10 +5163,16 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     }
 }
 
+/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
+static bool rlock__conn_asks(const rlock__conn *conn) {
+    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
+}
+
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
                            unsigned count) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    bool opening = conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    bool wanted = conn->resolving && opening && !rlock__conn_asks(conn);
     bool stale = conn->stale;
     conn->resolving = conn->stale = false;
     if (wanted && stale) {
@@ -5206,7 +5216,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
     bool resolving = conn->resolving;
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__conn_timeout_us(conn));
-    if (conn == &redis->commands && rlock__sentinel_waited(redis)) {
+    if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }

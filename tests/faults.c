@@ -349,6 +349,11 @@ int main(int argc, char **argv) {
         TEST(password_that_the_sentinels_refuse_is_told),
         TEST(names_of_sentinels_and_primaries_are_resolved),
         TEST(late_address_of_another_name_is_not_used),
+        TEST(name_that_is_told_while_a_sentinel_is_asked_leads_nowhere),
+        TEST(addresses_of_a_sentinel_are_tried_until_one_answers),
+        TEST(sentinel_of_two_addresses_is_one_opinion),
+        TEST(client_may_be_freed_at_each_step_to_the_primary),
+        TEST(log_may_fork_at_each_step_to_the_primary),
         TEST(memory_may_fail_at_each_step_to_the_primary),
         TEST(sentinels_of_a_configuration_are_checked),
     };

@@ -74,6 +74,16 @@ static const char *quay_answers(const struct stage_conn *conn, const struct word
     }
 }
 
+/* Returns the newest command connection to a server. */
+static struct stage_conn *commands_at(int i) {
+    struct stage_conn *conn = &stage.conns[stage.count - 1];
+
+    while (conn->fd < 0 || conn->watching || conn->home != SERVER(i)) {
+        assert_true(conn-- > stage.conns);
+    }
+    return conn;
+}
+
 /* All know the first server. */
 static rlock_config quay_begins(void) {
     static char list[128];
@@ -460,6 +470,98 @@ static void late_address_of_another_name_is_not_used(void **state) {
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
 }
 
+/* A name that is told late, while a Sentinel is asked, may be that of an old primary. */
+static void name_that_is_told_while_a_sentinel_is_asked_leads_nowhere(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+    uint64_t connects;
+
+    (void)state;
+    quay.of[0].host = "primary.example";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    name_is(SERVER(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    stage_hangs_up(commands_at(0)); /* the name server is away: the address is known */
+    stage_runs(1500);
+    assert_true(kit_stats(client).up);
+    assert_int_equal(stage.names, 2);
+    all_are(IS_SILENT);
+    stage_hangs_up(commands_at(0));
+    stage_runs(100);
+    connects = kit_stats(client).connects;
+    name_is(SERVER(0));
+    stage_runs(10);
+    assert_int_equal(kit_stats(client).connects, connects);
+    all_are(ANSWERS);
+    quay.primary = SERVER(1);
+    all_say(1, 2);
+    quay.of[0].host = NULL;
+    stage_runs(3000);
+    assert_int_equal(serves(client), 1);
+}
+
+/* One name may stand for several Sentinels, or for one that is reached in several ways. */
+static void addresses_of_a_sentinel_are_tried_until_one_answers(void **state) {
+    static const uint32_t list[] = {SENTINEL(0), SENTINEL(1)};
+    static const int modes[] = {HANGS_UP, IS_SILENT, SAYS_NIL, SAYS_ERROR};
+    static char text[64];
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        rlock_config config = quay_begins();
+        rlock_client *client;
+        struct owner *o;
+
+        snprintf(text, sizeof text, "watch.example:%d", quay.port);
+        config.sentinels = text;
+        client = kit_client(&config);
+        o = owner_new(client, "k");
+        quay.of[0].mode = modes[i];
+        assert_int_equal(rlock_acquire(o->lock, 2000, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(0);
+        names_are(list, 2);
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+        assert_int_equal(kit_stats(client).faults, 0);
+        assert_int_equal(stage.names, 1);
+    }
+}
+
+/* Set up anew by an operator: one Sentinel alone is believed, of two addresses too. */
+static void sentinel_of_two_addresses_is_one_opinion(void **state) {
+    static const uint32_t list[] = {SENTINEL(0), SENTINEL(1)};
+    static char text[64];
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+    int i;
+
+    (void)state;
+    snprintf(text, sizeof text, "watch.example:%d", quay.port);
+    config.sentinels = text;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    all_say(0, 5);
+    assert_int_equal(rlock_acquire(o->lock, 0, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    names_are(list, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    all_are(HANGS_UP);
+    stage_runs(2000);
+    all_are(ANSWERS);
+    quay.primary = SERVER(1);
+    all_say(1, 1);
+    for (i = 0; i < 50 && serves(client) != 1; i++) {
+        stage_runs(100);
+        if (stage.name != NULL) {
+            names_are(list, 2);
+        }
+    }
+    assert_int_equal(serves(client), 1);
+}
+
 /* Wherever memory fails once, the client is refused or finds its way. */
 static void memory_may_fail_at_each_step_to_the_primary(void **state) {
     unsigned n = 0, commands;
@@ -500,6 +602,94 @@ static void memory_may_fail_at_each_step_to_the_primary(void **state) {
             memory_lasts = commands_last = 0;
         } while (!ended);
         assert_true(n > 5);
+    }
+}
+
+#define VOYAGE 80 /* turns to the primary and to the next one, and what follows there */
+
+static struct {
+    int lines, forks_at;
+    bool child;
+} voyage;
+
+static void voyage_log(void *user, int level, const char *line) {
+    pid_t pid;
+
+    (void)user;
+    (void)level;
+    (void)line;
+    if (++voyage.lines == voyage.forks_at) {
+        pid = fork();
+        voyage.child = pid == 0;
+        assert_true(pid == 0 || waitpid(pid, NULL, 0) == pid);
+    }
+}
+
+/* Sentinels and primaries are named, and the primary moves. */
+static rlock_client *voyage_goes(int turns, int forks_at) {
+    static char list[64];
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+    int i;
+
+    memset(&voyage, 0, sizeof voyage);
+    voyage.forks_at = forks_at;
+    snprintf(list, sizeof list, "watch.example:%d,127.0.0.12:%d", quay.port, quay.port);
+    config.sentinels = list;
+    config.log = voyage_log;
+    quay.of[0].host = "primary.example";
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    for (i = 0; i < turns; i++) {
+        stage_looks();
+        if (stage.due_us >= 0 && stage.due_us <= stage.now_us) {
+            stage_fires();
+        }
+        if (stage.name != NULL && i % 4 == 0) {
+            name_is(stage.names == 1 ? SENTINEL(0) : SERVER(stage.names - 2));
+        }
+        if (voyage.child) {
+            _exit(0);
+        }
+        stage_serves();
+        stage.now_us += 1000;
+        if (i == VOYAGE / 2) {
+            quay.primary = SERVER(1);
+            quay.of[0].host = "next.example";
+            all_say(1, 2);
+            stage.now_us += 1000000;
+        }
+    }
+    return client;
+}
+
+static void client_may_be_freed_at_each_step_to_the_primary(void **state) {
+    int turns;
+
+    (void)state;
+    for (turns = 0; turns <= VOYAGE; turns++) {
+        rlock_client *client = voyage_goes(turns, 0);
+
+        assert_true(turns < VOYAGE || (kit_stats(client).up && stage.names == 3));
+        kit_reset();
+    }
+}
+
+/* Neither the command of a Sentinel nor that of a server leaves twice. */
+static void log_may_fork_at_each_step_to_the_primary(void **state) {
+    static char trail[sizeof stage.trail];
+    int line, lines;
+
+    (void)state;
+    voyage_goes(VOYAGE, 0);
+    memcpy(trail, stage.trail, sizeof trail);
+    lines = voyage.lines;
+    assert_true(lines >= 5);
+    for (line = 1; line <= lines; line++) {
+        assert_true(kit_stats(voyage_goes(VOYAGE, line)).up);
+        assert_string_equal(stage.trail, trail);
     }
 }
 

@@ -138,12 +138,14 @@ RLOCK__NOINLINE static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
+#if !defined(RLOCK_NO_REDIS) || !defined(RLOCK_NO_KINDS)
 /* Copies a text that may be NULL; *failed: there was no memory for it. */
 static char *rlock__copy_text(const char *text, bool *failed) {
     char *copy = rlock__copy(text, rlock__length(text));
     *failed = *failed || (text && !copy);
     return copy;
 }
+#endif
 
 #define RLOCK__LINE 256 /* bytes of a line of the log, with its NUL */
 

@@ -745,7 +745,8 @@ static inline void sentinels_learn(void) {
     }
 }
 
-/* One of them names nobody, a replica, or who was the primary long ago. */
+/* One of them names nobody, a replica, or who was the primary long ago: of that its config-epoch is
+ * too, which stands for one address alone. */
 static inline bool do_sentinel_lies(struct sim_dice *dice) {
     struct sim_server *named = &sim.servers[sim_roll(dice, sim.server_count)];
     int64_t for_us = 1 + sim_roll(dice, 3000000), back = sim_roll(dice, 2);
@@ -757,6 +758,7 @@ static inline bool do_sentinel_lies(struct sim_dice *dice) {
     if (sentinel == program.stubborn) {
         return false;
     }
+    back = sim_is_old(named) ? 1 : back;
     sim_sentinel_names(sentinel, sim_one_in(dice, 3) ? NULL : named, program.move.epoch - back);
     sentinels_know();
     if (back == 0) { /* nobody can tell which of two addresses of one epoch is right */

@@ -320,10 +320,16 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     }
 }
 
+/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
+static bool rlock__conn_asks(const rlock__conn *conn) {
+    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
+}
+
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
                            unsigned count) {
     rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    bool wanted = conn->resolving && conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    bool opening = conn->state == RLOCK__CONN_OPENING && !conn->ac;
+    bool wanted = conn->resolving && opening && !rlock__conn_asks(conn);
     bool stale = conn->stale;
     conn->resolving = conn->stale = false;
     if (wanted && stale) {
@@ -367,7 +373,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
     bool resolving = conn->resolving;
     rlock_timer_set(redis->client, &conn->timer,
                     rlock_client_now_us(redis->client) + rlock__conn_timeout_us(conn));
-    if (conn == &redis->commands && rlock__sentinel_waited(redis)) {
+    if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }

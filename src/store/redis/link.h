@@ -38,14 +38,15 @@ static bool rlock__is_sentinel(const rlock__conn *conn) {
 /* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
  * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
-    bool more = conn->state != RLOCK__CONN_READY && rlock__place_more(conn->place);
+    bool more = rlock__place_more(conn->place);
 #ifndef RLOCK_NO_SENTINEL
     if (rlock__is_sentinel(conn)) {
         const rlock__sentinel *sentinel = conn->redis->sentinel;
-        return more || sentinel->silent + 1 < sentinel->count;
+        return (more && !sentinel->heard) || sentinel->silent + 1 < sentinel->count;
     }
 #endif
-    return more && conn == &conn->redis->commands && fault != RLOCK_FAULT_AUTH;
+    return more && conn->state != RLOCK__CONN_READY && conn == &conn->redis->commands &&
+           fault != RLOCK_FAULT_AUTH;
 }
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {

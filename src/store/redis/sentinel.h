@@ -201,6 +201,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     bool newer = epoch < 0 || epoch > sentinel->epoch;
     if (!newer && epoch < sentinel->epoch) {
         sentinel->behind++;
+        sentinel->heard = true; /* its other addresses are no other opinion */
         rlock__conn_doom(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
         return;
     }
@@ -345,12 +346,12 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
 static void rlock__sentinel_bury(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
-    bool opening = conn->state != RLOCK__CONN_READY;
+    bool more = !sentinel->heard && rlock__place_more(conn->place);
     bool last = !conn->walks;
     rlock__conn_shut(conn);
     sentinel->heard = false;
     rlock_timer_set(redis->client, &conn->timer, 0);
-    if (opening && rlock__place_more(conn->place)) {
+    if (more) {
         return;
     }
     conn->walks = false;
