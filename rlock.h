@@ -4640,8 +4640,8 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__dealloc(redis->place.host);
     rlock__place_move(conn, host, port);
     redis->place.failures = 0;
-    if (conn->state == RLOCK__CONN_DOWN && conn->wanted) {
-        rlock_timer_set(redis->client, &conn->timer, 0);
+    if (conn->wanted && (conn->state == RLOCK__CONN_DOWN || rlock__numeric(host))) {
+        rlock_timer_set(redis->client, &conn->timer, 0); /* a number waits for no resolver */
     }
 }
 

@@ -349,6 +349,7 @@ int main(int argc, char **argv) {
         TEST(password_that_the_sentinels_refuse_is_told),
         TEST(names_of_sentinels_and_primaries_are_resolved),
         TEST(late_address_of_another_name_is_not_used),
+        TEST(number_does_not_wait_for_the_name_before),
         TEST(name_that_is_told_while_a_sentinel_is_asked_leads_nowhere),
         TEST(addresses_of_a_sentinel_are_tried_until_one_answers),
         TEST(sentinel_of_two_addresses_is_one_opinion),

@@ -470,6 +470,27 @@ static void late_address_of_another_name_is_not_used(void **state) {
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
 }
 
+/* ... and is a number now: nobody waits for the resolver. */
+static void number_does_not_wait_for_the_name_before(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    config.command_timeout_ms = 10000;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    quay.of[0].host = "old.example";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    assert_int_equal(stage.names, 1);
+    quay.primary = SERVER(1);
+    quay.of[0].host = NULL;
+    all_say(1, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1010), RLOCK_OK);
+    assert_int_equal(serves(client), 1);
+}
+
 /* A name that is told late, while a Sentinel is asked, may be that of an old primary. */
 static void name_that_is_told_while_a_sentinel_is_asked_leads_nowhere(void **state) {
     rlock_config config = quay_begins();
