@@ -82,7 +82,7 @@ typedef struct rlock_loop {
     int64_t (*now_us)(void *ctx);
 
     /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved_all
-     * follows, never from inside resolve. */
+     * follows, never from inside resolve. `host` is good until resolve returns: copy it. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
 } rlock_loop;
 
