@@ -4543,15 +4543,13 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
 }
 
 static void rlock__sentinel_free(rlock__sentinel *sentinel) {
-    if (sentinel) {
-        rlock__dealloc(sentinel->text);
-        rlock__dealloc(sentinel->hosts);
-        rlock__dealloc(sentinel->primary);
-        rlock__dealloc(sentinel->username);
-        rlock__dealloc(sentinel->password);
-        rlock__dealloc(sentinel->told);
-        rlock__dealloc(sentinel);
-    }
+    rlock__dealloc(sentinel->text);
+    rlock__dealloc(sentinel->hosts);
+    rlock__dealloc(sentinel->primary);
+    rlock__dealloc(sentinel->username);
+    rlock__dealloc(sentinel->password);
+    rlock__dealloc(sentinel->told);
+    rlock__dealloc(sentinel);
 }
 
 /* Returns NULL if there is no memory. */
@@ -4640,7 +4638,8 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__dealloc(redis->place.host);
     rlock__place_move(conn, host, port);
     redis->place.failures = 0;
-    if (conn->wanted && (conn->state == RLOCK__CONN_DOWN || rlock__numeric(host))) {
+    RLOCK_ASSERT(conn->wanted); /* for it a Sentinel was asked */
+    if (conn->state == RLOCK__CONN_DOWN || rlock__numeric(host)) {
         rlock_timer_set(redis->client, &conn->timer, 0); /* a number waits for no resolver */
     }
 }
@@ -4951,7 +4950,7 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
         redis->gone_epoch = redis->lost_epoch;
     }
-    if (!conn->outstanding && !conn->doomed) {
+    if (!conn->outstanding) {
         rlock__conn_greet(conn);
     }
 }
@@ -4978,7 +4977,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
     const char *user = redis->username;
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
-    RLOCK_ASSERT(!conn->outstanding);
+    RLOCK_ASSERT(!conn->outstanding && !conn->doomed);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
@@ -5037,8 +5036,7 @@ static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
 
 /* After every visit to hiredis: bury what is dead, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
-    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0 &&
-        !conn->outstanding) {
+    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0) {
         rlock__conn_greet(conn);
     }
     if (conn->ac && !conn->doomed && conn->ac->err) {
@@ -5241,7 +5239,7 @@ static void rlock__conn_idles(rlock__conn *conn) {
         conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
         return;
     }
-    if (rlock__is_sentinel(conn) && conn->state == RLOCK__CONN_READY) {
+    if (rlock__is_sentinel(conn)) { /* in a greeting an answer is out */
         rlock__sentinel_ask(redis);
     } else if (conn == &redis->push && redis->subscribed) {
         rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */

@@ -9,14 +9,16 @@
 #define SERVER(i) (INADDR_LOOPBACK + (uint32_t)(i))
 #define SENTINEL(i) (INADDR_LOOPBACK + 10 + (uint32_t)(i))
 
-enum { ANSWERS, IS_SILENT, SAYS_NIL, SAYS_ERROR, SAYS_NONSENSE, HIDES_EPOCH, HANGS_UP };
+enum { ANSWERS, IS_SILENT, SAYS_NIL, SAYS_ERROR, SAYS_NONSENSE, HIDES_EPOCH, HANGS_UP, SAYS };
 
 static struct {
     int port;
     uint32_t primary; /* which server is none's replica */
     struct {
         int mode, server, epoch;
-        const char *host; /* that it names instead of a number; NULL = none */
+        const char *host;   /* that it names instead of a number; NULL = none */
+        const char *says;   /* instead of an address, in its mode */
+        const char *master; /* what it says of the primary but its address; NULL = its epoch */
         int asked;
     } of[SENTINELS];
     char heard[2048]; /* passwords, databases and names, and by whom: "S0 AUTH x y" */
@@ -26,6 +28,9 @@ static const char *sentinel_answers(int i, const struct words *words) {
     static char text[256], host[32], port[8];
     struct in_addr at;
 
+    if (strcmp(words->text[1], "MASTER") == 0 && quay.of[i].master != NULL) {
+        return quay.of[i].master;
+    }
     if (strcmp(words->text[1], "MASTER") == 0) {
         snprintf(text, sizeof text,
                  "*4\r\n$4\r\nname\r\n$5\r\nlocks\r\n$12\r\nconfig-epoch\r\n$1\r\n%d\r\n",
@@ -69,6 +74,7 @@ static const char *quay_answers(const struct stage_conn *conn, const struct word
     case SAYS_NIL: return "*-1\r\n";
     case SAYS_ERROR: return "-ERR unknown command\r\n";
     case SAYS_NONSENSE: return "*2\r\n$1\r\na\r\n$1\r\nb\r\n";
+    case SAYS: return quay.of[i].says;
     case HANGS_UP: shutdown(conn->fd, SHUT_RDWR); return "";
     default: return sentinel_answers(i, words);
     }
@@ -229,11 +235,23 @@ static void sentinel_without_an_answer_is_followed_by_the_next(void **state) {
     static const struct {
         int mode;
         int64_t ms;
-    } rows[] = {{IS_SILENT, RLOCK__PATIENCE_MS},
-                {SAYS_NIL, 0},
-                {SAYS_ERROR, 0},
-                {SAYS_NONSENSE, 0},
-                {HANGS_UP, 0}};
+        const char *says;
+    } rows[] = {{IS_SILENT, RLOCK__PATIENCE_MS, NULL},
+                {SAYS_NIL, 0, NULL},
+                {SAYS_ERROR, 0, NULL},
+                {SAYS_NONSENSE, 0, NULL},
+                {HANGS_UP, 0, NULL},
+                {SAYS, 0, "+OK\r\n"},
+                {SAYS, 0, "$9\r\n127.0.0.1\r\n"},
+                {SAYS, 0, "*0\r\n"},
+                {SAYS, 0, "*1\r\n$9\r\n127.0.0.1\r\n"},
+                {SAYS, 0, "*3\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n$1\r\nx\r\n"},
+                {SAYS, 0, "*2\r\n:1\r\n$4\r\n6379\r\n"},
+                {SAYS, 0, "*2\r\n$9\r\n127.0.0.1\r\n:6379\r\n"},
+                {SAYS, 0, "*2\r\n$-1\r\n$-1\r\n"},
+                {SAYS, 0, "*2\r\n$0\r\n\r\n$4\r\n6379\r\n"},
+                {SAYS, 0, "*2\r\n$9\r\n127.0.0.1\r\n$1\r\n0\r\n"},
+                {SAYS, 0, "*2\r\n$9\r\n127.0.0.1\r\n$5\r\n65536\r\n"}};
     size_t i;
 
     (void)state;
@@ -244,6 +262,7 @@ static void sentinel_without_an_answer_is_followed_by_the_next(void **state) {
         int64_t begun_us = stage.now_us;
 
         quay.of[0].mode = rows[i].mode;
+        quay.of[0].says = rows[i].says;
         assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
         assert_in_range(stage.now_us - begun_us, rows[i].ms * 1000, rows[i].ms * 1000 + 10);
         assert_int_equal(kit_stats(client).faults, 0);
@@ -348,6 +367,27 @@ static void sentinel_that_lies_is_left_for_another(void **state) {
     assert_true(rlock_is_held(o->lock));
 }
 
+/* All are away when its address has led to no primary. */
+static void sentinel_that_lied_and_went_away_is_left(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    quay.of[0].server = 1;
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(10);
+    assert_non_null(strstr(kit_log_text, "the server is a replica"));
+    all_are(HANGS_UP);
+    stage_hangs_up(&stage.conns[0]);
+    stage_runs(5000);
+    assert_false(kit_stats(client).up);
+    all_are(ANSWERS);
+    all_say(0, 1);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 4000), RLOCK_OK);
+    assert_int_equal(serves(client), 0);
+}
+
 /* Where an ACL hides the epoch the answers alone count. */
 static void hidden_epoch_is_done_without(void **state) {
     rlock_config config = quay_begins();
@@ -364,6 +404,75 @@ static void hidden_epoch_is_done_without(void **state) {
     all_say(1, 1);
     stage_runs(2000);
     assert_int_equal(serves(client), 1);
+}
+
+/* So do they where what is said of the primary has no epoch, or is no list of names and values. */
+static void epoch_that_is_not_told_is_done_without(void **state) {
+    static const char *const rows[] = {
+        "*0\r\n",
+        "+OK\r\n",
+        ":7\r\n",
+        "*-1\r\n",
+        "*1\r\n$12\r\nconfig-epoch\r\n",
+        "*2\r\n$4\r\nname\r\n$5\r\nlocks\r\n",
+        "*2\r\n:1\r\n$1\r\n7\r\n",
+        "*2\r\n$12\r\nconfig-epoch\r\n:7\r\n",
+        "*4\r\n*0\r\n*0\r\n$12\r\nconfig-epoch\r\n$-1\r\n",
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config = quay_begins();
+        rlock_client *client = kit_client(&config);
+
+        quay.of[0].master = rows[i];
+        assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 60000), RLOCK_OK);
+        quay.primary = SERVER(1);
+        all_say(1, 1);
+        stage_runs(2000);
+        assert_int_equal(serves(client), 1);
+    }
+}
+
+/* A Sentinel may owe an answer when the client is freed. */
+static void client_is_freed_under_a_question(void **state) {
+    rlock_config config = quay_begins();
+    struct owner *o = owner_new(kit_client(&config), "k");
+
+    (void)state;
+    quay.of[0].master = "";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(10);
+    assert_int_equal(stage_count("SENTINEL MASTER"), 1);
+    kit_reset();
+    config = quay_begins();
+    o = owner_new(kit_client(&config), "k");
+    quay.of[0].mode = IS_SILENT;
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(10);
+    assert_int_equal(stage_count("SENTINEL GET"), 1);
+    kit_reset();
+}
+
+/* Another port of the same host is another server. */
+static void primary_that_moved_to_another_port_is_followed(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+    int port = quay.port;
+
+    (void)state;
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    quay.port = server_free_port(); /* nobody listens there */
+    all_say(0, 2);
+    stage_runs(1500);
+    assert_non_null(strstr(kit_log_text, ": the primary moved"));
+    assert_false(kit_stats(client).up);
+    quay.port = port;
+    all_say(0, 3);
+    stage_runs(3000);
+    assert_int_equal(serves(client), 0);
 }
 
 static void each_gets_its_own_password_alone(void **state) {
@@ -398,6 +507,7 @@ static void each_gets_its_own_password_alone(void **state) {
 static void password_that_the_sentinels_refuse_is_told(void **state) {
     rlock_config config = quay_begins();
     struct owner *o;
+    int i;
 
     (void)state;
     config.sentinel_password = "wrong";
@@ -406,6 +516,14 @@ static void password_that_the_sentinels_refuse_is_told(void **state) {
     assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel has an answer: WRONGPASS"));
     assert_false(stage_heard("INFO"));
+    config = quay_begins(); /* a password that was forgotten is refused at the question */
+    for (i = 0; i < SENTINELS; i++) {
+        quay.of[i].mode = SAYS;
+        quay.of[i].says = "-NOAUTH Authentication required.\r\n";
+    }
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel has an answer: NOAUTH"));
 }
 
 /* Sentinels may be named, and may announce names. */
@@ -445,6 +563,55 @@ static void names_of_sentinels_and_primaries_are_resolved(void **state) {
         stage_runs(100);
     }
     assert_true(quay.of[1].asked >= 2);
+}
+
+/* Each is tried before the next Sentinel. */
+static void addresses_of_the_name_of_a_sentinel_are_tried(void **state) {
+    static const uint32_t addresses[] = {INADDR_BROADCAST, SENTINEL(0)}; /* no route leads to it */
+    static char list[64];
+    rlock_config config = quay_begins();
+    struct owner *o;
+
+    (void)state;
+    snprintf(list, sizeof list, "watch.example:%d,127.0.0.12:%d", quay.port, quay.port);
+    config.sentinels = list;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    names_are(addresses, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    assert_true(quay.of[0].asked > 0);
+    assert_int_equal(quay.of[1].asked, 0);
+    assert_int_equal(kit_stats(kit_clients[0]).faults, 0);
+}
+
+/* What is an address needs no resolver, whatever that still owes for the name before. */
+static void address_instead_of_a_name_is_used_at_once(void **state) {
+    int row;
+
+    (void)state;
+    for (row = 0; row < 2; row++) {
+        rlock_config config = quay_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, "k");
+
+        quay.of[0].host = "old.example";
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(0);
+        assert_int_equal(stage.names, 1);
+        quay.of[0].host = row == 0 ? NULL : "255.255.255.255"; /* no route leads to it */
+        quay.of[0].epoch = 2;
+        stage_runs(2500);
+        assert_true(kit_stats(client).up); /* where it led nowhere another Sentinel was asked */
+        assert_int_equal(strstr(kit_log_text, " to 255.255.255.255:") != NULL, row == 1);
+        quay.of[0].host = NULL;
+        all_say(0, 3);
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 4000), RLOCK_OK);
+        assert_int_equal(stage.names, 1);
+        name_is(SERVER(1));
+        stage_runs(2000);
+        assert_int_equal(serves(client), 0);
+    }
 }
 
 /* The primary moves while the name of the one before is being resolved. */
@@ -594,6 +761,7 @@ static void memory_may_fail_at_each_step_to_the_primary(void **state) {
         rlock_client *client = NULL;
         int status;
 
+        config.sentinel_password = "secret";
         memory_lasts = ++n;
         status = rlock_client_new(&client, &config);
         ended = memory_lasts > 0;
@@ -605,9 +773,12 @@ static void memory_may_fail_at_each_step_to_the_primary(void **state) {
         n = 0;
         do {
             rlock_config config = quay_begins();
-            rlock_client *client = kit_client(&config);
-            struct owner *o = owner_new(client, "k");
+            rlock_client *client;
+            struct owner *o;
 
+            config.sentinel_password = "secret";
+            client = kit_client(&config);
+            o = owner_new(client, "k");
             *(commands ? &commands_last : &memory_lasts) = ++n;
             if (rlock_acquire(o->lock, 10000, 60000, owner_told, o) == RLOCK_OK) {
                 stage_wait(o, RLOCK_ACQUIRED, 10000);
@@ -725,6 +896,7 @@ static void sentinels_of_a_configuration_are_checked(void **state) {
         {"a:0", "locks", NULL, NULL, NULL, "no list like", true},
         {"a:65536", "locks", NULL, NULL, NULL, "no list like", true},
         {"a:1x", "locks", NULL, NULL, NULL, "no list like", true},
+        {"a:000001", "locks", NULL, NULL, NULL, "no list like", true},
         {"::1", "locks", NULL, NULL, NULL, "no list like", true},
         {"[::1", "locks", NULL, NULL, NULL, "no list like", true},
         {"[::1]x", "locks", NULL, NULL, NULL, "no list like", true},
@@ -734,6 +906,7 @@ static void sentinels_of_a_configuration_are_checked(void **state) {
         {"a", "locks", "user", NULL, NULL, "sentinel_username", true},
         {"a", "locks", NULL, NULL, "/path", "config.unix_path or", true},
         {NULL, "locks", NULL, NULL, NULL, "without config.sentinels", true},
+        {NULL, NULL, "x", NULL, NULL, "without config.sentinels", true},
         {NULL, NULL, NULL, "x", NULL, "without config.sentinels", true},
         {"a", "locks", NULL, NULL, NULL, NULL, true},
         {"a:1,[::1],[fe80::1%1]:26380,127.0.0.1:65535", "locks", "u", "p", NULL, NULL, true},
@@ -764,6 +937,67 @@ static void sentinels_of_a_configuration_are_checked(void **state) {
         assert_true(rows[i].words == NULL || strstr(kit_log_text, rows[i].words) != NULL);
         rlock_client_free(client);
     }
+}
+
+static int tls_never_starts(void *ctx, struct redisAsyncContext *ac, const char *host) {
+    (void)ctx, (void)ac, (void)host;
+    return -1;
+}
+
+static void tls_before_nothing(void *ctx) {
+    (void)ctx;
+}
+
+static int tls_knows_nothing(void *ctx, struct redisAsyncContext *ac, char *words, size_t size) {
+    (void)ctx, (void)ac, (void)words, (void)size;
+    return RLOCK_OK;
+}
+
+static struct redisAsyncContext *connects_nowhere(void *user) {
+    (void)user;
+    return NULL;
+}
+
+static void refused_for(const rlock_config *config, const char *words) {
+    rlock_client *client = NULL;
+
+    kit_log_text[0] = '\0';
+    assert_int_equal(rlock_client_new(&client, config), RLOCK_ERR_ARG);
+    assert_non_null(strstr(kit_log_text, words));
+}
+
+/* What is no text beside Sentinels, and a host, which they leave without a meaning. */
+static void other_fields_beside_sentinels_are_checked(void **state) {
+    static const rlock_tls nothing = {NULL, NULL, NULL, NULL};
+    static char name[400];
+    rlock_config config = quay_begins();
+    rlock_tls hooks = nothing;
+    rlock_client *client = NULL;
+
+    (void)state;
+    config.connect = connects_nowhere;
+    refused_for(&config, "config.unix_path or config.connect");
+    config = quay_begins();
+    config.sentinel_tls = &nothing;
+    refused_for(&config, "config.tls lacks a hook");
+    config = stage_config(RLOCK_WIRE_STRING);
+    hooks.start = tls_never_starts;
+    hooks.before = tls_before_nothing;
+    hooks.why = tls_knows_nothing;
+    config.sentinel_tls = &hooks;
+    refused_for(&config, "without config.sentinels");
+    config = quay_begins();
+    config.host = "primary.example";
+    config.loop.resolve = NULL;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
+    config = quay_begins(); /* too long for an address, so that it is a name */
+    memset(name, '1', sizeof name - 1);
+    config.sentinels = name;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
+    config.loop.resolve = NULL;
+    refused_for(&config, "needs loop.resolve");
 }
 
 #endif /* TESTS_FAULTS_SENTINEL_H */

@@ -1740,6 +1740,8 @@ static const struct CMUnitTest each[] = {
     ALONE(names_are_asked_for_at_once),
     ALONE(name_without_memory_is_refused_and_not_heard_of),
     ALONE(lookup_bears_calls_that_come_too_early),
+    ALONE(lookup_passes_over_what_is_no_address_of_the_internet),
+    ALONE(lookup_that_hears_nothing_has_no_addresses),
     ALONE(program_may_end_under_a_name),
     ALONE(poll_runs_until_it_is_stopped_or_has_nothing_left),
     LIBRARY(round_trip_in_memory),

@@ -7,12 +7,14 @@
 #include <dlfcn.h>
 #include <net/if.h>
 
-/* The .test names: several addresses, more than are told, one that is a server's, none. */
+/* The .test names: several addresses, more than are told, one that is a server's, one that is none
+ * of the internet. */
 static const char *const names_known[][13] = {
     {"several.test", "::1", "127.0.0.1", "fe80::7", NULL},
     {"many.test", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6",
      "10.0.0.7", "10.0.0.8", "10.0.0.9", "10.0.0.10", "10.0.0.11", NULL},
     {"server.test", "127.0.0.1", NULL},
+    {"strange.test", "/a/socket", "127.0.0.1", NULL},
 };
 #define NAMES_TOLD_MAX 8 /* by each adapter */
 #define NAMES_SCOPE 7    /* of the addresses that begin with fe80 */
@@ -45,6 +47,9 @@ static struct addrinfo *name_find(const char *text) {
         in.sin_family = AF_INET;
         memcpy(&found->address, &in, sizeof in);
         found->info.ai_addrlen = sizeof in;
+    } else if (text[0] == '/') {
+        found->address.sin6_family = AF_UNIX;
+        found->info.ai_addrlen = sizeof found->address.sin6_family;
     } else {
         assert_int_equal(inet_pton(AF_INET6, text, &found->address.sin6_addr), 1);
         found->address.sin6_family = AF_INET6;
@@ -333,29 +338,37 @@ static int watch_one(void *state, rlock_io *io, int fd, unsigned events) {
     return 0;
 }
 
-static void lookup_bears_calls_that_come_too_early(void **state) {
-    rlock_lookup *lookups = NULL;
-    int before = open_descriptors();
-    struct pollfd answer;
-
-    if (*state != &kinds[KINDS - 1]) {
-        return;
-    }
+static void one_asks(rlock_lookup **lookups, const char *host) {
     resolver_hold(true);
     asks(hooked, 0, "nowhere.test"); /* fills in the name, and is forgotten */
     hooks.close(hooked);
     hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
-    assert_int_equal(
-        rlock_resolve(&lookups, watch_one, &watched_fd, &askers[0].name, "several.test"), 0);
-    assert_int_equal(fcntl(watched_fd, F_GETFD), FD_CLOEXEC);
-    watched_io->ready(watched_io, RLOCK_IO_READ);
-    assert_non_null(watched_io);
-    assert_int_equal(names_heard, 0);
+    assert_int_equal(rlock_resolve(lookups, watch_one, &watched_fd, &askers[0].name, host), 0);
+}
+
+static void one_is_answered(void) {
+    struct pollfd answer;
+
     resolver_hold(false);
     answer.fd = watched_fd;
     answer.events = POLLIN;
     assert_int_equal(poll(&answer, 1, PATIENCE_US / 1000), 1);
     watched_io->ready(watched_io, RLOCK_IO_READ);
+}
+
+static void lookup_bears_calls_that_come_too_early(void **state) {
+    rlock_lookup *lookups = NULL;
+    int before = open_descriptors();
+
+    if (*state != &kinds[KINDS - 1]) {
+        return;
+    }
+    one_asks(&lookups, "several.test");
+    assert_int_equal(fcntl(watched_fd, F_GETFD), FD_CLOEXEC);
+    watched_io->ready(watched_io, RLOCK_IO_READ);
+    assert_non_null(watched_io);
+    assert_int_equal(names_heard, 0);
+    one_is_answered();
     assert_null(watched_io);
     assert_null(lookups);
     assert_int_equal(names_heard, 1);
@@ -363,6 +376,47 @@ static void lookup_bears_calls_that_come_too_early(void **state) {
     rlock_resolve_forget(&lookups);
     assert_true(helpers_end());
     assert_int_equal(open_descriptors(), before);
+}
+
+static void lookup_passes_over_what_is_no_address_of_the_internet(void **state) {
+    rlock_lookup *lookups = NULL;
+
+    if (*state != &kinds[KINDS - 1]) {
+        return;
+    }
+    one_asks(&lookups, "strange.test");
+    one_is_answered();
+    assert_null(lookups);
+    assert_int_equal(names_heard, 1);
+    assert_string_equal(askers[0].words, "127.0.0.1 ");
+    assert_true(helpers_end());
+}
+
+/* The other end is closed, or the descriptor is none to read from. */
+static void lookup_that_hears_nothing_has_no_addresses(void **state) {
+    int before = open_descriptors(), end;
+
+    if (*state != &kinds[KINDS - 1]) {
+        return;
+    }
+    for (end = 0; end < 2; end++) {
+        rlock_lookup *lookups = NULL;
+        int ends[2];
+
+        names_heard = 0;
+        one_asks(&lookups, "several.test");
+        assert_int_equal(pipe(ends), 0);
+        assert_int_equal(dup2(ends[end], watched_fd), watched_fd);
+        close(ends[0]);
+        close(ends[1]);
+        watched_io->ready(watched_io, RLOCK_IO_READ);
+        assert_null(lookups);
+        assert_int_equal(names_heard, 1);
+        assert_int_equal(askers[0].count, 0);
+        resolver_hold(false);
+        assert_true(helpers_end());
+        assert_int_equal(open_descriptors(), before);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -853,6 +853,32 @@ static void port_that_speaks_something_else_is_told(void **state) {
     close(fd);
 }
 
+/* hiredis 1.0 reads RESP3, which nobody asked for. */
+static void reply_of_another_protocol_ends_the_connection(void **state) {
+    static const char *const replies[] = {",1.5\r\n", "#t\r\n", ",nan\r\n", "*1\r\n,1.5\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof replies / sizeof replies[0]; i++) {
+        rlock_config config = kit_config(&server);
+        struct owner *o;
+        int fd = -1;
+
+        config.unix_path = NULL;
+        assert_int_equal(listen_somewhere(&config.port), 0);
+        o = owner_new(kit_client(&config), "spoken");
+        SAME(rlock_acquire(o->lock, 0, 0, owner_told, o), RLOCK_OK);
+        assert_true(kit_until(someone_called, &fd, 5000));
+        SAME(send(fd, replies[i], strlen(replies[i]), MSG_NOSIGNAL), strlen(replies[i]));
+        SAME(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_CONN);
+        assert_string_equal(o->text[RLOCK_ACQUIRED], "a reply that nobody asked for");
+        kit_reset();
+        close(fd);
+        close(listener);
+        listener = -1;
+    }
+}
+
 static void server_that_hangs_up_in_the_handshake_is_told(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
@@ -1112,6 +1138,7 @@ int main(int argc, char **argv) {
         TEST(silence_behind_the_handshake_is_told_as_such),
         TEST(errors_of_others_are_no_errors_of_ours),
         TEST(port_that_speaks_something_else_is_told),
+        TEST(reply_of_another_protocol_ends_the_connection),
         TEST(server_that_hangs_up_in_the_handshake_is_told),
         TEST(client_is_freed_in_the_middle_of_a_handshake),
         TEST(handshake_that_cannot_begin_is_told),

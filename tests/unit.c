@@ -304,6 +304,7 @@ static const struct CMUnitTest singles[] = {
     CASE(question_of_a_freed_client_is_not_answered),
     CASE(client_may_be_freed_or_asked_in_the_callback_of_a_question),
     CASE(position_is_asked_with_the_token_of_who_waits),
+    CASE(position_is_asked_without_a_token_when_the_wait_is_over),
     CASE(position_of_who_does_not_wait_in_a_line_is_not_asked),
     CASE(wrong_options_are_refused_by_handles_and_questions),
     CASE(questions_that_cannot_be_asked_are_refused),

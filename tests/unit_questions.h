@@ -274,6 +274,35 @@ static void position_is_asked_with_the_token_of_who_waits(void **state) {
     SAME(g.client->gates.count, 0);
 }
 
+static void ask_for_the_position_of_another(struct owner *owner, const rlock_event *event) {
+    const struct owner *other = (const struct owner *)owner->context;
+    (void)event;
+    if (other->events == 0) {
+        SAME(rlock_queue_position(other->lock, on_info, &told), RLOCK_OK);
+    }
+}
+
+/* Two waits end in one dispatch: who has not heard so yet waits, for its callback, in no queue. */
+static void position_is_asked_without_a_token_when_the_wait_is_over(void **state) {
+    struct owner *waits[2];
+    rlock_info info;
+    int i;
+    (void)state;
+    memset(&told, 0, sizeof told);
+    for (i = 0; i < 2; i++) {
+        waits[i] = in_queue(RLOCK_KIND_FAIR, "key", 1000);
+        waits[i]->react = ask_for_the_position_of_another;
+    }
+    waits[0]->context = waits[1];
+    waits[1]->context = waits[0];
+    run_ms(1000);
+    SAME(waits[0]->events + waits[1]->events, 2);
+    SAME(need(RLOCK_OP_INSPECT)->token, 0);
+    reply(RLOCK_OP_INSPECT, scripted_info(&info));
+    SAME(told.count, 1);
+    scripted_settle(&g.store);
+}
+
 static void position_of_who_does_not_wait_in_a_line_is_not_asked(void **state) {
     struct owner *fair = kind_handle(RLOCK_KIND_FAIR, "key"), *mutex;
     (void)state;

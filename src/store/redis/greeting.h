@@ -108,7 +108,7 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
         redis->gone_epoch = redis->lost_epoch;
     }
-    if (!conn->outstanding && !conn->doomed) {
+    if (!conn->outstanding) {
         rlock__conn_greet(conn);
     }
 }
@@ -135,7 +135,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
     const char *user = redis->username;
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
-    RLOCK_ASSERT(!conn->outstanding);
+    RLOCK_ASSERT(!conn->outstanding && !conn->doomed);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
@@ -194,8 +194,7 @@ static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
 
 /* After every visit to hiredis: bury what is dead, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
-    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0 &&
-        !conn->outstanding) {
+    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0) {
         rlock__conn_greet(conn);
     }
     if (conn->ac && !conn->doomed && conn->ac->err) {
@@ -398,7 +397,7 @@ static void rlock__conn_idles(rlock__conn *conn) {
         conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
         return;
     }
-    if (rlock__is_sentinel(conn) && conn->state == RLOCK__CONN_READY) {
+    if (rlock__is_sentinel(conn)) { /* in a greeting an answer is out */
         rlock__sentinel_ask(redis);
     } else if (conn == &redis->push && redis->subscribed) {
         rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */

@@ -87,15 +87,13 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
 }
 
 static void rlock__sentinel_free(rlock__sentinel *sentinel) {
-    if (sentinel) {
-        rlock__dealloc(sentinel->text);
-        rlock__dealloc(sentinel->hosts);
-        rlock__dealloc(sentinel->primary);
-        rlock__dealloc(sentinel->username);
-        rlock__dealloc(sentinel->password);
-        rlock__dealloc(sentinel->told);
-        rlock__dealloc(sentinel);
-    }
+    rlock__dealloc(sentinel->text);
+    rlock__dealloc(sentinel->hosts);
+    rlock__dealloc(sentinel->primary);
+    rlock__dealloc(sentinel->username);
+    rlock__dealloc(sentinel->password);
+    rlock__dealloc(sentinel->told);
+    rlock__dealloc(sentinel);
 }
 
 /* Returns NULL if there is no memory. */
@@ -184,7 +182,8 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__dealloc(redis->place.host);
     rlock__place_move(conn, host, port);
     redis->place.failures = 0;
-    if (conn->wanted && (conn->state == RLOCK__CONN_DOWN || rlock__numeric(host))) {
+    RLOCK_ASSERT(conn->wanted); /* for it a Sentinel was asked */
+    if (conn->state == RLOCK__CONN_DOWN || rlock__numeric(host)) {
         rlock_timer_set(redis->client, &conn->timer, 0); /* a number waits for no resolver */
     }
 }
