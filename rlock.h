@@ -3816,6 +3816,14 @@ static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
     return conn->place->tls;
 }
 
+/* Before each read and write, as rlock_tls.before promises. */
+static void rlock__conn_prepare(const rlock__conn *conn) {
+    const rlock_tls *tls = rlock__conn_tls(conn);
+    if (tls) {
+        tls->before(tls->ctx);
+    }
+}
+
 /* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
 static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);
@@ -5067,10 +5075,7 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
-    const rlock_tls *tls = rlock__conn_tls(conn);
-    if (tls) {
-        tls->before(tls->ctx);
-    }
+    rlock__conn_prepare(conn);
     if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
@@ -5735,6 +5740,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         }
     }
     if (usable) {
+        rlock__conn_prepare(conn);
         redisAsyncHandleWrite(conn->ac);
     }
 }

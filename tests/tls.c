@@ -965,6 +965,31 @@ static void hooks_of_ones_own_may_refuse(void **state) {
     SAME(asked_why, 0); /* nothing was started there */
 }
 
+static int asked_before;
+
+static void before_counted(void *ctx) {
+    (void)ctx;
+    asked_before++;
+}
+
+static void hooks_are_asked_before_the_last_write_too(void **state) {
+    rlock_tls_options options = by_ca();
+    rlock_config config = config_of("localhost", &options);
+    rlock_tls *hooks = (rlock_tls *)(uintptr_t)config.tls;
+    struct owner *o;
+
+    (void)state;
+    hooks->before = before_counted;
+    asked_before = 0;
+    o = owner_new(kit_client(&config), "left");
+    SAME(owner_acquire(o, 5000, 0), RLOCK_OK);
+    assert_true(asked_before > 0);
+    asked_before = 0;
+    kit_reset(); /* the client is freed, and releases as it goes */
+    SAME(asked_before, 1);
+    assert_true(key_goes(&server, "left", 5000));
+}
+
 static void table_that_lacks_a_hook_is_refused(void **state) {
     rlock_config config = kit_config(&server);
     rlock_client *client = NULL;
@@ -1143,6 +1168,7 @@ int main(int argc, char **argv) {
         TEST(client_is_freed_in_the_middle_of_a_handshake),
         TEST(handshake_that_cannot_begin_is_told),
         TEST(hooks_of_ones_own_may_refuse),
+        TEST(hooks_are_asked_before_the_last_write_too),
         TEST(table_that_lacks_a_hook_is_refused),
         TEST(file_that_cannot_be_used_is_named),
         TEST(host_that_is_no_name_is_refused),

@@ -1533,12 +1533,14 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
  */
 
 /* A client that is gone leaves its keys to their leases; so does one that cannot know of a key, as
- * after a failover to a server that had not heard of the release. */
+ * after a failover to a server that had not heard of the release, and one that may never finish a
+ * greeting. */
 static inline bool program_owned(const struct token *token) {
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
-        if (!oracle.actors[i].gone && strncmp(token->text, oracle.actors[i].id, 36) == 0) {
-            return true;
+        const struct actor *actor = &oracle.actors[i];
+        if (!actor->gone && strncmp(token->text, actor->id, 36) == 0) {
+            return oracle_patient(actor);
         }
     }
     return false;

@@ -225,10 +225,7 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
-    const rlock_tls *tls = rlock__conn_tls(conn);
-    if (tls) {
-        tls->before(tls->ctx);
-    }
+    rlock__conn_prepare(conn);
     if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }

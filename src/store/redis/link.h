@@ -85,6 +85,14 @@ static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
     return conn->place->tls;
 }
 
+/* Before each read and write, as rlock_tls.before promises. */
+static void rlock__conn_prepare(const rlock__conn *conn) {
+    const rlock_tls *tls = rlock__conn_tls(conn);
+    if (tls) {
+        tls->before(tls->ctx);
+    }
+}
+
 /* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
 static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);

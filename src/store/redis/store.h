@@ -455,6 +455,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         }
     }
     if (usable) {
+        rlock__conn_prepare(conn);
         redisAsyncHandleWrite(conn->ac);
     }
 }
