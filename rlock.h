@@ -2918,10 +2918,11 @@ typedef struct rlock__sentinel {
     uint32_t behind;    /* how many in a row knew less than is known */
     char *told;         /* the last answer: a host */
     int told_port;
-    int64_t epoch; /* the config-epoch of the address in use; -1 = unknown */
-    bool waited;   /* the command connection waits for an answer */
-    bool misled;   /* the address was tried, and has not worked yet */
-    bool heard;    /* on this connection there was an answer */
+    int64_t told_epoch; /* its config-epoch; -1 = unknown */
+    int64_t epoch;      /* the config-epoch of the address in use; -1 = unknown */
+    bool waited;        /* the command connection waits for an answer */
+    bool misled;        /* the address was tried, and has not worked yet */
+    bool heard;         /* on this connection there was an answer */
 } rlock__sentinel;
 #else
 #define RLOCK__HAS_SENTINEL 0
@@ -4482,9 +4483,11 @@ static void rlock__track(rlock__redis *redis) {
  * listened to: their answers are right earlier.
  *
  * Two Sentinels may differ. The address of the higher config-epoch is right, which is asked for
- * where an address is not the one that is known. So a connection that serves ends only for a higher
- * one, and an address of a lower one is not used, unless every Sentinel has only such. Where the
- * address that was told leads to no primary, another Sentinel is asked, and nothing is known.
+ * where an address is not the one that is known; then the address is asked for once more: if it
+ * changed meanwhile, nobody knows which one the epoch is of. So a connection that serves ends only
+ * for a higher epoch, and an address of a lower one is not used, unless every Sentinel has only
+ * such. Where the address that was told leads to no primary, another Sentinel is asked, and nothing
+ * is known.
  * https://redis.io/docs/latest/develop/reference/sentinel-clients/
  */
 
@@ -4676,38 +4679,41 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     rlock__sentinel_answered(redis);
 }
 
-/* An array of names and values. */
+/* An array of names and values, of which the config-epoch is kept; -1 = unknown. */
 static void rlock__on_sentinel_master(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     const redisReply *reply = (const redisReply *)raw;
-    int64_t epoch = -1;
     size_t i;
     (void)data;
     if (!conn || !reply) {
         return;
     }
     rlock__conn_answered(conn);
+    conn->redis->sentinel->told_epoch = -1;
     for (i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
         const redisReply *name = reply->element[i], *value = reply->element[i + 1];
         if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
             strcmp(name->str, "config-epoch") == 0) {
-            epoch = strtoll(value->str, NULL, 10);
+            conn->redis->sentinel->told_epoch = strtoll(value->str, NULL, 10);
         }
     }
-    rlock__sentinel_judge(conn->redis, epoch);
 }
 
 static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *words,
-                                     redisCallbackFn *fn) {
+                                     redisCallbackFn *fn, void *data) {
     rlock__put_words(sentinel->conn.redis, words, 1);
     rlock__put_text(sentinel->conn.redis, sentinel->primary);
-    rlock__conn_say(&sentinel->conn, fn, NULL);
+    rlock__conn_say(&sentinel->conn, fn, data);
 }
 
-/* Notes the address of an answer: a host, and a port in words. False: it has none. */
-static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply) {
+#define RLOCK__SENTINEL_ADDRESS "SENTINEL GET-MASTER-ADDR-BY-NAME"
+
+/* Notes the address of an answer: a host, and a port in words. False: it has none. `again`: it is
+ * the one that was noted before. */
+static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
     bool failed = false;
+    int former = sentinel->told_port;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
         return false;
     }
@@ -4716,17 +4722,20 @@ static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *re
     if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING || !host->len) {
         return false;
     }
+    sentinel->told_port = (int)strtol(port->str, NULL, 10);
+    *again =
+        sentinel->told && strcmp(sentinel->told, host->str) == 0 && sentinel->told_port == former;
     rlock__dealloc(sentinel->told);
     sentinel->told = rlock__copy_text(host->str, &failed);
-    sentinel->told_port = (int)strtol(port->str, NULL, 10);
     return !failed && sentinel->told_port > 0 && sentinel->told_port <= 65535;
 }
 
+/* data: not NULL for the second question, after that for the epoch. */
 static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     const redisReply *reply = (const redisReply *)raw;
     rlock__sentinel *sentinel;
-    (void)data;
+    bool again = false;
     if (!conn || !reply) {
         return;
     }
@@ -4737,20 +4746,26 @@ static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *d
         rlock__conn_doom(conn, auth ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN, reply->str);
     } else if (reply->type == REDIS_REPLY_NIL) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it knows no primary of this name");
-    } else if (!rlock__sentinel_told(sentinel, reply)) {
+    } else if (!rlock__sentinel_told(sentinel, reply, &again)) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    } else if (data && !again) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it is changing the primary");
+    } else if (data) {
+        rlock__sentinel_judge(conn->redis, sentinel->told_epoch);
     } else if (sentinel->epoch >= 0 && rlock__sentinel_agrees(conn->redis)) {
         rlock__sentinel_answered(conn->redis);
     } else {
-        rlock__sentinel_question(sentinel, "SENTINEL MASTER", rlock__on_sentinel_master);
+        rlock__sentinel_question(sentinel, "SENTINEL MASTER", rlock__on_sentinel_master, NULL);
+        rlock__sentinel_question(sentinel, RLOCK__SENTINEL_ADDRESS, rlock__on_sentinel_address,
+                                 sentinel);
     }
 }
 
 /* Asks where the primary is. */
 static void rlock__sentinel_ask(rlock__redis *redis) {
     RLOCK_ASSERT(redis->sentinel->conn.state == RLOCK__CONN_READY);
-    rlock__sentinel_question(redis->sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME",
-                             rlock__on_sentinel_address);
+    rlock__sentinel_question(redis->sentinel, RLOCK__SENTINEL_ADDRESS, rlock__on_sentinel_address,
+                             NULL);
 }
 
 /* An attempt of the command connection waits for an answer, or for the end of the round. False: no

@@ -14,6 +14,8 @@ enum { ANSWERS, IS_SILENT, SAYS_NIL, SAYS_ERROR, SAYS_NONSENSE, HIDES_EPOCH, HAN
 static struct {
     int port;
     uint32_t primary; /* which server is none's replica */
+    uint32_t former;  /* one that goes on as if it were the primary; 0 = none */
+    int switches;     /* before that question there is a new primary; 0 = never */
     struct {
         int mode, server, epoch;
         const char *host;   /* that it names instead of a number; NULL = none */
@@ -24,10 +26,24 @@ static struct {
     char heard[2048]; /* passwords, databases and names, and by whom: "S0 AUTH x y" */
 } quay;
 
+static void all_say(int which, int epoch) {
+    int i;
+
+    for (i = 0; i < SENTINELS; i++) {
+        quay.of[i].server = which;
+        quay.of[i].epoch = epoch;
+    }
+}
+
 static const char *sentinel_answers(int i, const struct words *words) {
     static char text[256], host[32], port[8];
     struct in_addr at;
 
+    if (quay.switches > 0 && --quay.switches == 0) {
+        all_say(1, 2);
+        quay.primary = SERVER(1);
+        quay.former = SERVER(0);
+    }
     if (strcmp(words->text[1], "MASTER") == 0 && quay.of[i].master != NULL) {
         return quay.of[i].master;
     }
@@ -61,8 +77,9 @@ static const char *quay_answers(const struct stage_conn *conn, const struct word
                  words -> text[0], words -> text[1], words -> count > 2 ? words -> text[2] : "");
     }
     if (liar_hears(words, "INFO replication")) {
-        return conn->home == quay.primary ? "$13\r\nrole:master\r\n\r\n"
-                                          : "$12\r\nrole:slave\r\n\r\n";
+        return conn->home == quay.primary || conn->home == quay.former
+                   ? "$13\r\nrole:master\r\n\r\n"
+                   : "$12\r\nrole:slave\r\n\r\n";
     }
     if (!liar_hears(words, "SENTINEL")) {
         return NULL;
@@ -112,15 +129,6 @@ static rlock_config quay_begins(void) {
     config.sentinel_primary = "locks";
     config.command_timeout_ms = 1000;
     return config;
-}
-
-static void all_say(int which, int epoch) {
-    int i;
-
-    for (i = 0; i < SENTINELS; i++) {
-        quay.of[i].server = which;
-        quay.of[i].epoch = epoch;
-    }
 }
 
 static void all_are(int mode) {
@@ -431,6 +439,32 @@ static void epoch_that_is_not_told_is_done_without(void **state) {
         quay.primary = SERVER(1);
         all_say(1, 1);
         stage_runs(2000);
+        assert_int_equal(serves(client), 1);
+    }
+}
+
+/* The epoch of the new primary says nothing of the address that was told before it. */
+static void address_that_changes_between_two_answers_is_not_believed(void **state) {
+    int i;
+
+    (void)state;
+    for (i = 2; i <= 3; i++) { /* before the question for the epoch, and after it */
+        rlock_config config = quay_begins();
+        rlock_client *client = kit_client(&config);
+
+        quay.switches = i;
+        assert_int_equal(stage_acquire(owner_new(client, "k"), 5000, 60000), RLOCK_OK);
+        assert_true(quay.of[1].asked > 0); /* the next one */
+        stage_runs(3000);
+        assert_int_equal(serves(client), 1);
+
+        config = quay_begins(); /* the same, where a primary serves */
+        client = kit_client(&config);
+        assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 60000), RLOCK_OK);
+        all_say(2, 2);
+        quay.switches = i;
+        stage_runs(3000);
+        assert_true(quay.of[1].asked > 0);
         assert_int_equal(serves(client), 1);
     }
 }

@@ -149,10 +149,11 @@ typedef struct rlock__sentinel {
     uint32_t behind;    /* how many in a row knew less than is known */
     char *told;         /* the last answer: a host */
     int told_port;
-    int64_t epoch; /* the config-epoch of the address in use; -1 = unknown */
-    bool waited;   /* the command connection waits for an answer */
-    bool misled;   /* the address was tried, and has not worked yet */
-    bool heard;    /* on this connection there was an answer */
+    int64_t told_epoch; /* its config-epoch; -1 = unknown */
+    int64_t epoch;      /* the config-epoch of the address in use; -1 = unknown */
+    bool waited;        /* the command connection waits for an answer */
+    bool misled;        /* the address was tried, and has not worked yet */
+    bool heard;         /* on this connection there was an answer */
 } rlock__sentinel;
 #else
 #define RLOCK__HAS_SENTINEL 0
