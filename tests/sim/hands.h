@@ -586,6 +586,10 @@ static inline void on_lost(rlock *lock, const rlock_event *event, void *user) {
         sim_failed("hand %d loses its hold, although nothing goes wrong", hand->number);
     }
     hand->holds = false;
+    if (sim.primary != NULL && event->reason != RLOCK_REASON_EXPIRED) {
+        hand->token->stays =
+            true; /* a replica may have said so, whose greeting may hide its role */
+    }
     seen.lost[event->reason & 7]++;
     hand_react(hand, event);
 }

@@ -52,7 +52,8 @@ struct token { /* a value that was seen at a key */
     double aside;        /* as an old primary has it: until when; 0 = it has not */
     int64_t alone_us;    /* since when it holds and no handle has it; 0 = not so */
     bool parted;         /* it is void only because an old primary goes on with it */
-    bool stays;          /* its client may have given it back to an old primary */
+    bool stays; /* its client may have given it back to an old primary, or been told by a replica
+                            that it is gone */
 
     /* Of a queued kind; next_...: as the server has it now, while the two are compared. */
     char sort; /* what belongs together on one key: f, w or s */

@@ -1730,7 +1730,8 @@ static inline bool program_sure(const struct sim_server *server) {
  * it stays for as long as the line. What comes late is kept out by who may end old connections. */
 static inline bool program_place_stays(const struct slot *slot, const struct token *token) {
     bool late = token->late && program_unsure(slot->server);
-    return token->place > 0 && (!program_owned(token) || token->is_void || late || oracle.refusing);
+    return token->place > 0 &&
+           (!program_owned(token) || token->is_void || token->stays || late || oracle.refusing);
 }
 
 /* Who holds, or stands in the line, though it does not want to. */
