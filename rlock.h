@@ -1127,6 +1127,27 @@ RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *
     return n;
 }
 
+/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
+static size_t rlock__digits(char *out, uint64_t number) {
+    char digits[20];
+    size_t n = 0;
+    do {
+        digits[sizeof digits - ++n] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    memcpy(out, digits + sizeof digits - n, n);
+    return n;
+}
+
+/* Appends a number. */
+static size_t rlock__line_number(char *line, size_t n, const char *between, int32_t value) {
+    char number[22];
+    size_t sign = value < 0;
+    number[0] = '-';
+    number[sign + rlock__digits(number + sign, (uint64_t)(sign ? -value : value))] = 0;
+    return rlock__line_add(line, n, between, number);
+}
+
 static void rlock__hex(char *out, const void *bytes, size_t size) {
     const unsigned char *at = (const unsigned char *)bytes;
     while (size--) {
@@ -1320,7 +1341,7 @@ static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
     map->count++;
 }
 
-static void rlock__map_remove(rlock__map *map, rlock__node *node) {
+RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__node *node) {
     rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
     RLOCK_ASSERT(map->count);
     while (*at != node) {
@@ -1523,11 +1544,11 @@ typedef struct rlock__crowd {
     rlock_client *client;
     struct rlock__gate *gate;
     struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
     uint8_t polls;                   /* attempts since the last wake-up: exponent of the back-off */
     bool dirty;                      /* woken during an attempt: its answer may be stale */
     bool taken;                      /* a holder was known since the first waiter began to wait */
     bool yields;                     /* the next attempt is put off: other clients come first */
+    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
 } rlock__crowd;
 
 typedef enum rlock__life {
@@ -1537,58 +1558,56 @@ typedef enum rlock__life {
     RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
 } rlock__life;
 
-struct rlock_client {
-    rlock_loop loop;
-    void *loop_state;
-    rlock__heap timers;
-    int64_t now_us;                   /* the clock of this entry */
-    int64_t clock_us;                 /* ... and of the last look at it */
-    int64_t stepped_us;               /* by how much it has stepped back */
-    int64_t armed_us;                 /* when the loop's timer fires; RLOCK__NEVER = stopped */
-    rlock_link ready;                 /* to be delivered in a later turn */
-    rlock_link batch;                 /* being delivered */
-    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
-    uint32_t iteration;               /* how often timers were fired */
-    unsigned depth;                   /* calls and entries on the stack that are at work; ... */
-    unsigned frames;                  /* ... and those that a callback of the user stands on */
-    rlock__life life;
-    bool unsent; /* something was submitted and not flushed */
+struct rlock_client { /* small members first: they are reached with less code */
+    bool unsent;      /* something was submitted and not flushed */
     bool up;
-    uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
+    rlock__life life;
+    unsigned depth;    /* calls and entries on the stack that are at work; ... */
+    unsigned frames;   /* ... and those that a callback of the user stands on */
     unsigned pushing;  /* RLOCK_PUSH_... */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
-    pid_t pid;
-    const volatile uint32_t *process; /* NULL: the pid has to be compared */
-    uint32_t process_number;
-    uint64_t random;
-    char id[37];
-    void (*log)(void *user, int level, const char *line);
-    void *user;
-
     const rlock_store *store;
     void *store_state;
-    int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    void *loop_state;
+    const volatile uint32_t *process; /* NULL: the pid has to be compared */
+    uint32_t process_number;
+    pid_t pid;
     int drift_permille, handovers;
-    rlock__map gates;
-    rlock__pool claims, crowds, works, ops;
-    rlock__crowd nobody;  /* of each gate at which nobody waits */
-    rlock_link questions; /* asked and not answered */
+    int32_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     uint32_t handles;
+    uint32_t tracked;   /* gates whose changes are told */
+    uint32_t mixed;     /* so many things are wanted that are others' keys too: 0 = none */
+    uint32_t iteration; /* how often timers were fired */
     uint32_t phases[RLOCK__PHASES];
-    uint64_t tokens; /* how many were given out */
-    rlock_stats stats;
-
-    rlock_link due;   /* see >>due */
-    rlock_link *ring; /* NULL until there are many claims */
+    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
+    void (*log)(void *user, int level, const char *line);
+    void *user;
+    int64_t now_us;     /* the clock of this entry */
+    int64_t clock_us;   /* ... and of the last look at it */
+    int64_t stepped_us; /* by how much it has stepped back */
+    int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    uint64_t random;
+    uint64_t tokens;      /* how many were given out */
+    rlock_link ready;     /* to be delivered in a later turn */
+    rlock_link batch;     /* being delivered */
+    rlock_link questions; /* asked and not answered */
+    rlock_link due;       /* see >>due */
+    rlock_link *ring;     /* NULL until there are many claims */
     int64_t ring_tick;
     rlock_timer due_timer;
-    uint32_t tracked; /* gates whose changes are told */
+    rlock__heap timers;
+    rlock__map gates;
+    rlock__pool claims, crowds, works, ops;
+    rlock__crowd nobody; /* of each gate at which nobody waits */
+    rlock_loop loop;
+    rlock_stats stats;
 
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
     void *shutdown_user;
+    char id[37];
 };
 
 static bool rlock__forked(const rlock_client *client) {
@@ -1697,11 +1716,12 @@ static void rlock__leave(rlock_client *client) {
     }
 }
 
-/* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
- * here waits for the next loop iteration, and keeps nothing else waiting. */
+/* Begins a dispatch, and fires what is due: before replies are read, so that expiry is settled
+ * first. What becomes due in here waits for the next loop iteration, and keeps nothing else
+ * waiting. */
 static void rlock__settle(rlock_client *client) {
     uint32_t iteration = ++client->iteration;
-    RLOCK_ASSERT(client->depth);
+    rlock__enter(client);
     while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
            client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
@@ -1787,7 +1807,6 @@ void rlock_on_io(rlock_io *io, unsigned events) {
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client) && io->watched) {
         io->ready(io, events);
@@ -1801,7 +1820,6 @@ void rlock_on_timer(rlock_client *client) {
     if (!rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     client->armed_us = RLOCK__NEVER;
     rlock__settle(client);
     rlock__finish(client);
@@ -1813,7 +1831,6 @@ void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addre
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client)) {
         name->resolved(name, addresses, count);
@@ -1899,20 +1916,6 @@ int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host)
 /* ------------------------------------------------------------------------------------------------
  * >>token - how a token is written, the letter of its kind, and the keys of a request
  */
-
-/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
-static size_t rlock__digits(char *out, uint64_t number) {
-    char reversed[20];
-    size_t n = 0, i;
-    do {
-        reversed[n++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    for (i = 0; i < n; i++) {
-        out[i] = reversed[n - 1 - i];
-    }
-    return n;
-}
 
 #define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
@@ -2040,13 +2043,6 @@ RLOCK__NOINLINE static void rlock__set_number(rlock_config *config, const rlock_
 
 static bool rlock__within(int64_t value, int64_t least, int64_t most) {
     return value == 0 || (value >= least && value <= most);
-}
-
-static size_t rlock__line_number(char *line, size_t n, const char *between, int32_t value) {
-    char number[21];
-    number[rlock__digits(number, (uint64_t)(value < 0 ? -value : value))] = 0;
-    n = rlock__line_add(line, n, between, value < 0 ? "-" : "");
-    return rlock__line_add(line, n, "", number);
 }
 
 /* Appends to the n bytes of a line what the limits of a number are. */
@@ -6342,6 +6338,8 @@ typedef struct rlock__server { /* one of them, as one client sees it */
 } rlock__server;
 
 typedef struct rlock__council { /* one client of the quorum */
+    bool up, pushing;
+    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -6356,8 +6354,6 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_timer timer;     /* answers those */
     uint64_t tokens;       /* given out: two addresses of one server are not two votes */
     rlock_info info;       /* of the question being answered */
-    bool up, pushing;
-    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
 } rlock__council;
 
 struct rlock__council;
@@ -6366,25 +6362,28 @@ enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has 
 enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
 
 typedef struct rlock__vote { /* what one server knows of a token */
-    rlock_request request;
+    uint8_t has;             /* whether the token is there */
+    uint8_t word;            /* in this round. OPEN: being asked, or to be asked */
+    uint8_t fault;
+    bool refused; /* it may not say yes in this round */
+    bool spent;   /* a release of this token was sent, and may come late: it is not used again */
+    bool stolen;  /* another's token is there */
+    bool told;    /* ... and what becomes of it is told */
     struct rlock__ballot *ballot;
     rlock__server *server;
     int64_t sent_us, lease_ms; /* as it was confirmed last */
     int64_t left_ms;           /* of another's lease */
     int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
-    uint8_t has;               /* whether the token is there */
-    uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
-    uint8_t fault;
-    int64_t not_before_us; /* when it may be won back */
-    bool refused;          /* it may not say yes in this round */
-    bool spent;  /* a release of this token was sent, and may come late: it is not used again */
-    bool stolen; /* another's token is there */
-    bool told;   /* ... and what becomes of it is told */
+    int64_t not_before_us;     /* when it may be won back */
+    rlock_request request;
 } rlock__vote;
 
 typedef struct rlock__ballot { /* one token, until no server has it */
     rlock_link link;
-    rlock_timer timer;
+    uint8_t goal; /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
+    uint8_t outcome, fault;
+    bool paused;   /* the round is over, its answer waits */
+    bool cleaning; /* counted as such */
     rlock__council *council;
     rlock_request *request; /* the round's, NULL = none */
     rlock__vote *votes;
@@ -6393,10 +6392,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     int64_t longest_ms;         /* of all leases asked for */
     int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
-    uint8_t goal;               /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
-    uint8_t outcome, fault;
-    bool paused;   /* the round is over, its answer waits */
-    bool cleaning; /* counted as such */
+    rlock_timer timer;
     rlock__node node;
     char key[sizeof(uint64_t)]; /* the node's: the token */
 } rlock__ballot;
@@ -7229,7 +7225,7 @@ static void rlock__quorum_close(void *state) {
 
 /* The texts that the config of a server may have of its own. */
 #define RLOCK__TEXTS 9
-static const char **rlock__server_text(rlock_config *config, int i) {
+RLOCK__NOINLINE static const char **rlock__server_text(rlock_config *config, int i) {
     static const size_t at[RLOCK__TEXTS] = {
         offsetof(rlock_config, url),
         offsetof(rlock_config, host),
@@ -7467,21 +7463,10 @@ typedef struct rlock__work {
  * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
  * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link;   /* in the gate's crowd, or in its claims */
-    rlock_link due;    /* among those of its client, while it has something to do at a time */
-    rlock *lock;       /* for which it was made, or to which it was handed over */
-    rlock__work *work; /* with the store, or NULL */
-    uint64_t token;    /* see rlock_request */
-    int64_t until_us;  /* the end of the wait; of a hold, and of its release, the local deadline */
-    int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
-    union {
-        int64_t check_us; /* of a hold the next check, without a renewal */
-        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
-    } of;
-    uint64_t fence;
-    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
-    uint32_t note;       /* the store's, of the last request */
-    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    rlock_link link;     /* in the gate's crowd, or in its claims */
+    rlock_link due;      /* among those of its client, while it has something to do at a time */
+    rlock *lock;         /* for which it was made, or to which it was handed over */
+    rlock__work *work;   /* with the store, or NULL */
     uint16_t handovers;  /* how many local hand-overs may follow */
     uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
     bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
@@ -7490,21 +7475,32 @@ typedef struct rlock__claim {
     bool exists : 1;     /* the token may be at the server */
     bool registered : 1; /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
+    uint32_t note;       /* the store's, of the last request */
+    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    uint64_t token;      /* see rlock_request */
+    int64_t until_us; /* the end of the wait; of a hold, and of its release, the local deadline */
+    int64_t next_us;  /* of a hold the next renewal; of a clean-up the next attempt */
+    union {
+        int64_t check_us; /* of a hold the next check, without a renewal */
+        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
+    } of;
+    uint64_t fence;
 } rlock__claim;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release. Without an
  * event it is a spare: see rlock.ops. */
 typedef struct rlock__op {
     rlock__ready ready;
+    bool waits; /* it needs the store, and has not ended */
+    bool sent;
+    bool watchdog;          /* the hold has one once this has succeeded */
     struct rlock__op *next; /* of the same handle */
     rlock *lock;
     rlock_callback *done;
     void *user;
     char *text;
     int64_t lease_ms;
-    bool waits; /* it needs the store, and has not ended */
-    bool sent;
-    bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
 /* What few handles have. */
@@ -7518,23 +7514,23 @@ typedef struct rlock__more {
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
  * and without one from its claim: see rlock__state_of. */
 struct rlock {
-    rlock__gate *gate;
-    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
-    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
-    rlock__more *more;   /* NULL: it has nothing of that */
-    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
-    void *lost_user, *user;
     rlock__ready ready; /* the event is to be delivered */
-    union {
-        int64_t wait_until_us; /* of the acquire */
-        uint64_t fence;        /* of the hold that ended: of the event */
-    } of;
     int32_t lease_ms;
     uint32_t references : 26; /* the user's, until it is freed, and its claims' */
     uint32_t watchdog : 2;    /* RLOCK_WATCHDOG_... */
     bool renews : 1;          /* the hold has a watchdog */
     bool once : 1;            /* wait_ms was 0 */
     bool fencing : 1, reentrant : 1;
+    rlock__gate *gate;
+    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
+    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
+    rlock__more *more;   /* NULL: it has nothing of that */
+    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
+    void *lost_user, *user;
+    union {
+        int64_t wait_until_us; /* of the acquire */
+        uint64_t fence;        /* of the hold that ended: of the event */
+    } of;
 };
 
 /* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
@@ -8070,9 +8066,9 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
             fences++;
         }
     }
-    request =
-        rlock__claim_request(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
-                             client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
+    request = rlock__claim_request(
+        claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
+        rlock__add_ms(client->now_us, urgent ? 0 : client->command_timeout_ms));
     if (request) {
         request->flags = (uint8_t)flags;
         request->fences = fences;
@@ -8148,7 +8144,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
+    rlock_timer_set(client, &crowd->timer, rlock__add_ms(client->now_us, delay_ms + 1));
 }
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
@@ -8981,7 +8977,7 @@ static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = rlock__client_of(claim->lock->gate);
     claim->of.check_us = rlock__shared(claim)
                              ? RLOCK__NEVER
-                             : client->now_us + rlock__check_interval_ms(client) * 1000;
+                             : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
 }
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
@@ -9568,7 +9564,8 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
     question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
-    rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
+    rlock_timer_set(client, &question->timer,
+                    rlock__add_ms(client->now_us, client->command_timeout_ms));
     question->out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;
@@ -9779,13 +9776,12 @@ static const rlock_store_events rlock__events = {rlock__store_answered, rlock__s
  */
 
 const char *rlock_strerror(int status) {
-    switch (status) {
-#define RLOCK_X(name, value, text) \
-    case value: return text;
-        RLOCK_STATUS_MAP(RLOCK_X)
+    static const char *const words[] = {/* [-status] */
+#define RLOCK_X(name, value, text) text,
+                                        RLOCK_STATUS_MAP(RLOCK_X)
 #undef RLOCK_X
-    default: return "unknown status";
-    }
+    };
+    return status <= 0 && status >= RLOCK_STATUS_LAST ? words[-status] : "unknown status";
 }
 
 static const char *rlock__word(const char *const *words, unsigned count, unsigned i) {
@@ -9851,9 +9847,9 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->log = config->log;
     client->user = config->user;
     client->store = rlock__store_of(config);
-    client->watchdog_lease_ms = config->watchdog_lease_ms;
-    client->command_timeout_ms = config->command_timeout_ms;
-    client->poll_ms = config->poll_ms;
+    client->watchdog_lease_ms = (int32_t)config->watchdog_lease_ms;
+    client->command_timeout_ms = (int32_t)config->command_timeout_ms;
+    client->poll_ms = (int32_t)config->poll_ms;
     client->drift_permille = config->drift_permille;
     client->handovers = config->handovers < 0 ? 0 : config->handovers;
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
@@ -10048,8 +10044,9 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     client->life = RLOCK__ENDING;
     client->shutdown_done = done;
     client->shutdown_user = user;
-    rlock_timer_set(client, &client->shutdown_timer,
-                    client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
+    rlock_timer_set(
+        client, &client->shutdown_timer,
+        rlock__add_ms(client->now_us, timeout_ms ? timeout_ms : client->command_timeout_ms));
     rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
@@ -10324,7 +10321,7 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
-static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
 }
 

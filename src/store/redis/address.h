@@ -7,7 +7,6 @@
 
 #include "public/head.h"
 #include "base/platform.h"
-#include "core/token.h"
 #include "store/redis/state.h"
 
 /* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */

@@ -11,7 +11,6 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"
