@@ -1127,6 +1127,27 @@ RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *
     return n;
 }
 
+/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
+static size_t rlock__digits(char *out, uint64_t number) {
+    char digits[20];
+    size_t n = 0;
+    do {
+        digits[sizeof digits - ++n] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    memcpy(out, digits + sizeof digits - n, n);
+    return n;
+}
+
+/* Appends a number. */
+static size_t rlock__line_number(char *line, size_t n, const char *between, int32_t value) {
+    char number[22];
+    size_t sign = value < 0;
+    number[0] = '-';
+    number[sign + rlock__digits(number + sign, (uint64_t)(sign ? -value : value))] = 0;
+    return rlock__line_add(line, n, between, number);
+}
+
 static void rlock__hex(char *out, const void *bytes, size_t size) {
     const unsigned char *at = (const unsigned char *)bytes;
     while (size--) {
@@ -1320,7 +1341,7 @@ static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
     map->count++;
 }
 
-static void rlock__map_remove(rlock__map *map, rlock__node *node) {
+RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__node *node) {
     rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
     RLOCK_ASSERT(map->count);
     while (*at != node) {
@@ -1523,11 +1544,11 @@ typedef struct rlock__crowd {
     rlock_client *client;
     struct rlock__gate *gate;
     struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
     uint8_t polls;                   /* attempts since the last wake-up: exponent of the back-off */
     bool dirty;                      /* woken during an attempt: its answer may be stale */
     bool taken;                      /* a holder was known since the first waiter began to wait */
     bool yields;                     /* the next attempt is put off: other clients come first */
+    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
 } rlock__crowd;
 
 typedef enum rlock__life {
@@ -1537,58 +1558,56 @@ typedef enum rlock__life {
     RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
 } rlock__life;
 
-struct rlock_client {
-    rlock_loop loop;
-    void *loop_state;
-    rlock__heap timers;
-    int64_t now_us;                   /* the clock of this entry */
-    int64_t clock_us;                 /* ... and of the last look at it */
-    int64_t stepped_us;               /* by how much it has stepped back */
-    int64_t armed_us;                 /* when the loop's timer fires; RLOCK__NEVER = stopped */
-    rlock_link ready;                 /* to be delivered in a later turn */
-    rlock_link batch;                 /* being delivered */
-    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
-    uint32_t iteration;               /* how often timers were fired */
-    unsigned depth;                   /* calls and entries on the stack that are at work; ... */
-    unsigned frames;                  /* ... and those that a callback of the user stands on */
-    rlock__life life;
-    bool unsent; /* something was submitted and not flushed */
+struct rlock_client { /* small members first: they are reached with less code */
+    bool unsent;      /* something was submitted and not flushed */
     bool up;
-    uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
+    rlock__life life;
+    unsigned depth;    /* calls and entries on the stack that are at work; ... */
+    unsigned frames;   /* ... and those that a callback of the user stands on */
     unsigned pushing;  /* RLOCK_PUSH_... */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
-    pid_t pid;
-    const volatile uint32_t *process; /* NULL: the pid has to be compared */
-    uint32_t process_number;
-    uint64_t random;
-    char id[37];
-    void (*log)(void *user, int level, const char *line);
-    void *user;
-
     const rlock_store *store;
     void *store_state;
-    int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    void *loop_state;
+    const volatile uint32_t *process; /* NULL: the pid has to be compared */
+    uint32_t process_number;
+    pid_t pid;
     int drift_permille, handovers;
-    rlock__map gates;
-    rlock__pool claims, crowds, works, ops;
-    rlock__crowd nobody;  /* of each gate at which nobody waits */
-    rlock_link questions; /* asked and not answered */
+    int32_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     uint32_t handles;
+    uint32_t tracked;   /* gates whose changes are told */
+    uint32_t mixed;     /* so many things are wanted that are others' keys too: 0 = none */
+    uint32_t iteration; /* how often timers were fired */
     uint32_t phases[RLOCK__PHASES];
-    uint64_t tokens; /* how many were given out */
-    rlock_stats stats;
-
-    rlock_link due;   /* see >>due */
-    rlock_link *ring; /* NULL until there are many claims */
+    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
+    void (*log)(void *user, int level, const char *line);
+    void *user;
+    int64_t now_us;     /* the clock of this entry */
+    int64_t clock_us;   /* ... and of the last look at it */
+    int64_t stepped_us; /* by how much it has stepped back */
+    int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    uint64_t random;
+    uint64_t tokens;      /* how many were given out */
+    rlock_link ready;     /* to be delivered in a later turn */
+    rlock_link batch;     /* being delivered */
+    rlock_link questions; /* asked and not answered */
+    rlock_link due;       /* see >>due */
+    rlock_link *ring;     /* NULL until there are many claims */
     int64_t ring_tick;
     rlock_timer due_timer;
-    uint32_t tracked; /* gates whose changes are told */
+    rlock__heap timers;
+    rlock__map gates;
+    rlock__pool claims, crowds, works, ops;
+    rlock__crowd nobody; /* of each gate at which nobody waits */
+    rlock_loop loop;
+    rlock_stats stats;
 
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
     void *shutdown_user;
+    char id[37];
 };
 
 static bool rlock__forked(const rlock_client *client) {
@@ -1697,11 +1716,12 @@ static void rlock__leave(rlock_client *client) {
     }
 }
 
-/* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
- * here waits for the next loop iteration, and keeps nothing else waiting. */
+/* Begins a dispatch, and fires what is due: before replies are read, so that expiry is settled
+ * first. What becomes due in here waits for the next loop iteration, and keeps nothing else
+ * waiting. */
 static void rlock__settle(rlock_client *client) {
     uint32_t iteration = ++client->iteration;
-    RLOCK_ASSERT(client->depth);
+    rlock__enter(client);
     while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
            client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
@@ -1787,7 +1807,6 @@ void rlock_on_io(rlock_io *io, unsigned events) {
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client) && io->watched) {
         io->ready(io, events);
@@ -1801,7 +1820,6 @@ void rlock_on_timer(rlock_client *client) {
     if (!rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     client->armed_us = RLOCK__NEVER;
     rlock__settle(client);
     rlock__finish(client);
@@ -1813,7 +1831,6 @@ void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addre
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client)) {
         name->resolved(name, addresses, count);
@@ -1899,20 +1916,6 @@ int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host)
 /* ------------------------------------------------------------------------------------------------
  * >>token - how a token is written, the letter of its kind, and the keys of a request
  */
-
-/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
-static size_t rlock__digits(char *out, uint64_t number) {
-    char reversed[20];
-    size_t n = 0, i;
-    do {
-        reversed[n++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    for (i = 0; i < n; i++) {
-        out[i] = reversed[n - 1 - i];
-    }
-    return n;
-}
 
 #define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
@@ -2040,13 +2043,6 @@ RLOCK__NOINLINE static void rlock__set_number(rlock_config *config, const rlock_
 
 static bool rlock__within(int64_t value, int64_t least, int64_t most) {
     return value == 0 || (value >= least && value <= most);
-}
-
-static size_t rlock__line_number(char *line, size_t n, const char *between, int32_t value) {
-    char number[21];
-    number[rlock__digits(number, (uint64_t)(value < 0 ? -value : value))] = 0;
-    n = rlock__line_add(line, n, between, value < 0 ? "-" : "");
-    return rlock__line_add(line, n, "", number);
 }
 
 /* Appends to the n bytes of a line what the limits of a number are. */
@@ -2855,47 +2851,47 @@ typedef struct rlock__place {
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
 } rlock__place;
 
-typedef struct rlock__conn {
-    rlock_io io;
+typedef struct rlock__conn { /* small members first: they are reached with less code */
+    bool wanted, doomed, resolving, blocked;
+    bool stale;   /* the host has changed since its name was asked for */
+    bool walks;   /* this attempt goes on at the next address */
+    bool blamed;  /* text and fault are of this attempt */
+    bool strayed; /* it led to the wrong server: ends when all in flight is answered */
+    bool doubted; /* late with an answer: its socket is read once more */
     struct rlock__redis *redis;
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
-    rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
-    rlock_name name;
     int state, fd;
     int step;      /* of the greeting, that is said next */
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
-    int64_t ready_us; /* when the greeting was over */
-    int64_t alive_us; /* the last complete reply, or the first command after silence */
-    int64_t heard_us; /* the last complete reply */
-    long long id;     /* CLIENT ID; 0 = unknown */
-    char run_id[RLOCK__IDENTITY +
-                1]; /* of the server's process, of the last greeting; empty = unknown */
-    bool wanted, doomed, resolving, blocked;
-    bool stale;        /* the host has changed since its name was asked for */
-    bool walks;        /* this attempt goes on at the next address */
-    bool blamed;       /* text and fault are of this attempt */
-    bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
-    bool doubted;      /* late with an answer: its socket is read once more */
+    uint32_t repeats;  /* how many attempts before the last ended with the same text */
     rlock_fault fault; /* why it is going down, or went down last */
-    char text[128];
-    uint32_t repeats; /* how many attempts before the last ended with the same text */
+    int64_t ready_us;  /* when the greeting was over */
+    int64_t alive_us;  /* the last complete reply, or the first command after silence */
+    int64_t heard_us;  /* the last complete reply */
+    long long id;      /* CLIENT ID; 0 = unknown */
+    rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
+    rlock_io io;
+    rlock_name name;
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
     char words[RLOCK__WORDS];        /* its text, with a NUL */
+    char text[128];
+    char run_id[RLOCK__IDENTITY +
+                1]; /* of the server's process, of the last greeting; empty = unknown */
 } rlock__conn;
 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
-    struct rlock__redis *redis;
-    rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
-    rlock_request **batch;          /* room for a batch, once there was one */
-    uint32_t bytes;
     uint8_t count, op, how;
     bool tells; /* its request's script in full */
     bool heard; /* the keys that it reads are registered, and the push connection listens */
+    uint32_t bytes;
+    struct rlock__redis *redis;
+    rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
+    rlock_request **batch;          /* room for a batch, once there was one */
 } rlock__command;
 
 #ifndef RLOCK_NO_SENTINEL
@@ -2928,53 +2924,53 @@ typedef struct rlock__sentinel {
 #define RLOCK__HAS_SENTINEL 0
 #endif
 
-typedef struct rlock__redis {
+typedef struct rlock__redis { /* small members first, as in rlock__conn */
+    bool served;              /* this connection has done something */
+    bool native;              /* the server of this connection knows DELIFEQ */
+    bool batches;             /* the server of this connection runs the script of many renewals */
+    bool batch_unknown;       /* it has to be sent that script in full first */
+    bool inherits;            /* the server of this connection goes on with the history before */
+    bool push_wanted;         /* some key was to be watched */
+    bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
+    bool push_refused;        /* channels too, or they would not help */
+    bool tracked, subscribed, closing;
+    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
+    bool queue_wanted;   /* a handle of this client has waited in a queue */
+    bool notify_refused; /* notifications are refused, by an ACL */
+    bool notifying;      /* the client's own channel is subscribed to */
+    bool overflow;       /* of the buffer */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
     rlock_stats *stats;
-    struct redisAsyncContext *(*connect)(void *user);
-    void *user;
-    char *unix_path, *username, *password, *name, *prefix;
-    int database;
     rlock_wire wire;
-    int64_t timeout_ms;
-    rlock__place place; /* where both connections lead */
-    rlock__conn commands, push;
-#ifndef RLOCK_NO_SENTINEL
-    struct rlock__sentinel *sentinel; /* NULL: none is asked */
-#endif
-    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
-    rlock_link spare;     /* rlock__command */
+    unsigned pushing;     /* what was reported last */
     uint32_t bytes;       /* of commands in flight */
     uint32_t epoch;       /* of the command connection, counted from 1 */
     uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
     uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
-    long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
-    char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
-    bool inherits;    /* the server of this connection goes on with the history before */
-    int64_t heard_us; /* when the process before answered last */
-    struct sockaddr_storage peer; /* the address of that process; all zero = unknown */
-    int64_t moved_us;             /* when a connection was last given up for a MOVED; 0 = never */
-    bool served;                  /* this connection has done something */
-    bool native;                  /* the server of this connection knows DELIFEQ */
-    bool batches;          /* the server of this connection runs the script of many renewals */
-    bool batch_unknown;    /* it has to be sent that script in full first */
-    const char *told;      /* the script that is on its way in full: not sent again meanwhile */
-    bool push_wanted;      /* some key was to be watched */
-    bool tracking_refused; /* by the server of this connection: its version, or an ACL */
-    bool push_refused;     /* channels too, or they would not help */
-    bool tracked, subscribed, closing;
-    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
-    bool queue_wanted;   /* a handle of this client has waited in a queue */
-    bool notify_refused; /* notifications are refused, by an ACL */
-    bool notifying;      /* the client's own channel is subscribed to */
-    unsigned pushing;    /* what was reported last */
-    char *buffer;        /* where commands are formatted */
+    const char *told;     /* the script that is on its way in full: not sent again meanwhile */
+    char *buffer;         /* where commands are formatted */
     size_t length, room;
-    bool overflow;
+    struct redisAsyncContext *(*connect)(void *user);
+    void *user;
+    char *unix_path, *username, *password, *name, *prefix;
+    int database;
+    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
+    rlock_link spare;     /* rlock__command */
+    int64_t timeout_us;
+    int64_t heard_us;  /* when the process before answered last */
+    int64_t moved_us;  /* when a connection was last given up for a MOVED; 0 = never */
+    long long lost_id; /* CLIENT ID of lost_epoch, to be killed at the same process of a server */
+#ifndef RLOCK_NO_SENTINEL
+    struct rlock__sentinel *sentinel; /* NULL: none is asked */
+#endif
+    rlock__conn commands, push;
+    rlock__place place;               /* where both connections lead */
+    char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
+    struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;
 
 struct rlock__redis;
@@ -3167,17 +3163,16 @@ static const char *rlock__numeric(const char *host) {
 
 /* Writes an address as such a text. */
 static void rlock__address_text(const rlock__address *address, char *text) {
+    bool six = address->any.sa_family == AF_INET6;
+    const void *number =
+        six ? (const void *)&address->in6.sin6_addr : (const void *)&address->in.sin_addr;
     text[0] = 0;
-    if (address->any.sa_family == AF_INET) {
-        inet_ntop(AF_INET, &address->in.sin_addr, text, RLOCK__ADDRESS_MAX);
-    } else {
-        inet_ntop(AF_INET6, &address->in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
-        if (address->in6.sin6_scope_id) {
-            size_t n = strlen(text);
-            text[n++] = '%';
-            n += rlock__digits(text + n, address->in6.sin6_scope_id);
-            text[n] = 0;
-        }
+    inet_ntop(address->any.sa_family, number, text, RLOCK__ADDRESS_MAX);
+    if (six && address->in6.sin6_scope_id) {
+        size_t n = strlen(text);
+        text[n++] = '%';
+        n += rlock__digits(text + n, address->in6.sin6_scope_id);
+        text[n] = 0;
     }
 }
 
@@ -3188,13 +3183,10 @@ static void rlock__place_found(rlock__place *place, const struct sockaddr *const
     unsigned i;
     place->count = place->at = 0;
     for (i = 0; i < count && place->count < RLOCK__ADDRESSES; i++) {
-        rlock__address *address = &place->found[place->count];
-        if (addresses[i]->sa_family == AF_INET) {
-            memcpy(&address->in, addresses[i], sizeof address->in);
-            place->count++;
-        } else if (addresses[i]->sa_family == AF_INET6) {
-            memcpy(&address->in6, addresses[i], sizeof address->in6);
-            place->count++;
+        sa_family_t family = addresses[i]->sa_family;
+        if (family == AF_INET || family == AF_INET6) {
+            memcpy(&place->found[place->count++], addresses[i],
+                   family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
         }
     }
     if (!place->count && place->good.any.sa_family) {
@@ -3211,13 +3203,13 @@ static bool rlock__place_more(const rlock__place *place) {
 
 /* How long an address may be silent while another one waits to be tried: the longer, the more
  * attempts have failed, so that one that is slow and good is not given up for ever. */
-static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_ms) {
-    int64_t ms = RLOCK__PATIENCE_MS;
+static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_us) {
+    int64_t us = RLOCK__PATIENCE_MS * 1000;
     uint32_t i;
-    for (i = 0; i < place->failures && ms < timeout_ms; i++) {
-        ms *= 2;
+    for (i = 0; i < place->failures && us < timeout_us; i++) {
+        us *= 2;
     }
-    return rlock__min(ms, timeout_ms) * 1000;
+    return rlock__min(us, timeout_us);
 }
 
 static void rlock__place_worked(rlock__place *place) {
@@ -3245,39 +3237,45 @@ static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
 /* What error replies mean, by the whole words that they begin with, after an ERR if there is one.
  * A server sends each of these before it executes anything; of other errors that is not known. */
 typedef struct rlock__error {
-    const char *words;
+    const char *words; /* each with its NUL */
     rlock_fault fault;
 } rlock__error;
 
+enum { RLOCK__ERROR_MOVED, RLOCK__ERROR_ASTRAY }; /* rows: the address leads elsewhere */
+
 static const rlock__error rlock__errors[] = {
-    {"LOADING", RLOCK_FAULT_BUSY},
-    {"BUSY", RLOCK_FAULT_BUSY},
-    {"READONLY", RLOCK_FAULT_BUSY},
-    {"OOM", RLOCK_FAULT_BUSY},
-    {"MISCONF", RLOCK_FAULT_BUSY},
-    {"NOREPLICAS", RLOCK_FAULT_BUSY},
-    {"MASTERDOWN", RLOCK_FAULT_BUSY},
-    {"CLUSTERDOWN", RLOCK_FAULT_BUSY},
-    {"MOVED", RLOCK_FAULT_BUSY},
-    {"ASK", RLOCK_FAULT_BUSY},
-    {"TRYAGAIN", RLOCK_FAULT_BUSY},
-    {"max number of clients", RLOCK_FAULT_BUSY},
-    {"NOAUTH", RLOCK_FAULT_AUTH},
-    {"WRONGPASS", RLOCK_FAULT_AUTH},
-    {"NOPERM", RLOCK_FAULT_AUTH},
-    {"DENIED", RLOCK_FAULT_AUTH},
-    {"invalid password", RLOCK_FAULT_AUTH},
-    {"AUTH", RLOCK_FAULT_AUTH},
-    {"Client sent AUTH", RLOCK_FAULT_AUTH},
-    {"The user executing the script", RLOCK_FAULT_AUTH}, /* an ACL inside one, to Redis 7 */
-    {"ACL failure in script", RLOCK_FAULT_AUTH},         /* ... Redis 8, Valkey */
-    {"WRONGTYPE", RLOCK_FAULT_TYPE},
-    {"CROSSSLOT", RLOCK_FAULT_OTHER},
-    {"NOSCRIPT", RLOCK_FAULT_OTHER},
-    {"unknown command", RLOCK_FAULT_OTHER},
-    {"wrong number of arguments", RLOCK_FAULT_OTHER},
-    {"syntax error", RLOCK_FAULT_OTHER},
-    {"Error compiling script", RLOCK_FAULT_OTHER},
+    {"MOVED\0", RLOCK_FAULT_BUSY},
+    {"READONLY\0"
+     "MASTERDOWN\0",
+     RLOCK_FAULT_BUSY},
+    {"LOADING\0"
+     "BUSY\0"
+     "OOM\0"
+     "MISCONF\0"
+     "NOREPLICAS\0"
+     "CLUSTERDOWN\0"
+     "ASK\0"
+     "TRYAGAIN\0"
+     "max number of clients\0",
+     RLOCK_FAULT_BUSY},
+    {"NOAUTH\0"
+     "WRONGPASS\0"
+     "NOPERM\0"
+     "DENIED\0"
+     "invalid password\0"
+     "AUTH\0"
+     "Client sent AUTH\0"
+     "The user executing the script\0" /* an ACL inside one, to Redis 7 */
+     "ACL failure in script\0",        /* ... Redis 8, Valkey */
+     RLOCK_FAULT_AUTH},
+    {"WRONGTYPE\0", RLOCK_FAULT_TYPE},
+    {"CROSSSLOT\0"
+     "NOSCRIPT\0"
+     "unknown command\0"
+     "wrong number of arguments\0"
+     "syntax error\0"
+     "Error compiling script\0",
+     RLOCK_FAULT_OTHER},
     {"", RLOCK_FAULT_OTHER}}; /* anything else */
 
 #define RLOCK__SCRIPT_FAILED "ERR Error running script"
@@ -3306,9 +3304,10 @@ static bool rlock__begins(const char *text, const char *words) {
 /* Returns the row for an error. Names of users and keys play no part: they stand further on. */
 static const rlock__error *rlock__error_of(const char *text) {
     const rlock__error *error = rlock__errors;
-    const char *words = rlock__error_words(text);
-    while (!rlock__begins(words, error->words)) {
-        error++;
+    const char *words = rlock__error_words(text), *known = error->words;
+    while (!rlock__begins(words, known)) {
+        known += strlen(known) + 1;
+        known = *known ? known : (++error)->words;
     }
     return error;
 }
@@ -3383,12 +3382,14 @@ static void rlock__put_number(rlock__redis *redis, uint64_t number) {
     rlock__put_bytes(redis, digits, rlock__digits(digits, number));
 }
 
-/* An argument made of a head, the key and a tail. */
-static void rlock__put_around(rlock__redis *redis, const char *head, const char *key, size_t len,
-                              const char *tail) {
-    rlock__put_count(redis, '$', strlen(head) + len + strlen(tail));
+/* An argument made of a head, the key, in braces or not, and a tail. */
+static void rlock__put_around(rlock__redis *redis, const char *head, bool braces, const char *key,
+                              size_t len, const char *tail) {
+    rlock__put_count(redis, '$', strlen(head) + len + 2u * braces + strlen(tail));
     rlock__put(redis, head, strlen(head));
+    rlock__put(redis, "{", braces);
     rlock__put(redis, key, len);
+    rlock__put(redis, "}", braces);
     rlock__put(redis, tail, strlen(tail));
     rlock__put(redis, "\r\n", 2);
 }
@@ -3398,11 +3399,7 @@ static void rlock__put_around(rlock__redis *redis, const char *head, const char 
 
 /* The channel of a key: Redisson puts the name into braces unless there is one in it. */
 static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len) {
-    if (memchr(key, '{', len)) {
-        rlock__put_around(redis, RLOCK__CHANNEL_HEAD, key, len, "");
-    } else {
-        rlock__put_around(redis, RLOCK__CHANNEL_HEAD "{", key, len, "}");
-    }
+    rlock__put_around(redis, RLOCK__CHANNEL_HEAD, !memchr(key, '{', len), key, len, "");
 }
 
 /* True if a key has a hash tag: then every key with the same one shares its cluster slot.
@@ -3413,20 +3410,11 @@ static bool rlock__has_tag(const char *key, size_t len) {
     return shut && shut > open + 1;
 }
 
-/* A key of the library in the cluster slot of the user's: key:suffix, or prefix{key}:suffix. */
+/* A key of the library in the cluster slot of the user's: key:name, or prefix{key}:name. */
 static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
-                               const char *suffix) {
+                               const char *colon_name) {
     bool tagged = rlock__has_tag(key, len);
-    size_t around = tagged ? 1 : strlen(redis->prefix) + 3; /* the braces and the colon */
-    rlock__put_count(redis, '$', around + len + strlen(suffix));
-    if (!tagged) {
-        rlock__put(redis, redis->prefix, strlen(redis->prefix));
-        rlock__put(redis, "{", 1);
-    }
-    rlock__put(redis, key, len);
-    rlock__put(redis, &"}:"[tagged], 2u - tagged);
-    rlock__put(redis, suffix, strlen(suffix));
-    rlock__put(redis, "\r\n", 2);
+    rlock__put_around(redis, tagged ? "" : redis->prefix, !tagged, key, len, colon_name);
 }
 
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
@@ -3556,7 +3544,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_bytes(redis, key, len);
     }
     for (i = 0; fence && rlock__request_key(request, i, &key, &len); i++) {
-        rlock__put_own_key(redis, key, len, "fence");
+        rlock__put_own_key(redis, key, len, ":fence");
     }
     if (!question) {
         rlock__put_token(redis, request->token);
@@ -3579,14 +3567,14 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     char sort = rlock__sort(request);
     rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
-    rlock__put_own_key(redis, request->key, request->key_len, "queue");
+    rlock__put_own_key(redis, request->key, request->key_len, ":queue");
     if (fence) {
-        rlock__put_own_key(redis, request->key, request->key_len, "fence");
+        rlock__put_own_key(redis, request->key, request->key_len, ":fence");
     }
     rlock__put_number(redis, request->op);
     rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
     rlock__put_number(redis, terms->permits);
-    rlock__put_number(redis, (uint64_t)redis->timeout_ms);
+    rlock__put_number(redis, (uint64_t)redis->timeout_us / 1000);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
         rlock__put_number(redis, request->permits);
@@ -3782,8 +3770,7 @@ static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
 }
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
-    size_t n = 0;
-    bool other = false; /* than the reason of the attempt before */
+    bool same = strncmp(conn->text, text, sizeof conn->text - 1) == 0;
     if (conn->blamed) {
         return; /* the first reason is the one that counts */
     }
@@ -3793,11 +3780,8 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the last address of the attempt says why */
     }
     conn->fault = fault;
-    do {
-        other = other || conn->text[n] != text[n];
-        conn->text[n] = text[n];
-    } while (text[n++] && n < sizeof conn->text - 1);
-    conn->repeats = other ? 0 : conn->repeats + 1;
+    conn->repeats = same ? conn->repeats + 1 : 0;
+    strncpy(conn->text, text, sizeof conn->text - 1); /* its last byte stays a NUL */
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
@@ -3864,9 +3848,9 @@ static void rlock__want_nothing(void *data) {
 /* How long a connection may owe an answer: a Sentinel not as long as the server, since there are
  * others. */
 static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
-    int64_t timeout_ms = conn->redis->timeout_ms;
-    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_ms)
-                                    : timeout_ms * 1000;
+    int64_t timeout_us = conn->redis->timeout_us;
+    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_us)
+                                    : timeout_us;
 }
 
 /* How long after its last answer a connection is looked at: for an answer that is late, or because
@@ -3924,13 +3908,14 @@ static const char *rlock__info_field(const char *info, const char *name) {
     return found ? found + strlen(name) : NULL;
 }
 
-/* Copies an identity of 40 characters; text becomes empty if there is none. */
-static void rlock__info_identity(const char *info, const char *name, char *text) {
+/* Returns where an identity of 40 characters stands; an empty text if there is none. */
+static const char *rlock__info_identity(const char *info, const char *name) {
     const char *found = rlock__info_field(info, name);
-    memset(text, 0, RLOCK__IDENTITY + 1);
-    if (found && strlen(found) >= RLOCK__IDENTITY) {
-        memcpy(text, found, RLOCK__IDENTITY);
-    }
+    return found && strlen(found) >= RLOCK__IDENTITY ? found : "";
+}
+
+static bool rlock__same_identity(const char *one, const char *other) {
+    return *one && strncmp(one, other, RLOCK__IDENTITY) == 0;
 }
 
 /* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
@@ -3938,17 +3923,16 @@ static void rlock__info_identity(const char *info, const char *name, char *text)
  * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
 static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *role = rlock__info_field(info, "role:");
-    char former[RLOCK__IDENTITY + 1], second[RLOCK__IDENTITY + 1];
+    const char *first = rlock__info_identity(info, "master_replid:");
+    const char *second = rlock__info_identity(info, "master_replid2:");
     if (role && strncmp(role, "slave", 5) == 0) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
                          "the server is a replica; give the address of its primary");
         return;
     }
-    memcpy(former, redis->replid, sizeof former);
-    rlock__info_identity(info, "master_replid:", redis->replid);
-    rlock__info_identity(info, "master_replid2:", second);
     redis->inherits =
-        *former && (strcmp(former, redis->replid) == 0 || strcmp(former, second) == 0);
+        rlock__same_identity(redis->replid, first) || rlock__same_identity(redis->replid, second);
+    strncpy(redis->replid, first, RLOCK__IDENTITY); /* a NUL follows */
 }
 
 /* Whether another process at this address is the one before, started anew: it began when that one
@@ -3965,15 +3949,15 @@ static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_st
 
 /* A CLIENT ID means something in one process of the server only. Where it is not known which one
  * this is, nobody is killed. What was sent to one that died is not executed any more. */
-static void rlock__redis_identify(rlock__redis *redis, const char *former, const char *info) {
-    const char *run_id = redis->commands.run_id;
+static void rlock__redis_identify(rlock__redis *redis, const char *run_id, const char *info) {
+    const char *former = redis->commands.run_id;
     struct sockaddr_storage peer;
     socklen_t len = sizeof peer;
     memset(&peer, 0, sizeof peer);
     if (getpeername(redis->commands.fd, (struct sockaddr *)&peer, &len) != 0) {
-        memset(&peer, 0, sizeof peer);
+        peer.ss_family = AF_UNSPEC;
     }
-    if (!*run_id || strcmp(run_id, former) != 0) {
+    if (!rlock__same_identity(run_id, former)) {
         redis->lost_id = 0;
         if (*run_id && *former && rlock__restarted(redis, &peer, info)) {
             redis->gone_epoch = redis->epoch - 1;
@@ -3990,12 +3974,11 @@ static void rlock__redis_identify(rlock__redis *redis, const char *former, const
 
 /* What INFO says of the server's process; the words may be empty. */
 static void rlock__conn_identify(rlock__conn *conn, const char *info) {
-    char former[sizeof conn->run_id];
-    memcpy(former, conn->run_id, sizeof former);
-    rlock__info_identity(info, "run_id:", conn->run_id);
+    const char *run_id = rlock__info_identity(info, "run_id:");
     if (conn == &conn->redis->commands) {
-        rlock__redis_identify(conn->redis, former, info);
+        rlock__redis_identify(conn->redis, run_id, info);
     }
+    strncpy(conn->run_id, run_id, RLOCK__IDENTITY); /* a NUL follows */
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
@@ -4011,6 +3994,12 @@ static void rlock__redis_pushing(rlock__redis *redis) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, NULL, what);
     }
+}
+
+/* Sets the timer of a connection. */
+RLOCK__NOINLINE static void rlock__conn_wait(rlock__conn *conn, int64_t us) {
+    rlock_client *client = conn->redis->client;
+    rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + us);
 }
 
 static int64_t rlock__backoff_us(rlock__conn *conn) {
@@ -4032,6 +4021,11 @@ static bool rlock__wants_notifications(const rlock__redis *redis) {
     return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
 }
 
+/* True if the push connection is wanted for anything. */
+RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
+    return rlock__tracks(redis) || rlock__wants_notifications(redis);
+}
+
 /* Writes a line that says which connection it is of, and where that leads. Why attempts end is
  * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
 static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
@@ -4039,19 +4033,21 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     const rlock__redis *redis = conn->redis;
     const char *path = redis->unix_path;
     uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
-    char line[RLOCK__LINE], number[21];
+    char line[RLOCK__LINE];
     const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
     size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : which, "connection");
     if (times & (times - 1)) {
         return;
     }
     if (!redis->connect) {
-        number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
         n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
-        n = rlock__line_add(line, n, ":", path || !conn->place->host ? NULL : number);
+        if (!path && conn->place->host) {
+            n = rlock__line_number(line, n, ":", conn->place->port);
+        }
     }
-    number[rlock__digits(number, times)] = 0;
-    n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
+    if (times > 1) {
+        n = rlock__line_number(line, n, ": failure ", (int32_t)times);
+    }
     rlock__line_add(line, n, ": ", what);
     rlock_client_log(redis->client, level, line, detail);
 }
@@ -4104,7 +4100,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->subscribed = redis->notifying = redis->tracked = false;
     }
     rlock__redis_pushing(redis);
-    if (!main && !rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+    if (!main && !rlock__pushes(redis)) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
@@ -4113,8 +4109,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, 0);
         return;
     }
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    rlock__conn_wait(conn, rlock__backoff_us(conn));
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
@@ -4123,6 +4118,10 @@ static void rlock__conn_bury(rlock__conn *conn) {
     } else {
         redis->stats->faults++;
     }
+}
+
+static void rlock__reply_refused(rlock__conn *conn) {
+    rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
 }
 
 /* hiredis asserts on replies that nobody asked for, and on messages of another shape than two words
@@ -4148,7 +4147,7 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
                               : conn->ac->replies.head != NULL;
     }
     if (!expected) {
-        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+        rlock__reply_refused(conn);
     }
     return expected ? conn : NULL;
 }
@@ -4212,7 +4211,7 @@ static void *rlock__make_string(const redisReadTask *task, char *text, size_t le
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
     if (conn && !rlock__word_expected(conn, task, text, len)) {
-        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+        rlock__reply_refused(conn);
         return NULL;
     }
     if (!conn || task->parent || len >= sizeof conn->words) {
@@ -4262,8 +4261,7 @@ static void *rlock__make_double(const redisReadTask *task, double value, char *t
     (void)value;
     (void)text;
     (void)len;
-    rlock__conn_blame((rlock__conn *)task->privdata, RLOCK_FAULT_DOWN,
-                      "a reply that nobody asked for");
+    rlock__reply_refused((rlock__conn *)task->privdata);
     return NULL;
 }
 
@@ -4398,8 +4396,8 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
         return;
     }
     rlock__put_words(redis, "SUBSCRIBE", 1);
-    rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
-                      "");
+    rlock__put_around(redis, redis->prefix, false, rlock_client_id(redis->client),
+                      RLOCK__TOKEN_HEAD - 1, "");
     rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
@@ -4430,7 +4428,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (redis->push.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
-    } else if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+    } else if (!rlock__pushes(redis)) {
         rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
     } else {
         rlock__push_subscribe(redis);
@@ -4443,8 +4441,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
     rlock__conn *push = &redis->push;
-    if (redis->commands.state != RLOCK__CONN_READY ||
-        (!rlock__tracks(redis) && !rlock__wants_notifications(redis))) {
+    if (redis->commands.state != RLOCK__CONN_READY || !rlock__pushes(redis)) {
         return;
     }
     if (push->state != RLOCK__CONN_READY) {
@@ -4461,7 +4458,7 @@ static void rlock__track(rlock__redis *redis) {
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
     }
-    if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+    if (!rlock__pushes(redis)) {
         rlock__conn_doom(push, RLOCK_FAULT_DOWN, "not needed");
         return;
     }
@@ -4806,8 +4803,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     conn->place->failures++;
     sentinel->epoch = sentinel->behind == sentinel->count ? -1 : sentinel->epoch;
     sentinel->silent = sentinel->behind = 0;
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    rlock__conn_wait(conn, rlock__backoff_us(conn));
     if (sentinel->waited && redis->place.host) {
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {
@@ -5132,14 +5128,12 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     ac->ev.addWrite = rlock__want_write;
     ac->ev.delWrite = rlock__want_no_write;
     ac->ev.cleanup = rlock__want_nothing;
-    ac->onConnect = NULL; /* a connect hook may have set its own */
-    ac->onDisconnect = NULL;
+    ac->onConnect = rlock__on_connect; /* a connect hook may have set its own */
+    ac->onDisconnect = rlock__on_disconnect;
 #if HIREDIS_MAJOR > 1 || (HIREDIS_MAJOR == 1 && HIREDIS_MINOR >= 1)
     ac->onConnectNC = NULL;
 #endif
     rlock__conn_guard(conn, ac);
-    redisAsyncSetConnectCallback(ac, rlock__on_connect);
-    redisAsyncSetDisconnectCallback(ac, rlock__on_disconnect);
     conn->want = RLOCK_IO_READ | RLOCK_IO_WRITE;
     if (conn == &conn->redis->commands) {
         conn->redis->epoch++;
@@ -5151,9 +5145,9 @@ static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     int64_t patience_us = rlock__conn_timeout_us(conn);
     if (rlock__place_more(conn->place)) {
-        patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
+        patience_us = rlock__place_patience_us(conn->place, redis->timeout_us);
     }
-    rlock_timer_set(redis->client, &conn->timer, rlock_client_now_us(redis->client) + patience_us);
+    rlock__conn_wait(conn, patience_us);
     rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
@@ -5206,13 +5200,11 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addre
  * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    rlock_client *client = redis->client;
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
     conn->blamed = conn->walks = false;
-    rlock_timer_set(client, &conn->timer,
-                    rlock_client_now_us(client) + rlock__conn_timeout_us(conn));
+    rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
@@ -5232,8 +5224,7 @@ static void rlock__conn_open(rlock__conn *conn) {
 static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool resolving = conn->resolving;
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + rlock__conn_timeout_us(conn));
+    rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
@@ -5461,20 +5452,21 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
 /* A replica, or a node of a cluster that has not this key: the address may lead elsewhere by now,
  * and is asked for anew. A node that serves other keys is given up for a MOVED now and then. */
 static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
-    bool error = reply->type == REDIS_REPLY_ERROR;
-    const char *words = error ? rlock__error_words(reply->str) : "";
-    bool moved = rlock__begins(words, "MOVED");
+    const rlock__error *error =
+        reply->type == REDIS_REPLY_ERROR ? rlock__error_of(reply->str) : NULL;
+    bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
     redis->served = redis->served || !error;
-    if (!error ||
-        !(moved || rlock__begins(words, "READONLY") || rlock__begins(words, "MASTERDOWN"))) {
+    if (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY]) {
         return;
     }
     if (moved && redis->served && redis->moved_us &&
         now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
         return;
     }
-    redis->moved_us = moved ? now_us : redis->moved_us;
+    if (moved) {
+        redis->moved_us = now_us;
+    }
     redis->commands.strayed = true;
     rlock__sentinel_disproved(redis);
     rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
@@ -5770,7 +5762,7 @@ static void rlock__redis_close(void *state) {
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
 
 /* True if a table of hooks is not whole. */
-static bool rlock__tls_lacks(const rlock_tls *tls) {
+RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
 
@@ -5840,7 +5832,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->place.port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
-    redis->timeout_ms = config->command_timeout_ms;
+    redis->timeout_us = config->command_timeout_ms * 1000;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
@@ -6363,6 +6355,8 @@ typedef struct rlock__server { /* one of them, as one client sees it */
 } rlock__server;
 
 typedef struct rlock__council { /* one client of the quorum */
+    bool up, pushing;
+    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -6377,8 +6371,6 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_timer timer;     /* answers those */
     uint64_t tokens;       /* given out: two addresses of one server are not two votes */
     rlock_info info;       /* of the question being answered */
-    bool up, pushing;
-    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
 } rlock__council;
 
 struct rlock__council;
@@ -6387,25 +6379,28 @@ enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has 
 enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
 
 typedef struct rlock__vote { /* what one server knows of a token */
-    rlock_request request;
+    uint8_t has;             /* whether the token is there */
+    uint8_t word;            /* in this round. OPEN: being asked, or to be asked */
+    uint8_t fault;
+    bool refused; /* it may not say yes in this round */
+    bool spent;   /* a release of this token was sent, and may come late: it is not used again */
+    bool stolen;  /* another's token is there */
+    bool told;    /* ... and what becomes of it is told */
     struct rlock__ballot *ballot;
     rlock__server *server;
     int64_t sent_us, lease_ms; /* as it was confirmed last */
     int64_t left_ms;           /* of another's lease */
     int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
-    uint8_t has;               /* whether the token is there */
-    uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
-    uint8_t fault;
-    int64_t not_before_us; /* when it may be won back */
-    bool refused;          /* it may not say yes in this round */
-    bool spent;  /* a release of this token was sent, and may come late: it is not used again */
-    bool stolen; /* another's token is there */
-    bool told;   /* ... and what becomes of it is told */
+    int64_t not_before_us;     /* when it may be won back */
+    rlock_request request;
 } rlock__vote;
 
 typedef struct rlock__ballot { /* one token, until no server has it */
     rlock_link link;
-    rlock_timer timer;
+    uint8_t goal; /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
+    uint8_t outcome, fault;
+    bool paused;   /* the round is over, its answer waits */
+    bool cleaning; /* counted as such */
     rlock__council *council;
     rlock_request *request; /* the round's, NULL = none */
     rlock__vote *votes;
@@ -6414,10 +6409,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     int64_t longest_ms;         /* of all leases asked for */
     int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
-    uint8_t goal;               /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
-    uint8_t outcome, fault;
-    bool paused;   /* the round is over, its answer waits */
-    bool cleaning; /* counted as such */
+    rlock_timer timer;
     rlock__node node;
     char key[sizeof(uint64_t)]; /* the node's: the token */
 } rlock__ballot;
@@ -7250,7 +7242,7 @@ static void rlock__quorum_close(void *state) {
 
 /* The texts that the config of a server may have of its own. */
 #define RLOCK__TEXTS 9
-static const char **rlock__server_text(rlock_config *config, int i) {
+RLOCK__NOINLINE static const char **rlock__server_text(rlock_config *config, int i) {
     static const size_t at[RLOCK__TEXTS] = {
         offsetof(rlock_config, url),
         offsetof(rlock_config, host),
@@ -7488,21 +7480,10 @@ typedef struct rlock__work {
  * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
  * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link;   /* in the gate's crowd, or in its claims */
-    rlock_link due;    /* among those of its client, while it has something to do at a time */
-    rlock *lock;       /* for which it was made, or to which it was handed over */
-    rlock__work *work; /* with the store, or NULL */
-    uint64_t token;    /* see rlock_request */
-    int64_t until_us;  /* the end of the wait; of a hold, and of its release, the local deadline */
-    int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
-    union {
-        int64_t check_us; /* of a hold the next check, without a renewal */
-        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
-    } of;
-    uint64_t fence;
-    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
-    uint32_t note;       /* the store's, of the last request */
-    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    rlock_link link;     /* in the gate's crowd, or in its claims */
+    rlock_link due;      /* among those of its client, while it has something to do at a time */
+    rlock *lock;         /* for which it was made, or to which it was handed over */
+    rlock__work *work;   /* with the store, or NULL */
     uint16_t handovers;  /* how many local hand-overs may follow */
     uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
     bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
@@ -7511,21 +7492,32 @@ typedef struct rlock__claim {
     bool exists : 1;     /* the token may be at the server */
     bool registered : 1; /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
+    uint32_t note;       /* the store's, of the last request */
+    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    uint64_t token;      /* see rlock_request */
+    int64_t until_us; /* the end of the wait; of a hold, and of its release, the local deadline */
+    int64_t next_us;  /* of a hold the next renewal; of a clean-up the next attempt */
+    union {
+        int64_t check_us; /* of a hold the next check, without a renewal */
+        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
+    } of;
+    uint64_t fence;
 } rlock__claim;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release. Without an
  * event it is a spare: see rlock.ops. */
 typedef struct rlock__op {
     rlock__ready ready;
+    bool waits; /* it needs the store, and has not ended */
+    bool sent;
+    bool watchdog;          /* the hold has one once this has succeeded */
     struct rlock__op *next; /* of the same handle */
     rlock *lock;
     rlock_callback *done;
     void *user;
     char *text;
     int64_t lease_ms;
-    bool waits; /* it needs the store, and has not ended */
-    bool sent;
-    bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
 /* What few handles have. */
@@ -7539,23 +7531,23 @@ typedef struct rlock__more {
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
  * and without one from its claim: see rlock__state_of. */
 struct rlock {
-    rlock__gate *gate;
-    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
-    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
-    rlock__more *more;   /* NULL: it has nothing of that */
-    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
-    void *lost_user, *user;
     rlock__ready ready; /* the event is to be delivered */
-    union {
-        int64_t wait_until_us; /* of the acquire */
-        uint64_t fence;        /* of the hold that ended: of the event */
-    } of;
     int32_t lease_ms;
     uint32_t references : 26; /* the user's, until it is freed, and its claims' */
     uint32_t watchdog : 2;    /* RLOCK_WATCHDOG_... */
     bool renews : 1;          /* the hold has a watchdog */
     bool once : 1;            /* wait_ms was 0 */
     bool fencing : 1, reentrant : 1;
+    rlock__gate *gate;
+    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
+    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
+    rlock__more *more;   /* NULL: it has nothing of that */
+    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
+    void *lost_user, *user;
+    union {
+        int64_t wait_until_us; /* of the acquire */
+        uint64_t fence;        /* of the hold that ended: of the event */
+    } of;
 };
 
 /* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
@@ -8091,9 +8083,9 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
             fences++;
         }
     }
-    request =
-        rlock__claim_request(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
-                             client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
+    request = rlock__claim_request(
+        claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
+        rlock__add_ms(client->now_us, urgent ? 0 : client->command_timeout_ms));
     if (request) {
         request->flags = (uint8_t)flags;
         request->fences = fences;
@@ -8169,7 +8161,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
+    rlock_timer_set(client, &crowd->timer, rlock__add_ms(client->now_us, delay_ms + 1));
 }
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
@@ -9002,7 +8994,7 @@ static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = rlock__client_of(claim->lock->gate);
     claim->of.check_us = rlock__shared(claim)
                              ? RLOCK__NEVER
-                             : client->now_us + rlock__check_interval_ms(client) * 1000;
+                             : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
 }
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
@@ -9589,7 +9581,8 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
     question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
-    rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
+    rlock_timer_set(client, &question->timer,
+                    rlock__add_ms(client->now_us, client->command_timeout_ms));
     question->out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;
@@ -9800,13 +9793,12 @@ static const rlock_store_events rlock__events = {rlock__store_answered, rlock__s
  */
 
 const char *rlock_strerror(int status) {
-    switch (status) {
-#define RLOCK_X(name, value, text) \
-    case value: return text;
-        RLOCK_STATUS_MAP(RLOCK_X)
+    static const char *const words[] = {/* [-status] */
+#define RLOCK_X(name, value, text) text,
+                                        RLOCK_STATUS_MAP(RLOCK_X)
 #undef RLOCK_X
-    default: return "unknown status";
-    }
+    };
+    return status <= 0 && status >= RLOCK_STATUS_LAST ? words[-status] : "unknown status";
 }
 
 static const char *rlock__word(const char *const *words, unsigned count, unsigned i) {
@@ -9872,9 +9864,9 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->log = config->log;
     client->user = config->user;
     client->store = rlock__store_of(config);
-    client->watchdog_lease_ms = config->watchdog_lease_ms;
-    client->command_timeout_ms = config->command_timeout_ms;
-    client->poll_ms = config->poll_ms;
+    client->watchdog_lease_ms = (int32_t)config->watchdog_lease_ms;
+    client->command_timeout_ms = (int32_t)config->command_timeout_ms;
+    client->poll_ms = (int32_t)config->poll_ms;
     client->drift_permille = config->drift_permille;
     client->handovers = config->handovers < 0 ? 0 : config->handovers;
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
@@ -10069,8 +10061,9 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     client->life = RLOCK__ENDING;
     client->shutdown_done = done;
     client->shutdown_user = user;
-    rlock_timer_set(client, &client->shutdown_timer,
-                    client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
+    rlock_timer_set(
+        client, &client->shutdown_timer,
+        rlock__add_ms(client->now_us, timeout_ms ? timeout_ms : client->command_timeout_ms));
     rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
@@ -10345,7 +10338,7 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
-static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
 }
 

@@ -217,7 +217,6 @@ static void question_of_a_freed_client_is_not_answered(void **state) {
     scripted_answer(&g.store, need(RLOCK_OP_INSPECT), scripted_info(&info));
     (void)virtual_earliest(&g.loop, INT64_MAX);
     g.loop.entered = true;
-    rlock__enter(g.client);
     rlock__settle(g.client);
     g.loop.entered = false;
     rlock__leave(g.client);

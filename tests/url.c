@@ -208,7 +208,7 @@ static void client_has_what_its_url_says(void **state) {
     redis = (const rlock__redis *)client->store_state;
     SAME(client->watchdog_lease_ms, 7000);
     SAME(client->command_timeout_ms, 800);
-    SAME(redis->timeout_ms, 800);
+    SAME(redis->timeout_us, 800000);
     SAME(client->poll_ms, 70);
     SAME(client->drift_permille, 20);
     SAME(client->handovers, 3);

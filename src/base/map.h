@@ -142,7 +142,7 @@ static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
     map->count++;
 }
 
-static void rlock__map_remove(rlock__map *map, rlock__node *node) {
+RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__node *node) {
     rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
     RLOCK_ASSERT(map->count);
     while (*at != node) {

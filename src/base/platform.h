@@ -159,6 +159,27 @@ RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *
     return n;
 }
 
+/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
+static size_t rlock__digits(char *out, uint64_t number) {
+    char digits[20];
+    size_t n = 0;
+    do {
+        digits[sizeof digits - ++n] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    memcpy(out, digits + sizeof digits - n, n);
+    return n;
+}
+
+/* Appends a number. */
+static size_t rlock__line_number(char *line, size_t n, const char *between, int32_t value) {
+    char number[22];
+    size_t sign = value < 0;
+    number[0] = '-';
+    number[sign + rlock__digits(number + sign, (uint64_t)(sign ? -value : value))] = 0;
+    return rlock__line_add(line, n, between, number);
+}
+
 static void rlock__hex(char *out, const void *bytes, size_t size) {
     const unsigned char *at = (const unsigned char *)bytes;
     while (size--) {

@@ -28,13 +28,12 @@
 #include "core/events.h"
 
 const char *rlock_strerror(int status) {
-    switch (status) {
-#define RLOCK_X(name, value, text) \
-    case value: return text;
-        RLOCK_STATUS_MAP(RLOCK_X)
+    static const char *const words[] = {/* [-status] */
+#define RLOCK_X(name, value, text) text,
+                                        RLOCK_STATUS_MAP(RLOCK_X)
 #undef RLOCK_X
-    default: return "unknown status";
-    }
+    };
+    return status <= 0 && status >= RLOCK_STATUS_LAST ? words[-status] : "unknown status";
 }
 
 static const char *rlock__word(const char *const *words, unsigned count, unsigned i) {
@@ -100,9 +99,9 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->log = config->log;
     client->user = config->user;
     client->store = rlock__store_of(config);
-    client->watchdog_lease_ms = config->watchdog_lease_ms;
-    client->command_timeout_ms = config->command_timeout_ms;
-    client->poll_ms = config->poll_ms;
+    client->watchdog_lease_ms = (int32_t)config->watchdog_lease_ms;
+    client->command_timeout_ms = (int32_t)config->command_timeout_ms;
+    client->poll_ms = (int32_t)config->poll_ms;
     client->drift_permille = config->drift_permille;
     client->handovers = config->handovers < 0 ? 0 : config->handovers;
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
@@ -297,8 +296,9 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     client->life = RLOCK__ENDING;
     client->shutdown_done = done;
     client->shutdown_user = user;
-    rlock_timer_set(client, &client->shutdown_timer,
-                    client->now_us + (timeout_ms ? timeout_ms : client->command_timeout_ms) * 1000);
+    rlock_timer_set(
+        client, &client->shutdown_timer,
+        rlock__add_ms(client->now_us, timeout_ms ? timeout_ms : client->command_timeout_ms));
     rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);

@@ -275,7 +275,7 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
-static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
 }
 

@@ -99,21 +99,10 @@ typedef struct rlock__work {
  * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
  * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link;   /* in the gate's crowd, or in its claims */
-    rlock_link due;    /* among those of its client, while it has something to do at a time */
-    rlock *lock;       /* for which it was made, or to which it was handed over */
-    rlock__work *work; /* with the store, or NULL */
-    uint64_t token;    /* see rlock_request */
-    int64_t until_us;  /* the end of the wait; of a hold, and of its release, the local deadline */
-    int64_t next_us;   /* of a hold the next renewal; of a clean-up the next attempt */
-    union {
-        int64_t check_us; /* of a hold the next check, without a renewal */
-        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
-    } of;
-    uint64_t fence;
-    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
-    uint32_t note;       /* the store's, of the last request */
-    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    rlock_link link;     /* in the gate's crowd, or in its claims */
+    rlock_link due;      /* among those of its client, while it has something to do at a time */
+    rlock *lock;         /* for which it was made, or to which it was handed over */
+    rlock__work *work;   /* with the store, or NULL */
     uint16_t handovers;  /* how many local hand-overs may follow */
     uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
     bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
@@ -122,21 +111,32 @@ typedef struct rlock__claim {
     bool exists : 1;     /* the token may be at the server */
     bool registered : 1; /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
+    uint32_t note;       /* the store's, of the last request */
+    uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
+    uint64_t token;      /* see rlock_request */
+    int64_t until_us; /* the end of the wait; of a hold, and of its release, the local deadline */
+    int64_t next_us;  /* of a hold the next renewal; of a clean-up the next attempt */
+    union {
+        int64_t check_us; /* of a hold the next check, without a renewal */
+        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
+    } of;
+    uint64_t fence;
 } rlock__claim;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release. Without an
  * event it is a spare: see rlock.ops. */
 typedef struct rlock__op {
     rlock__ready ready;
+    bool waits; /* it needs the store, and has not ended */
+    bool sent;
+    bool watchdog;          /* the hold has one once this has succeeded */
     struct rlock__op *next; /* of the same handle */
     rlock *lock;
     rlock_callback *done;
     void *user;
     char *text;
     int64_t lease_ms;
-    bool waits; /* it needs the store, and has not ended */
-    bool sent;
-    bool watchdog; /* the hold has one once this has succeeded */
 } rlock__op;
 
 /* What few handles have. */
@@ -150,23 +150,23 @@ typedef struct rlock__more {
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
  * and without one from its claim: see rlock__state_of. */
 struct rlock {
-    rlock__gate *gate;
-    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
-    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
-    rlock__more *more;   /* NULL: it has nothing of that */
-    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
-    void *lost_user, *user;
     rlock__ready ready; /* the event is to be delivered */
-    union {
-        int64_t wait_until_us; /* of the acquire */
-        uint64_t fence;        /* of the hold that ended: of the event */
-    } of;
     int32_t lease_ms;
     uint32_t references : 26; /* the user's, until it is freed, and its claims' */
     uint32_t watchdog : 2;    /* RLOCK_WATCHDOG_... */
     bool renews : 1;          /* the hold has a watchdog */
     bool once : 1;            /* wait_ms was 0 */
     bool fencing : 1, reentrant : 1;
+    rlock__gate *gate;
+    rlock__claim *claim; /* NULL: it is idle, or the event below ends it */
+    rlock__op *ops;      /* accepted and not ended; and a spare for each nested release to come */
+    rlock__more *more;   /* NULL: it has nothing of that */
+    rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
+    void *lost_user, *user;
+    union {
+        int64_t wait_until_us; /* of the acquire */
+        uint64_t fence;        /* of the hold that ended: of the event */
+    } of;
 };
 
 /* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */

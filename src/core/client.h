@@ -41,11 +41,11 @@ typedef struct rlock__crowd {
     rlock_client *client;
     struct rlock__gate *gate;
     struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
-    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
     uint8_t polls;                   /* attempts since the last wake-up: exponent of the back-off */
     bool dirty;                      /* woken during an attempt: its answer may be stale */
     bool taken;                      /* a holder was known since the first waiter began to wait */
     bool yields;                     /* the next attempt is put off: other clients come first */
+    rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
 } rlock__crowd;
 
 typedef enum rlock__life {
@@ -55,58 +55,56 @@ typedef enum rlock__life {
     RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
 } rlock__life;
 
-struct rlock_client {
-    rlock_loop loop;
-    void *loop_state;
-    rlock__heap timers;
-    int64_t now_us;                   /* the clock of this entry */
-    int64_t clock_us;                 /* ... and of the last look at it */
-    int64_t stepped_us;               /* by how much it has stepped back */
-    int64_t armed_us;                 /* when the loop's timer fires; RLOCK__NEVER = stopped */
-    rlock_link ready;                 /* to be delivered in a later turn */
-    rlock_link batch;                 /* being delivered */
-    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
-    uint32_t iteration;               /* how often timers were fired */
-    unsigned depth;                   /* calls and entries on the stack that are at work; ... */
-    unsigned frames;                  /* ... and those that a callback of the user stands on */
-    rlock__life life;
-    bool unsent; /* something was submitted and not flushed */
+struct rlock_client { /* small members first: they are reached with less code */
+    bool unsent;      /* something was submitted and not flushed */
     bool up;
-    uint32_t mixed;    /* so many things are wanted that are others' keys too: 0 = none */
+    rlock__life life;
+    unsigned depth;    /* calls and entries on the stack that are at work; ... */
+    unsigned frames;   /* ... and those that a callback of the user stands on */
     unsigned pushing;  /* RLOCK_PUSH_... */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
-    pid_t pid;
-    const volatile uint32_t *process; /* NULL: the pid has to be compared */
-    uint32_t process_number;
-    uint64_t random;
-    char id[37];
-    void (*log)(void *user, int level, const char *line);
-    void *user;
-
     const rlock_store *store;
     void *store_state;
-    int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    void *loop_state;
+    const volatile uint32_t *process; /* NULL: the pid has to be compared */
+    uint32_t process_number;
+    pid_t pid;
     int drift_permille, handovers;
-    rlock__map gates;
-    rlock__pool claims, crowds, works, ops;
-    rlock__crowd nobody;  /* of each gate at which nobody waits */
-    rlock_link questions; /* asked and not answered */
+    int32_t watchdog_lease_ms, command_timeout_ms, poll_ms;
     uint32_t handles;
+    uint32_t tracked;   /* gates whose changes are told */
+    uint32_t mixed;     /* so many things are wanted that are others' keys too: 0 = none */
+    uint32_t iteration; /* how often timers were fired */
     uint32_t phases[RLOCK__PHASES];
-    uint64_t tokens; /* how many were given out */
-    rlock_stats stats;
-
-    rlock_link due;   /* see >>due */
-    rlock_link *ring; /* NULL until there are many claims */
+    rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
+    void (*log)(void *user, int level, const char *line);
+    void *user;
+    int64_t now_us;     /* the clock of this entry */
+    int64_t clock_us;   /* ... and of the last look at it */
+    int64_t stepped_us; /* by how much it has stepped back */
+    int64_t armed_us;   /* when the loop's timer fires; RLOCK__NEVER = stopped */
+    uint64_t random;
+    uint64_t tokens;      /* how many were given out */
+    rlock_link ready;     /* to be delivered in a later turn */
+    rlock_link batch;     /* being delivered */
+    rlock_link questions; /* asked and not answered */
+    rlock_link due;       /* see >>due */
+    rlock_link *ring;     /* NULL until there are many claims */
     int64_t ring_tick;
     rlock_timer due_timer;
-    uint32_t tracked; /* gates whose changes are told */
+    rlock__heap timers;
+    rlock__map gates;
+    rlock__pool claims, crowds, works, ops;
+    rlock__crowd nobody; /* of each gate at which nobody waits */
+    rlock_loop loop;
+    rlock_stats stats;
 
     rlock_timer shutdown_timer;
     rlock__ready shutdown_ready;
     rlock_client_callback *shutdown_done;
     void *shutdown_user;
+    char id[37];
 };
 
 static bool rlock__forked(const rlock_client *client) {
@@ -215,11 +213,12 @@ static void rlock__leave(rlock_client *client) {
     }
 }
 
-/* Fires what is due: before replies are read, so that expiry is settled first. What becomes due in
- * here waits for the next loop iteration, and keeps nothing else waiting. */
+/* Begins a dispatch, and fires what is due: before replies are read, so that expiry is settled
+ * first. What becomes due in here waits for the next loop iteration, and keeps nothing else
+ * waiting. */
 static void rlock__settle(rlock_client *client) {
     uint32_t iteration = ++client->iteration;
-    RLOCK_ASSERT(client->depth);
+    rlock__enter(client);
     while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
            client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
@@ -305,7 +304,6 @@ void rlock_on_io(rlock_io *io, unsigned events) {
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client) && io->watched) {
         io->ready(io, events);
@@ -319,7 +317,6 @@ void rlock_on_timer(rlock_client *client) {
     if (!rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     client->armed_us = RLOCK__NEVER;
     rlock__settle(client);
     rlock__finish(client);
@@ -331,7 +328,6 @@ void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addre
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__enter(client);
     rlock__settle(client);
     if (rlock__alive(client)) {
         name->resolved(name, addresses, count);

@@ -128,9 +128,9 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
             fences++;
         }
     }
-    request =
-        rlock__claim_request(claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
-                             client->now_us + (urgent ? 0 : client->command_timeout_ms * 1000));
+    request = rlock__claim_request(
+        claim, RLOCK_OP_ACQUIRE, claim->lock->lease_ms,
+        rlock__add_ms(client->now_us, urgent ? 0 : client->command_timeout_ms));
     if (request) {
         request->flags = (uint8_t)flags;
         request->fences = fences;
@@ -206,7 +206,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &crowd->timer, client->now_us + delay_ms * 1000 + 1000);
+    rlock_timer_set(client, &crowd->timer, rlock__add_ms(client->now_us, delay_ms + 1));
 }
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */

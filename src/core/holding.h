@@ -125,7 +125,7 @@ static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = rlock__client_of(claim->lock->gate);
     claim->of.check_us = rlock__shared(claim)
                              ? RLOCK__NEVER
-                             : client->now_us + rlock__check_interval_ms(client) * 1000;
+                             : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
 }
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */

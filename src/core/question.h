@@ -164,7 +164,8 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
     question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
-    rlock_timer_set(client, &question->timer, client->now_us + client->command_timeout_ms * 1000);
+    rlock_timer_set(client, &question->timer,
+                    rlock__add_ms(client->now_us, client->command_timeout_ms));
     question->out = client->unsent = true;
     client->store->submit(client->store_state, &question->request);
     return RLOCK_OK;

@@ -9,7 +9,6 @@
 #include "public/client.h"
 #include "public/lock.h"
 #include "base/platform.h"
-#include "core/token.h"
 
 enum { RLOCK__INT, RLOCK__INT64, RLOCK__TEXT, RLOCK__WIRE, RLOCK__YES_NO };
 
@@ -56,13 +55,6 @@ RLOCK__NOINLINE static void rlock__set_number(rlock_config *config, const rlock_
 
 static bool rlock__within(int64_t value, int64_t least, int64_t most) {
     return value == 0 || (value >= least && value <= most);
-}
-
-static size_t rlock__line_number(char *line, size_t n, const char *between, int32_t value) {
-    char number[21];
-    number[rlock__digits(number, (uint64_t)(value < 0 ? -value : value))] = 0;
-    n = rlock__line_add(line, n, between, value < 0 ? "-" : "");
-    return rlock__line_add(line, n, "", number);
 }
 
 /* Appends to the n bytes of a line what the limits of a number are. */

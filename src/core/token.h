@@ -10,20 +10,6 @@
 #include "base/platform.h"
 #include "core/client.h"
 
-/* Decimal digits of a number, without a NUL; returns how many (at most 20). */
-static size_t rlock__digits(char *out, uint64_t number) {
-    char reversed[20];
-    size_t n = 0, i;
-    do {
-        reversed[n++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    for (i = 0; i < n; i++) {
-        out[i] = reversed[n - 1 - i];
-    }
-    return n;
-}
-
 #define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 

@@ -51,6 +51,8 @@ typedef struct rlock__server { /* one of them, as one client sees it */
 } rlock__server;
 
 typedef struct rlock__council { /* one client of the quorum */
+    bool up, pushing;
+    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -65,8 +67,6 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_timer timer;     /* answers those */
     uint64_t tokens;       /* given out: two addresses of one server are not two votes */
     rlock_info info;       /* of the question being answered */
-    bool up, pushing;
-    bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
 } rlock__council;
 
 struct rlock__council;
@@ -75,25 +75,28 @@ enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has 
 enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
 
 typedef struct rlock__vote { /* what one server knows of a token */
-    rlock_request request;
+    uint8_t has;             /* whether the token is there */
+    uint8_t word;            /* in this round. OPEN: being asked, or to be asked */
+    uint8_t fault;
+    bool refused; /* it may not say yes in this round */
+    bool spent;   /* a release of this token was sent, and may come late: it is not used again */
+    bool stolen;  /* another's token is there */
+    bool told;    /* ... and what becomes of it is told */
     struct rlock__ballot *ballot;
     rlock__server *server;
     int64_t sent_us, lease_ms; /* as it was confirmed last */
     int64_t left_ms;           /* of another's lease */
     int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
-    uint8_t has;               /* whether the token is there */
-    uint8_t word;              /* in this round. OPEN: being asked, or to be asked */
-    uint8_t fault;
-    int64_t not_before_us; /* when it may be won back */
-    bool refused;          /* it may not say yes in this round */
-    bool spent;  /* a release of this token was sent, and may come late: it is not used again */
-    bool stolen; /* another's token is there */
-    bool told;   /* ... and what becomes of it is told */
+    int64_t not_before_us;     /* when it may be won back */
+    rlock_request request;
 } rlock__vote;
 
 typedef struct rlock__ballot { /* one token, until no server has it */
     rlock_link link;
-    rlock_timer timer;
+    uint8_t goal; /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
+    uint8_t outcome, fault;
+    bool paused;   /* the round is over, its answer waits */
+    bool cleaning; /* counted as such */
     rlock__council *council;
     rlock_request *request; /* the round's, NULL = none */
     rlock__vote *votes;
@@ -102,10 +105,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     int64_t longest_ms;         /* of all leases asked for */
     int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
-    uint8_t goal;               /* ACQUIRE: get it; RENEW: keep it; RELEASE: give it back */
-    uint8_t outcome, fault;
-    bool paused;   /* the round is over, its answer waits */
-    bool cleaning; /* counted as such */
+    rlock_timer timer;
     rlock__node node;
     char key[sizeof(uint64_t)]; /* the node's: the token */
 } rlock__ballot;
@@ -938,7 +938,7 @@ static void rlock__quorum_close(void *state) {
 
 /* The texts that the config of a server may have of its own. */
 #define RLOCK__TEXTS 9
-static const char **rlock__server_text(rlock_config *config, int i) {
+RLOCK__NOINLINE static const char **rlock__server_text(rlock_config *config, int i) {
     static const size_t at[RLOCK__TEXTS] = {
         offsetof(rlock_config, url),
         offsetof(rlock_config, host),

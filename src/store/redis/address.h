@@ -7,7 +7,6 @@
 
 #include "public/head.h"
 #include "base/platform.h"
-#include "core/token.h"
 #include "store/redis/state.h"
 
 /* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
@@ -27,17 +26,16 @@ static const char *rlock__numeric(const char *host) {
 
 /* Writes an address as such a text. */
 static void rlock__address_text(const rlock__address *address, char *text) {
+    bool six = address->any.sa_family == AF_INET6;
+    const void *number =
+        six ? (const void *)&address->in6.sin6_addr : (const void *)&address->in.sin_addr;
     text[0] = 0;
-    if (address->any.sa_family == AF_INET) {
-        inet_ntop(AF_INET, &address->in.sin_addr, text, RLOCK__ADDRESS_MAX);
-    } else {
-        inet_ntop(AF_INET6, &address->in6.sin6_addr, text, RLOCK__ADDRESS_MAX);
-        if (address->in6.sin6_scope_id) {
-            size_t n = strlen(text);
-            text[n++] = '%';
-            n += rlock__digits(text + n, address->in6.sin6_scope_id);
-            text[n] = 0;
-        }
+    inet_ntop(address->any.sa_family, number, text, RLOCK__ADDRESS_MAX);
+    if (six && address->in6.sin6_scope_id) {
+        size_t n = strlen(text);
+        text[n++] = '%';
+        n += rlock__digits(text + n, address->in6.sin6_scope_id);
+        text[n] = 0;
     }
 }
 
@@ -48,13 +46,10 @@ static void rlock__place_found(rlock__place *place, const struct sockaddr *const
     unsigned i;
     place->count = place->at = 0;
     for (i = 0; i < count && place->count < RLOCK__ADDRESSES; i++) {
-        rlock__address *address = &place->found[place->count];
-        if (addresses[i]->sa_family == AF_INET) {
-            memcpy(&address->in, addresses[i], sizeof address->in);
-            place->count++;
-        } else if (addresses[i]->sa_family == AF_INET6) {
-            memcpy(&address->in6, addresses[i], sizeof address->in6);
-            place->count++;
+        sa_family_t family = addresses[i]->sa_family;
+        if (family == AF_INET || family == AF_INET6) {
+            memcpy(&place->found[place->count++], addresses[i],
+                   family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
         }
     }
     if (!place->count && place->good.any.sa_family) {
@@ -71,13 +66,13 @@ static bool rlock__place_more(const rlock__place *place) {
 
 /* How long an address may be silent while another one waits to be tried: the longer, the more
  * attempts have failed, so that one that is slow and good is not given up for ever. */
-static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_ms) {
-    int64_t ms = RLOCK__PATIENCE_MS;
+static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_us) {
+    int64_t us = RLOCK__PATIENCE_MS * 1000;
     uint32_t i;
-    for (i = 0; i < place->failures && ms < timeout_ms; i++) {
-        ms *= 2;
+    for (i = 0; i < place->failures && us < timeout_us; i++) {
+        us *= 2;
     }
-    return rlock__min(ms, timeout_ms) * 1000;
+    return rlock__min(us, timeout_us);
 }
 
 static void rlock__place_worked(rlock__place *place) {

@@ -16,39 +16,45 @@
 /* What error replies mean, by the whole words that they begin with, after an ERR if there is one.
  * A server sends each of these before it executes anything; of other errors that is not known. */
 typedef struct rlock__error {
-    const char *words;
+    const char *words; /* each with its NUL */
     rlock_fault fault;
 } rlock__error;
 
+enum { RLOCK__ERROR_MOVED, RLOCK__ERROR_ASTRAY }; /* rows: the address leads elsewhere */
+
 static const rlock__error rlock__errors[] = {
-    {"LOADING", RLOCK_FAULT_BUSY},
-    {"BUSY", RLOCK_FAULT_BUSY},
-    {"READONLY", RLOCK_FAULT_BUSY},
-    {"OOM", RLOCK_FAULT_BUSY},
-    {"MISCONF", RLOCK_FAULT_BUSY},
-    {"NOREPLICAS", RLOCK_FAULT_BUSY},
-    {"MASTERDOWN", RLOCK_FAULT_BUSY},
-    {"CLUSTERDOWN", RLOCK_FAULT_BUSY},
-    {"MOVED", RLOCK_FAULT_BUSY},
-    {"ASK", RLOCK_FAULT_BUSY},
-    {"TRYAGAIN", RLOCK_FAULT_BUSY},
-    {"max number of clients", RLOCK_FAULT_BUSY},
-    {"NOAUTH", RLOCK_FAULT_AUTH},
-    {"WRONGPASS", RLOCK_FAULT_AUTH},
-    {"NOPERM", RLOCK_FAULT_AUTH},
-    {"DENIED", RLOCK_FAULT_AUTH},
-    {"invalid password", RLOCK_FAULT_AUTH},
-    {"AUTH", RLOCK_FAULT_AUTH},
-    {"Client sent AUTH", RLOCK_FAULT_AUTH},
-    {"The user executing the script", RLOCK_FAULT_AUTH}, /* an ACL inside one, to Redis 7 */
-    {"ACL failure in script", RLOCK_FAULT_AUTH},         /* ... Redis 8, Valkey */
-    {"WRONGTYPE", RLOCK_FAULT_TYPE},
-    {"CROSSSLOT", RLOCK_FAULT_OTHER},
-    {"NOSCRIPT", RLOCK_FAULT_OTHER},
-    {"unknown command", RLOCK_FAULT_OTHER},
-    {"wrong number of arguments", RLOCK_FAULT_OTHER},
-    {"syntax error", RLOCK_FAULT_OTHER},
-    {"Error compiling script", RLOCK_FAULT_OTHER},
+    {"MOVED\0", RLOCK_FAULT_BUSY},
+    {"READONLY\0"
+     "MASTERDOWN\0",
+     RLOCK_FAULT_BUSY},
+    {"LOADING\0"
+     "BUSY\0"
+     "OOM\0"
+     "MISCONF\0"
+     "NOREPLICAS\0"
+     "CLUSTERDOWN\0"
+     "ASK\0"
+     "TRYAGAIN\0"
+     "max number of clients\0",
+     RLOCK_FAULT_BUSY},
+    {"NOAUTH\0"
+     "WRONGPASS\0"
+     "NOPERM\0"
+     "DENIED\0"
+     "invalid password\0"
+     "AUTH\0"
+     "Client sent AUTH\0"
+     "The user executing the script\0" /* an ACL inside one, to Redis 7 */
+     "ACL failure in script\0",        /* ... Redis 8, Valkey */
+     RLOCK_FAULT_AUTH},
+    {"WRONGTYPE\0", RLOCK_FAULT_TYPE},
+    {"CROSSSLOT\0"
+     "NOSCRIPT\0"
+     "unknown command\0"
+     "wrong number of arguments\0"
+     "syntax error\0"
+     "Error compiling script\0",
+     RLOCK_FAULT_OTHER},
     {"", RLOCK_FAULT_OTHER}}; /* anything else */
 
 #define RLOCK__SCRIPT_FAILED "ERR Error running script"
@@ -77,9 +83,10 @@ static bool rlock__begins(const char *text, const char *words) {
 /* Returns the row for an error. Names of users and keys play no part: they stand further on. */
 static const rlock__error *rlock__error_of(const char *text) {
     const rlock__error *error = rlock__errors;
-    const char *words = rlock__error_words(text);
-    while (!rlock__begins(words, error->words)) {
-        error++;
+    const char *words = rlock__error_words(text), *known = error->words;
+    while (!rlock__begins(words, known)) {
+        known += strlen(known) + 1;
+        known = *known ? known : (++error)->words;
     }
     return error;
 }
@@ -154,12 +161,14 @@ static void rlock__put_number(rlock__redis *redis, uint64_t number) {
     rlock__put_bytes(redis, digits, rlock__digits(digits, number));
 }
 
-/* An argument made of a head, the key and a tail. */
-static void rlock__put_around(rlock__redis *redis, const char *head, const char *key, size_t len,
-                              const char *tail) {
-    rlock__put_count(redis, '$', strlen(head) + len + strlen(tail));
+/* An argument made of a head, the key, in braces or not, and a tail. */
+static void rlock__put_around(rlock__redis *redis, const char *head, bool braces, const char *key,
+                              size_t len, const char *tail) {
+    rlock__put_count(redis, '$', strlen(head) + len + 2u * braces + strlen(tail));
     rlock__put(redis, head, strlen(head));
+    rlock__put(redis, "{", braces);
     rlock__put(redis, key, len);
+    rlock__put(redis, "}", braces);
     rlock__put(redis, tail, strlen(tail));
     rlock__put(redis, "\r\n", 2);
 }
@@ -169,11 +178,7 @@ static void rlock__put_around(rlock__redis *redis, const char *head, const char 
 
 /* The channel of a key: Redisson puts the name into braces unless there is one in it. */
 static void rlock__put_channel(rlock__redis *redis, const char *key, size_t len) {
-    if (memchr(key, '{', len)) {
-        rlock__put_around(redis, RLOCK__CHANNEL_HEAD, key, len, "");
-    } else {
-        rlock__put_around(redis, RLOCK__CHANNEL_HEAD "{", key, len, "}");
-    }
+    rlock__put_around(redis, RLOCK__CHANNEL_HEAD, !memchr(key, '{', len), key, len, "");
 }
 
 /* True if a key has a hash tag: then every key with the same one shares its cluster slot.
@@ -184,20 +189,11 @@ static bool rlock__has_tag(const char *key, size_t len) {
     return shut && shut > open + 1;
 }
 
-/* A key of the library in the cluster slot of the user's: key:suffix, or prefix{key}:suffix. */
+/* A key of the library in the cluster slot of the user's: key:name, or prefix{key}:name. */
 static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
-                               const char *suffix) {
+                               const char *colon_name) {
     bool tagged = rlock__has_tag(key, len);
-    size_t around = tagged ? 1 : strlen(redis->prefix) + 3; /* the braces and the colon */
-    rlock__put_count(redis, '$', around + len + strlen(suffix));
-    if (!tagged) {
-        rlock__put(redis, redis->prefix, strlen(redis->prefix));
-        rlock__put(redis, "{", 1);
-    }
-    rlock__put(redis, key, len);
-    rlock__put(redis, &"}:"[tagged], 2u - tagged);
-    rlock__put(redis, suffix, strlen(suffix));
-    rlock__put(redis, "\r\n", 2);
+    rlock__put_around(redis, tagged ? "" : redis->prefix, !tagged, key, len, colon_name);
 }
 
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
@@ -327,7 +323,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_bytes(redis, key, len);
     }
     for (i = 0; fence && rlock__request_key(request, i, &key, &len); i++) {
-        rlock__put_own_key(redis, key, len, "fence");
+        rlock__put_own_key(redis, key, len, ":fence");
     }
     if (!question) {
         rlock__put_token(redis, request->token);
@@ -350,14 +346,14 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     char sort = rlock__sort(request);
     rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
-    rlock__put_own_key(redis, request->key, request->key_len, "queue");
+    rlock__put_own_key(redis, request->key, request->key_len, ":queue");
     if (fence) {
-        rlock__put_own_key(redis, request->key, request->key_len, "fence");
+        rlock__put_own_key(redis, request->key, request->key_len, ":fence");
     }
     rlock__put_number(redis, request->op);
     rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
     rlock__put_number(redis, terms->permits);
-    rlock__put_number(redis, (uint64_t)redis->timeout_ms);
+    rlock__put_number(redis, (uint64_t)redis->timeout_us / 1000);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
         rlock__put_number(redis, request->permits);

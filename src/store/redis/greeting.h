@@ -11,7 +11,6 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"
@@ -267,14 +266,12 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     ac->ev.addWrite = rlock__want_write;
     ac->ev.delWrite = rlock__want_no_write;
     ac->ev.cleanup = rlock__want_nothing;
-    ac->onConnect = NULL; /* a connect hook may have set its own */
-    ac->onDisconnect = NULL;
+    ac->onConnect = rlock__on_connect; /* a connect hook may have set its own */
+    ac->onDisconnect = rlock__on_disconnect;
 #if HIREDIS_MAJOR > 1 || (HIREDIS_MAJOR == 1 && HIREDIS_MINOR >= 1)
     ac->onConnectNC = NULL;
 #endif
     rlock__conn_guard(conn, ac);
-    redisAsyncSetConnectCallback(ac, rlock__on_connect);
-    redisAsyncSetDisconnectCallback(ac, rlock__on_disconnect);
     conn->want = RLOCK_IO_READ | RLOCK_IO_WRITE;
     if (conn == &conn->redis->commands) {
         conn->redis->epoch++;
@@ -286,9 +283,9 @@ static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     int64_t patience_us = rlock__conn_timeout_us(conn);
     if (rlock__place_more(conn->place)) {
-        patience_us = rlock__place_patience_us(conn->place, redis->timeout_ms);
+        patience_us = rlock__place_patience_us(conn->place, redis->timeout_us);
     }
-    rlock_timer_set(redis->client, &conn->timer, rlock_client_now_us(redis->client) + patience_us);
+    rlock__conn_wait(conn, patience_us);
     rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
@@ -341,13 +338,11 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addre
  * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    rlock_client *client = redis->client;
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
     conn->blamed = conn->walks = false;
-    rlock_timer_set(client, &conn->timer,
-                    rlock_client_now_us(client) + rlock__conn_timeout_us(conn));
+    rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
     } else if (redis->unix_path) {
@@ -367,8 +362,7 @@ static void rlock__conn_open(rlock__conn *conn) {
 static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool resolving = conn->resolving;
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + rlock__conn_timeout_us(conn));
+    rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;

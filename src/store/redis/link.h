@@ -50,8 +50,7 @@ static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
 }
 
 static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
-    size_t n = 0;
-    bool other = false; /* than the reason of the attempt before */
+    bool same = strncmp(conn->text, text, sizeof conn->text - 1) == 0;
     if (conn->blamed) {
         return; /* the first reason is the one that counts */
     }
@@ -61,11 +60,8 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
         return; /* the last address of the attempt says why */
     }
     conn->fault = fault;
-    do {
-        other = other || conn->text[n] != text[n];
-        conn->text[n] = text[n];
-    } while (text[n++] && n < sizeof conn->text - 1);
-    conn->repeats = other ? 0 : conn->repeats + 1;
+    conn->repeats = same ? conn->repeats + 1 : 0;
+    strncpy(conn->text, text, sizeof conn->text - 1); /* its last byte stays a NUL */
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
@@ -132,9 +128,9 @@ static void rlock__want_nothing(void *data) {
 /* How long a connection may owe an answer: a Sentinel not as long as the server, since there are
  * others. */
 static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
-    int64_t timeout_ms = conn->redis->timeout_ms;
-    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_ms)
-                                    : timeout_ms * 1000;
+    int64_t timeout_us = conn->redis->timeout_us;
+    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_us)
+                                    : timeout_us;
 }
 
 /* How long after its last answer a connection is looked at: for an answer that is late, or because
@@ -192,13 +188,14 @@ static const char *rlock__info_field(const char *info, const char *name) {
     return found ? found + strlen(name) : NULL;
 }
 
-/* Copies an identity of 40 characters; text becomes empty if there is none. */
-static void rlock__info_identity(const char *info, const char *name, char *text) {
+/* Returns where an identity of 40 characters stands; an empty text if there is none. */
+static const char *rlock__info_identity(const char *info, const char *name) {
     const char *found = rlock__info_field(info, name);
-    memset(text, 0, RLOCK__IDENTITY + 1);
-    if (found && strlen(found) >= RLOCK__IDENTITY) {
-        memcpy(text, found, RLOCK__IDENTITY);
-    }
+    return found && strlen(found) >= RLOCK__IDENTITY ? found : "";
+}
+
+static bool rlock__same_identity(const char *one, const char *other) {
+    return *one && strncmp(one, other, RLOCK__IDENTITY) == 0;
 }
 
 /* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
@@ -206,17 +203,16 @@ static void rlock__info_identity(const char *info, const char *name, char *text)
  * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
 static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *role = rlock__info_field(info, "role:");
-    char former[RLOCK__IDENTITY + 1], second[RLOCK__IDENTITY + 1];
+    const char *first = rlock__info_identity(info, "master_replid:");
+    const char *second = rlock__info_identity(info, "master_replid2:");
     if (role && strncmp(role, "slave", 5) == 0) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
                          "the server is a replica; give the address of its primary");
         return;
     }
-    memcpy(former, redis->replid, sizeof former);
-    rlock__info_identity(info, "master_replid:", redis->replid);
-    rlock__info_identity(info, "master_replid2:", second);
     redis->inherits =
-        *former && (strcmp(former, redis->replid) == 0 || strcmp(former, second) == 0);
+        rlock__same_identity(redis->replid, first) || rlock__same_identity(redis->replid, second);
+    strncpy(redis->replid, first, RLOCK__IDENTITY); /* a NUL follows */
 }
 
 /* Whether another process at this address is the one before, started anew: it began when that one
@@ -233,15 +229,15 @@ static bool rlock__restarted(const rlock__redis *redis, const struct sockaddr_st
 
 /* A CLIENT ID means something in one process of the server only. Where it is not known which one
  * this is, nobody is killed. What was sent to one that died is not executed any more. */
-static void rlock__redis_identify(rlock__redis *redis, const char *former, const char *info) {
-    const char *run_id = redis->commands.run_id;
+static void rlock__redis_identify(rlock__redis *redis, const char *run_id, const char *info) {
+    const char *former = redis->commands.run_id;
     struct sockaddr_storage peer;
     socklen_t len = sizeof peer;
     memset(&peer, 0, sizeof peer);
     if (getpeername(redis->commands.fd, (struct sockaddr *)&peer, &len) != 0) {
-        memset(&peer, 0, sizeof peer);
+        peer.ss_family = AF_UNSPEC;
     }
-    if (!*run_id || strcmp(run_id, former) != 0) {
+    if (!rlock__same_identity(run_id, former)) {
         redis->lost_id = 0;
         if (*run_id && *former && rlock__restarted(redis, &peer, info)) {
             redis->gone_epoch = redis->epoch - 1;
@@ -258,12 +254,11 @@ static void rlock__redis_identify(rlock__redis *redis, const char *former, const
 
 /* What INFO says of the server's process; the words may be empty. */
 static void rlock__conn_identify(rlock__conn *conn, const char *info) {
-    char former[sizeof conn->run_id];
-    memcpy(former, conn->run_id, sizeof former);
-    rlock__info_identity(info, "run_id:", conn->run_id);
+    const char *run_id = rlock__info_identity(info, "run_id:");
     if (conn == &conn->redis->commands) {
-        rlock__redis_identify(conn->redis, former, info);
+        rlock__redis_identify(conn->redis, run_id, info);
     }
+    strncpy(conn->run_id, run_id, RLOCK__IDENTITY); /* a NUL follows */
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
@@ -279,6 +274,12 @@ static void rlock__redis_pushing(rlock__redis *redis) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, NULL, what);
     }
+}
+
+/* Sets the timer of a connection. */
+RLOCK__NOINLINE static void rlock__conn_wait(rlock__conn *conn, int64_t us) {
+    rlock_client *client = conn->redis->client;
+    rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + us);
 }
 
 static int64_t rlock__backoff_us(rlock__conn *conn) {
@@ -300,6 +301,11 @@ static bool rlock__wants_notifications(const rlock__redis *redis) {
     return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
 }
 
+/* True if the push connection is wanted for anything. */
+RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
+    return rlock__tracks(redis) || rlock__wants_notifications(redis);
+}
+
 /* Writes a line that says which connection it is of, and where that leads. Why attempts end is
  * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
 static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
@@ -307,19 +313,21 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     const rlock__redis *redis = conn->redis;
     const char *path = redis->unix_path;
     uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
-    char line[RLOCK__LINE], number[21];
+    char line[RLOCK__LINE];
     const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
     size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : which, "connection");
     if (times & (times - 1)) {
         return;
     }
     if (!redis->connect) {
-        number[rlock__digits(number, (uint64_t)conn->place->port)] = 0;
         n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
-        n = rlock__line_add(line, n, ":", path || !conn->place->host ? NULL : number);
+        if (!path && conn->place->host) {
+            n = rlock__line_number(line, n, ":", conn->place->port);
+        }
     }
-    number[rlock__digits(number, times)] = 0;
-    n = rlock__line_add(line, n, ": failure ", times > 1 ? number : NULL);
+    if (times > 1) {
+        n = rlock__line_number(line, n, ": failure ", (int32_t)times);
+    }
     rlock__line_add(line, n, ": ", what);
     rlock_client_log(redis->client, level, line, detail);
 }
@@ -372,7 +380,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->subscribed = redis->notifying = redis->tracked = false;
     }
     rlock__redis_pushing(redis);
-    if (!main && !rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+    if (!main && !rlock__pushes(redis)) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
@@ -381,8 +389,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, 0);
         return;
     }
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    rlock__conn_wait(conn, rlock__backoff_us(conn));
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
@@ -391,6 +398,10 @@ static void rlock__conn_bury(rlock__conn *conn) {
     } else {
         redis->stats->faults++;
     }
+}
+
+static void rlock__reply_refused(rlock__conn *conn) {
+    rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
 }
 
 /* hiredis asserts on replies that nobody asked for, and on messages of another shape than two words
@@ -416,7 +427,7 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
                               : conn->ac->replies.head != NULL;
     }
     if (!expected) {
-        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+        rlock__reply_refused(conn);
     }
     return expected ? conn : NULL;
 }
@@ -480,7 +491,7 @@ static void *rlock__make_string(const redisReadTask *task, char *text, size_t le
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
     if (conn && !rlock__word_expected(conn, task, text, len)) {
-        rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+        rlock__reply_refused(conn);
         return NULL;
     }
     if (!conn || task->parent || len >= sizeof conn->words) {
@@ -530,8 +541,7 @@ static void *rlock__make_double(const redisReadTask *task, double value, char *t
     (void)value;
     (void)text;
     (void)len;
-    rlock__conn_blame((rlock__conn *)task->privdata, RLOCK_FAULT_DOWN,
-                      "a reply that nobody asked for");
+    rlock__reply_refused((rlock__conn *)task->privdata);
     return NULL;
 }
 

@@ -100,8 +100,8 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
         return;
     }
     rlock__put_words(redis, "SUBSCRIBE", 1);
-    rlock__put_around(redis, redis->prefix, rlock_client_id(redis->client), RLOCK__TOKEN_HEAD - 1,
-                      "");
+    rlock__put_around(redis, redis->prefix, false, rlock_client_id(redis->client),
+                      RLOCK__TOKEN_HEAD - 1, "");
     rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
@@ -132,7 +132,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (redis->push.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
-    } else if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+    } else if (!rlock__pushes(redis)) {
         rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
     } else {
         rlock__push_subscribe(redis);
@@ -145,8 +145,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
  * https://redis.io/docs/latest/develop/reference/client-side-caching/#two-connections-mode */
 static void rlock__track(rlock__redis *redis) {
     rlock__conn *push = &redis->push;
-    if (redis->commands.state != RLOCK__CONN_READY ||
-        (!rlock__tracks(redis) && !rlock__wants_notifications(redis))) {
+    if (redis->commands.state != RLOCK__CONN_READY || !rlock__pushes(redis)) {
         return;
     }
     if (push->state != RLOCK__CONN_READY) {
@@ -163,7 +162,7 @@ static void rlock__track(rlock__redis *redis) {
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
     }
-    if (!rlock__tracks(redis) && !rlock__wants_notifications(redis)) {
+    if (!rlock__pushes(redis)) {
         rlock__conn_doom(push, RLOCK_FAULT_DOWN, "not needed");
         return;
     }

@@ -341,8 +341,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     conn->place->failures++;
     sentinel->epoch = sentinel->behind == sentinel->count ? -1 : sentinel->epoch;
     sentinel->silent = sentinel->behind = 0;
-    rlock_timer_set(redis->client, &conn->timer,
-                    rlock_client_now_us(redis->client) + rlock__backoff_us(conn));
+    rlock__conn_wait(conn, rlock__backoff_us(conn));
     if (sentinel->waited && redis->place.host) {
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {

@@ -86,47 +86,47 @@ typedef struct rlock__place {
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
 } rlock__place;
 
-typedef struct rlock__conn {
-    rlock_io io;
+typedef struct rlock__conn { /* small members first: they are reached with less code */
+    bool wanted, doomed, resolving, blocked;
+    bool stale;   /* the host has changed since its name was asked for */
+    bool walks;   /* this attempt goes on at the next address */
+    bool blamed;  /* text and fault are of this attempt */
+    bool strayed; /* it led to the wrong server: ends when all in flight is answered */
+    bool doubted; /* late with an answer: its socket is read once more */
     struct rlock__redis *redis;
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
-    rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
-    rlock_name name;
     int state, fd;
     int step;      /* of the greeting, that is said next */
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
-    int64_t ready_us; /* when the greeting was over */
-    int64_t alive_us; /* the last complete reply, or the first command after silence */
-    int64_t heard_us; /* the last complete reply */
-    long long id;     /* CLIENT ID; 0 = unknown */
-    char run_id[RLOCK__IDENTITY +
-                1]; /* of the server's process, of the last greeting; empty = unknown */
-    bool wanted, doomed, resolving, blocked;
-    bool stale;        /* the host has changed since its name was asked for */
-    bool walks;        /* this attempt goes on at the next address */
-    bool blamed;       /* text and fault are of this attempt */
-    bool strayed;      /* it led to the wrong server: ends when all in flight is answered */
-    bool doubted;      /* late with an answer: its socket is read once more */
+    uint32_t repeats;  /* how many attempts before the last ended with the same text */
     rlock_fault fault; /* why it is going down, or went down last */
-    char text[128];
-    uint32_t repeats; /* how many attempts before the last ended with the same text */
+    int64_t ready_us;  /* when the greeting was over */
+    int64_t alive_us;  /* the last complete reply, or the first command after silence */
+    int64_t heard_us;  /* the last complete reply */
+    long long id;      /* CLIENT ID; 0 = unknown */
+    rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
+    rlock_io io;
+    rlock_name name;
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
     char words[RLOCK__WORDS];        /* its text, with a NUL */
+    char text[128];
+    char run_id[RLOCK__IDENTITY +
+                1]; /* of the server's process, of the last greeting; empty = unknown */
 } rlock__conn;
 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
-    struct rlock__redis *redis;
-    rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
-    rlock_request **batch;          /* room for a batch, once there was one */
-    uint32_t bytes;
     uint8_t count, op, how;
     bool tells; /* its request's script in full */
     bool heard; /* the keys that it reads are registered, and the push connection listens */
+    uint32_t bytes;
+    struct rlock__redis *redis;
+    rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
+    rlock_request **batch;          /* room for a batch, once there was one */
 } rlock__command;
 
 #ifndef RLOCK_NO_SENTINEL
@@ -159,53 +159,53 @@ typedef struct rlock__sentinel {
 #define RLOCK__HAS_SENTINEL 0
 #endif
 
-typedef struct rlock__redis {
+typedef struct rlock__redis { /* small members first, as in rlock__conn */
+    bool served;              /* this connection has done something */
+    bool native;              /* the server of this connection knows DELIFEQ */
+    bool batches;             /* the server of this connection runs the script of many renewals */
+    bool batch_unknown;       /* it has to be sent that script in full first */
+    bool inherits;            /* the server of this connection goes on with the history before */
+    bool push_wanted;         /* some key was to be watched */
+    bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
+    bool push_refused;        /* channels too, or they would not help */
+    bool tracked, subscribed, closing;
+    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
+    bool queue_wanted;   /* a handle of this client has waited in a queue */
+    bool notify_refused; /* notifications are refused, by an ACL */
+    bool notifying;      /* the client's own channel is subscribed to */
+    bool overflow;       /* of the buffer */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
     rlock_stats *stats;
-    struct redisAsyncContext *(*connect)(void *user);
-    void *user;
-    char *unix_path, *username, *password, *name, *prefix;
-    int database;
     rlock_wire wire;
-    int64_t timeout_ms;
-    rlock__place place; /* where both connections lead */
-    rlock__conn commands, push;
-#ifndef RLOCK_NO_SENTINEL
-    struct rlock__sentinel *sentinel; /* NULL: none is asked */
-#endif
-    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
-    rlock_link spare;     /* rlock__command */
+    unsigned pushing;     /* what was reported last */
     uint32_t bytes;       /* of commands in flight */
     uint32_t epoch;       /* of the command connection, counted from 1 */
     uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
     uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
-    long long lost_id;    /* its CLIENT ID, to be killed at the same process of a server */
-    char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
-    bool inherits;    /* the server of this connection goes on with the history before */
-    int64_t heard_us; /* when the process before answered last */
-    struct sockaddr_storage peer; /* the address of that process; all zero = unknown */
-    int64_t moved_us;             /* when a connection was last given up for a MOVED; 0 = never */
-    bool served;                  /* this connection has done something */
-    bool native;                  /* the server of this connection knows DELIFEQ */
-    bool batches;          /* the server of this connection runs the script of many renewals */
-    bool batch_unknown;    /* it has to be sent that script in full first */
-    const char *told;      /* the script that is on its way in full: not sent again meanwhile */
-    bool push_wanted;      /* some key was to be watched */
-    bool tracking_refused; /* by the server of this connection: its version, or an ACL */
-    bool push_refused;     /* channels too, or they would not help */
-    bool tracked, subscribed, closing;
-    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
-    bool queue_wanted;   /* a handle of this client has waited in a queue */
-    bool notify_refused; /* notifications are refused, by an ACL */
-    bool notifying;      /* the client's own channel is subscribed to */
-    unsigned pushing;    /* what was reported last */
-    char *buffer;        /* where commands are formatted */
+    const char *told;     /* the script that is on its way in full: not sent again meanwhile */
+    char *buffer;         /* where commands are formatted */
     size_t length, room;
-    bool overflow;
+    struct redisAsyncContext *(*connect)(void *user);
+    void *user;
+    char *unix_path, *username, *password, *name, *prefix;
+    int database;
+    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
+    rlock_link spare;     /* rlock__command */
+    int64_t timeout_us;
+    int64_t heard_us;  /* when the process before answered last */
+    int64_t moved_us;  /* when a connection was last given up for a MOVED; 0 = never */
+    long long lost_id; /* CLIENT ID of lost_epoch, to be killed at the same process of a server */
+#ifndef RLOCK_NO_SENTINEL
+    struct rlock__sentinel *sentinel; /* NULL: none is asked */
+#endif
+    rlock__conn commands, push;
+    rlock__place place;               /* where both connections lead */
+    char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
+    struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;
 
 struct rlock__redis;

@@ -161,20 +161,21 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
 /* A replica, or a node of a cluster that has not this key: the address may lead elsewhere by now,
  * and is asked for anew. A node that serves other keys is given up for a MOVED now and then. */
 static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
-    bool error = reply->type == REDIS_REPLY_ERROR;
-    const char *words = error ? rlock__error_words(reply->str) : "";
-    bool moved = rlock__begins(words, "MOVED");
+    const rlock__error *error =
+        reply->type == REDIS_REPLY_ERROR ? rlock__error_of(reply->str) : NULL;
+    bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
     redis->served = redis->served || !error;
-    if (!error ||
-        !(moved || rlock__begins(words, "READONLY") || rlock__begins(words, "MASTERDOWN"))) {
+    if (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY]) {
         return;
     }
     if (moved && redis->served && redis->moved_us &&
         now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
         return;
     }
-    redis->moved_us = moved ? now_us : redis->moved_us;
+    if (moved) {
+        redis->moved_us = now_us;
+    }
     redis->commands.strayed = true;
     rlock__sentinel_disproved(redis);
     rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
@@ -470,7 +471,7 @@ static void rlock__redis_close(void *state) {
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
 
 /* True if a table of hooks is not whole. */
-static bool rlock__tls_lacks(const rlock_tls *tls) {
+RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
 
@@ -540,7 +541,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->place.port = config->port ? config->port : 6379;
     redis->database = config->database;
     redis->wire = config->wire;
-    redis->timeout_ms = config->command_timeout_ms;
+    redis->timeout_us = config->command_timeout_ms * 1000;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
