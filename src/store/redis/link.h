@@ -115,9 +115,9 @@ static void rlock__want_nothing(void *data) {
                         ? recv(conn->fd, words, sizeof words - 1, MSG_DONTWAIT)
                         : 0;
         bool last = n > 1 && words[0] == '-';
+        const char *why = last ? words + 1 : conn->ac->errstr;
         words[last ? strcspn(words, "\r\n") : 0] = 0;
-        rlock__conn_fail(conn, rlock__why_down(last ? words + 1 : conn->ac->errstr),
-                         last ? words + 1 : conn->ac->errstr);
+        rlock__conn_fail(conn, rlock__why_down(why), why);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
     conn->want = 0;

@@ -396,7 +396,7 @@ static void rlock__sentinel_disproved(rlock__redis *redis) {
 
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
     *detail = config->sentinels;
-    return config->sentinels ? "config.sentinels needs a library without RLOCK_NO_SENTINEL" : NULL;
+    return config->sentinels ? "config.sentinels with RLOCK_NO_SENTINEL" : NULL;
 }
 static void rlock__sentinel_nothing(rlock__redis *redis) {
     (void)redis;
