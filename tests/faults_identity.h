@@ -88,6 +88,9 @@ static void restart_of_another_server_makes_nothing_sure(void **state) {
     stage_lies("INFO server", "", false, true); /* the truth, another server, a restart of it */
     stage_lies("INFO server", "$71\r\n" THERE "\r\nuptime_in_seconds:5000\r\n", true, true);
     stage_lies("INFO server", "$68\r\n" THERE_ANEW "\r\nuptime_in_seconds:0\r\n", true, true);
+    stage_lies("INFO replication", "", false, true);
+    stage_lies("INFO replication", ANEW, true, true);
+    stage_lies("INFO replication", "-NOPERM this user has no permissions\r\n", true, true);
     stage_lies("COMMAND", "", false, true);
     stage_lies("COMMAND", "-LOADING Redis is loading the dataset in memory\r\n", true, true);
     client = stage_client(RLOCK_WIRE_STRING);

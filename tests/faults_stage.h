@@ -7,7 +7,7 @@
 
 #define STAGE_CONNS 256
 #define STAGE_FDS 4
-#define STAGE_LIES 6
+#define STAGE_LIES 10
 
 struct stage_conn {
     int fd;        /* -1 = closed */
