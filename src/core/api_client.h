@@ -101,6 +101,7 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->user = config->user;
     client->store = rlock__store_of(config);
     client->watchdog_lease_ms = config->watchdog_lease_ms;
+    client->lease_most_ms = config->quarantine_ms ? config->quarantine_ms : RLOCK_LEASE_MAX_MS;
     client->command_timeout_ms = config->command_timeout_ms;
     client->poll_ms = config->poll_ms;
     client->drift_permille = config->drift_permille;

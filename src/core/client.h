@@ -86,7 +86,7 @@ struct rlock_client {
 
     const rlock_store *store;
     void *store_state;
-    int64_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    int64_t watchdog_lease_ms, lease_most_ms, command_timeout_ms, poll_ms;
     int drift_permille, handovers;
     rlock__map gates;
     rlock__pool claims, crowds, works, ops;
