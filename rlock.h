@@ -49,6 +49,7 @@
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-sentinel where the primary is, asked of Sentinels
+ *     >>redis-quarantine  a server that may have lost holds grants none for a while
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>redis-url      config.url: one text for the address and the settings
@@ -93,7 +94,8 @@
  *       rlock_fence() is safe from it.
  *     - Anything across a server that loses data: a restart without persistence, a failover
  *       before replication, an eviction (set maxmemory-policy noeviction), an administrator's
- *       DEL. The loss is reported, not prevented.
+ *       DEL. The loss is reported, not prevented; config.quarantine_ms keeps the first two from
+ *       making a second holder.
  *     - docs/guarantees.md says what is assumed, deployment by deployment.
  *
  * LIFETIMES AND CALLBACKS
@@ -169,8 +171,9 @@
  *         the first connection and after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
- *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
- *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook.
+ *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients"; an acquire in
+ *         quarantine (config.quarantine_ms). After READONLY, MASTERDOWN and MOVED the address is
+ *         looked up anew: the name, or the connect hook.
  *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
  *         refused: only an operator can mend it, so it is reported to a waiter even with
  *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
@@ -507,7 +510,7 @@ typedef struct rlock_store_events {
     /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
 
-    /* Requests can leave again; the core checks its holds. */
+    /* Requests can leave again, or be granted again; the core checks its holds. */
     void (*up)(void *owner, const rlock_part *part);
 
     /* An attempt to connect failed, or a connection was lost. */
@@ -638,11 +641,11 @@ typedef enum rlock_wire {
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
- * poll_ms, drift_permille, handovers; with Sentinels sentinel_username, sentinel_password (their
- * own) and sentinel_tls (yes or no; the default is what the scheme says). They have the limits of
- * their fields, which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password
- * as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D. The log names the part
- * that is wrong, and never shows the password. */
+ * poll_ms, drift_permille, handovers, quarantine_ms; with Sentinels sentinel_username,
+ * sentinel_password (their own) and sentinel_tls (yes or no; the default is what the scheme says).
+ * They have the limits of their fields, which have to be zero. %XX stands for a byte: write
+ * % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as
+ * %26 %3D. The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
 
@@ -722,6 +725,13 @@ typedef struct rlock_config {
      * Beside a url both count only where it asks for TLS; to the Sentinels tls stands in for a
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
+
+    /* None; 10 to 86400000 ms; Redis, and what is made of it. For so long a server that was started
+     * anew or promoted, and one that is new to the library, grants nothing: waiting goes on, and
+     * wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at least the
+     * longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See docs/guarantees.md.
+     */
+    int64_t quarantine_ms;
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -1574,7 +1584,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     uint32_t process_number;
     pid_t pid;
     int drift_permille, handovers;
-    int32_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    int32_t watchdog_lease_ms, lease_most_ms, command_timeout_ms, poll_ms;
     uint32_t handles;
     uint32_t tracked;   /* gates whose changes are told */
     uint32_t mixed;     /* so many things are wanted that are others' keys too: 0 = none */
@@ -2012,7 +2022,7 @@ typedef struct rlock__setting { /* a field of rlock_config; zero stands for its 
 #define RLOCK__SETTING(name, type, least, most, standard) \
     { #name, most, standard, offsetof(rlock_config, name), least, type }
 
-#define RLOCK__SETTINGS 5
+#define RLOCK__SETTINGS 6
 
 static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(watchdog_lease_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 30000),
@@ -2020,6 +2030,7 @@ static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(poll_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 250),
     RLOCK__SETTING(drift_permille, RLOCK__INT, 1, 500, 10),
     RLOCK__SETTING(handovers, RLOCK__INT, -1, 4096, 256),
+    RLOCK__SETTING(quarantine_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 0),
 };
 
 RLOCK__NOINLINE static int64_t rlock__number(const rlock_config *config,
@@ -2062,6 +2073,10 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
             return false;
         }
         rlock__set_number(config, row, value ? value : row->standard);
+    }
+    if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
+        rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
+        return false;
     }
     return true;
 }
@@ -2821,7 +2836,7 @@ enum { /* rlock_request.store.how */
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
 /* What a connection says before it is used, in this order, each where it applies. What stands from
- * NAME to NATIVE leaves together. */
+ * NAME to QUARANTINE leaves together. */
 enum {
     RLOCK__STEP_AUTH,
     RLOCK__STEP_SELECT,
@@ -2830,6 +2845,7 @@ enum {
     RLOCK__STEP_REPLICATION,
     RLOCK__STEP_SERVER,
     RLOCK__STEP_NATIVE,
+    RLOCK__STEP_QUARANTINE,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
@@ -2924,6 +2940,14 @@ typedef struct rlock__sentinel {
 #define RLOCK__HAS_SENTINEL 0
 #endif
 
+/* For how long the server grants nothing, by config.quarantine_ms. */
+typedef struct rlock__quarantine {
+    int64_t ms;       /* 0: there is none */
+    int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
+    rlock_timer timer;
+    char refusal[RLOCK__LINE]; /* why it cannot; empty: it can */
+} rlock__quarantine;
+
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool served;              /* this connection has done something */
     bool native;              /* the server of this connection knows DELIFEQ */
@@ -2967,6 +2991,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
 #ifndef RLOCK_NO_SENTINEL
     struct rlock__sentinel *sentinel; /* NULL: none is asked */
 #endif
+    rlock__quarantine quarantine;
     rlock__conn commands, push;
     rlock__place place;               /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
@@ -3009,6 +3034,15 @@ struct rlock__redis;
     "\350\362\222\032\204\000\213d\266\236D\332XL\317]\227\237\306\300"
 #define RLOCK__LUA_REDISSON_RELEASE "\263\310\267\264\3012\247\231)\2021"
 #define RLOCK__SHA_REDISSON_RELEASE "6\353\331R;\226\2720}\262GG\343/q\366\225\373`~"
+#define RLOCK__LUA_QUARANTINE                                                                      \
+    "\200j,a=\227\216,\245 \200f,m,h=\204TIME\215,\204INFO\203'server\215,\204INFO\203'replicatio" \
+    "n\215\200e=f\216*1\266+\353f\236/1\266)\200d=m\254\206run_id:(%x+)\215\200\211i=h\254\206mas" \
+    "ter_replid:(%x+).-master_replid2:(%x+)\215\200g=\250\203j)\232'\214\2140'\200l,\317b=g\254"   \
+    "\206^(%x+) (%x+) (%d+)$\215\242c\314\253d\314\253b\210\265{err='ERR '\234(b and'INFO names n" \
+    "o run_id\314master_replid'\232'its marker is another key\215}\205\201d\235l\314c\235k\230i"   \
+    "\254\206[^0]\215\224b+0>e\210b=\273f\232mat\206%.0f\203\223\205\201g\235d\322 '\234c\322 '"   \
+    "\234b\210\262j,d\322 '\234c\322 '\234b\212\202\354b+\2221]-e,0)"
+#define RLOCK__SHA_QUARANTINE "\345\311\344\006'\177_\036<\2344Gf\011\236\330S\276\030+"
 #define RLOCK__LUA_WORDS                                                                           \
     "\006local \003if \002\265 \002',\002a\206\004end \002('\005then \002 \207\002c,\002)\205\004" \
     "and \0020 \002')\003[1]\003[d]\002 \205\003\203c)\005ARGV[\002e)\002\232 \002)\201\002==\004" \
@@ -3022,7 +3056,13 @@ struct rlock__redis;
     "\236\007\273\270+F-1)\012\206PUBLISH\203\222\004\2221\2562\010\227\216,\227\236,\302\247\021" \
     "\257\250\221\201b\235\2221]\207\202b\230\214\232\233\205\012\200g=\231\201E\210\200j=\005tab" \
     "le\012unpack(\227))\021\201\204H\244\211\2221])\255\202\204\244c)\233\205\013\200\211E,h,r,F" \
-    ",a\016\200\211r,a=\227\216,\2222\247\245 \021\200e=\251\221\201e>=\214\213e<to\272("
+    ",a\016\200\211r,a=\227\216,\2222\247\245 \021\200e=\251\221\201e>=\214\213e<to\272(\002 \224" \
+    "\002b,\002\212\205\002k,\002\200\363\004 do \002\234'\002i\216\002y(\002\334\315\004true\006" \
+    "f\224d=1,\002\231,\003\201z\240\005ZADD\203\003\347\203\317\006\204ZREM\203\004i[3]\003\200h" \
+    "=\005\343abs(\004-inf\006:(%d+)\005SCORE\005math.\011\206\234f,'+inf\012:sub(1,36)\010>f\230" \
+    "1 \232\233\205\006ZRANGE\005\204Z\342\203\315\004\350\223\2240f\200a,q,\315\317z,e,A=\245,"   \
+    "\264,\303'WITH\342S'\200s,p,v,T,L,I,O,C=\204TIME\215\200f=s\216*1\266+\353s\236/1\266)\200x," \
+    "N=e:sub(-1),'^[%x-]+:%d+\341([fws])$'\006\343flo\232(\005\343max("
 
 #define RLOCK__LUA_STRING_INSPECT "\263\257\250\221\364"
 #define RLOCK__SHA_STRING_INSPECT "[G\320\243\030\267\315T\372\215\317-\301\002\221\262\217\224Pz"
@@ -3078,31 +3118,25 @@ struct rlock__redis;
     "\210\325\323\316i={e,0,e,0}Y()_a()\202j"
 #define RLOCK__SHA_QUEUE_QUESTION "\212\034\356W\000\352\315\222\370\240\357\360\335f\332Z\353%Dy"
 #define RLOCK__LUA_MORE_WORDS                                                                      \
-    "\002 \224\002b,\002\212\205\002k,\002\200\363\004 do \002\234'\002i\216\002y(\002\334\315"    \
-    "\004true\006f\224d=1,\002\231,\003\201z\240\005ZADD\203\003\347\203\317\006\204ZREM\203\004i" \
-    "[3]\003\200h=\005\343abs(\004-inf\006:(%d+)\005SCORE\005math.\011\206\234f,'+inf\012:sub(1,3" \
-    "6)\010>f\2301 \232\233\205\006ZRANGE\005\204Z\342\203\315\004\350\223\2240f\200a,q,\315\317z" \
-    ",e,A=\245,\264,\303'WITH\342S'\200s,p,v,T,L,I,O,C=\204TIME\215\200f=s\216*1\266+\353s\236/1"  \
-    "\266)\200x,N=e:sub(-1),'^[%x-]+:%d+\341([fws])$'\006\343flo\232(\005\343max(\010\340\203'"    \
-    "\206\234-f)\017B\206\344\203'LIMIT\203\330'1\215\247B(_\211_d,\234.)\202\204\347BY\342\203"   \
-    "\315_\211_d,A,\234.\212\320J(\211X\225X\240\340'\207T=\326 v=(x\240s'\213c\254\206^permits"   \
-    "\341$\215\224\324'\215)+\214\370\202\205\201l<=v\210\201p+l>v\314R(\211l,f+S,S,\323\213Q(S))" \
-    "\207\202\205p,i=p+l,{\2110,\2110}\201c\226e\210I=\326 \252\201c\235\2226]\213G\236%1\226\214" \
-    "\213\253W(c)\207p=p-l \325c\316\334\317c\316\011and-h\314h)\322\006d %d %\013f\224d=f+1,#"    \
-    "\227\321\011function \035\242b\210\265'\214\214\2331 \233'\205\265'1 '\234\251\221\322 \233"  \
-    "\214\233'\234b\263\320\324\211D)\200l,M=c\254(N\225M\226x\314D\230M\243l+\214\205\201z\235'2" \
-    "'\207\250\203b)\250\203k\212O=\326 \202\214\205\320Q(n)\200o=q\206\241\315n,'GT\215\201o\226" \
-    "1\243\326\220\201o\235\214\207q\206ZREM\203\315e\234x\212o=\251\203b)\202o\226\233\224o>=n+"  \
-    "\214\205\320R(\211l,h,n,m)\200t=q\206\332\315((l>1\314x\240f\215\360\221\201\237t\246\202t"   \
-    "\220m=m\314q\206\241\315n\225\237m)\235'\306'\207\202\205\201t\2261\210\325c\212\202m\220"    \
-    "\200F\365i=\204\347\203\315\330'1\203A)\320Z(K,u)u=u\314\204\333K,K,A)while u\216\213\253u"   \
-    "\216\254(N)do \334\317u\216)u=\204\333K,K,A\212\202u\220\200\016\207U(B(-f\322\203f\322\215," \
-    "\326\351\202\205\336\337X)\200l=\324\211h<=f\225h>f\210p,L=p+l,h\220\205\320Y()p,v=0,\2223]+" \
-    "\214\201\323\207J(\323,i\236\212\242\335\207\202\205J(\335,i[4]\225\253L\210\200P=\356\201P"  \
-    "\216\207J(P\216,P\236\316p=\204ZCOUNT\203\315'\344\215\200w=B\206\355\327#w,2\321J(w\217,w[d" \
-    "+1]\316\320U(H,D)\327#H,2\321\324H\217,D\212\327#H,2\321\325H\217\316\320W(c)\202q\3015]\234" \
-    "c\345,c\254\206\341:\215\322:'\234b)\235\214\205\320_a()while p<v\321\200G=Z\2060\203C)C=nil" \
-    " \200c=G\216\242c\243\326\220\200l=\324c\225O\210"
+    "\010\340\203'\206\234-f)\017B\206\344\203'LIMIT\203\330'1\215\247B(_\211_d,\234.)\202\204"    \
+    "\347BY\342\203\315_\211_d,A,\234.\212\320J(\211X\225X\240\340'\207T=\326 v=(x\240s'\213c\254" \
+    "\206^permits\341$\215\224\324'\215)+\214\370\202\205\201l<=v\210\201p+l>v\314R(\211l,f+S,S,"  \
+    "\323\213Q(S))\207\202\205p,i=p+l,{\2110,\2110}\201c\226e\210I=\326 \252\201c\235\2226]\213G"  \
+    "\236%1\226\214\213\253W(c)\207p=p-l \325c\316\334\317c\316\011and-h\314h)\322\006d %d %\013f" \
+    "\224d=f+1,#\227\321\011function \035\242b\210\265'\214\214\2331 \233'\205\265'1 '\234\251"    \
+    "\221\322 \233\214\233'\234b\263\320\324\211D)\200l,M=c\254(N\225M\226x\314D\230M\243l+\214"   \
+    "\205\201z\235'2'\207\250\203b)\250\203k\212O=\326 \202\214\205\320Q(n)\200o=q\206\241\315n,'" \
+    "GT\215\201o\2261\243\326\220\201o\235\214\207q\206ZREM\203\315e\234x\212o=\251\203b)\202o"    \
+    "\226\233\224o>=n+\214\205\320R(\211l,h,n,m)\200t=q\206\332\315((l>1\314x\240f\215\360\221"    \
+    "\201\237t\246\202t\220m=m\314q\206\241\315n\225\237m)\235'\306'\207\202\205\201t\2261\210"    \
+    "\325c\212\202m\220\200F\365i=\204\347\203\315\330'1\203A)\320Z(K,u)u=u\314\204\333K,K,A)whil" \
+    "e u\216\213\253u\216\254(N)do \334\317u\216)u=\204\333K,K,A\212\202u\220\200\016\207U(B(-f"   \
+    "\322\203f\322\215,\326\351\202\205\336\337X)\200l=\324\211h<=f\225h>f\210p,L=p+l,h\220\205"   \
+    "\320Y()p,v=0,\2223]+\214\201\323\207J(\323,i\236\212\242\335\207\202\205J(\335,i[4]\225\253L" \
+    "\210\200P=\356\201P\216\207J(P\216,P\236\316p=\204ZCOUNT\203\315'\344\215\200w=B\206\355\327" \
+    "#w,2\321J(w\217,w[d+1]\316\320U(H,D)\327#H,2\321\324H\217,D\212\327#H,2\321\325H\217\316\320" \
+    "W(c)\202q\3015]\234c\345,c\254\206\341:\215\322:'\234b)\235\214\205\320_a()while p<v\321\200" \
+    "G=Z\2060\203C)C=nil \200c=G\216\242c\243\326\220\200l=\324c\225O\210"
 
 /* Each word with its length before it. The bytes from RLOCK__LUA_WORD on stand for them, in scripts
  * and in other words. */
@@ -3119,6 +3153,7 @@ static const char rlock__words[] = RLOCK__LUA_WORDS
 #define RLOCK__SCRIPT(name) RLOCK__SHA_##name RLOCK__LUA_##name
 
 static const char rlock__renew_many[] = RLOCK__SCRIPT(STRING_RENEW_MANY);
+static const char rlock__quarantine_script[] = RLOCK__SCRIPT(QUARANTINE);
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
 
@@ -4877,6 +4912,130 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #endif /* RLOCK_NO_SENTINEL */
 
 /* ------------------------------------------------------------------------------------------------
+ * >>redis-quarantine - a server that may have lost holds grants none until they would have ended
+ *
+ * A marker at the server says whose data it has, and since when: src/lua/quarantine.lua. The
+ * greeting of each command connection asks how long the server has to grant nothing, counted by
+ * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
+ * cannot tell grants nothing either, and is asked again.
+ */
+
+#define RLOCK__MARKER "quarantine"    /* the marker's key, after the prefix */
+#define RLOCK__QUARANTINE_ASK_MS 1000 /* until a server that cannot tell is asked again */
+
+/* True if the server may grant nothing now. */
+static bool rlock__quarantined(const rlock__redis *redis) {
+    return rlock_client_now_us(redis->client) < redis->quarantine.until_us;
+}
+
+/* True for the key of the marker. */
+static bool rlock__is_marker(const rlock__redis *redis, const char *key, size_t len) {
+    size_t head = strlen(redis->prefix);
+    return redis->quarantine.ms && len > head && memcmp(key, redis->prefix, head) == 0 &&
+           rlock__is(key + head, len - head, RLOCK__MARKER);
+}
+
+/* Returns why nothing is granted, perhaps in the line. */
+static const char *rlock__quarantine_words(const rlock__redis *redis, char *line) {
+    const rlock__quarantine *quarantine = &redis->quarantine;
+    int64_t left_us = quarantine->until_us - rlock_client_now_us(redis->client);
+    char number[21];
+    RLOCK_ASSERT(left_us > 0);
+    if (*quarantine->refusal) {
+        return quarantine->refusal;
+    }
+    number[rlock__digits(number, (uint64_t)(left_us + 999) / 1000)] = 0;
+    rlock__line_add(line, rlock__line_add(line, 0, "quarantine: nothing is granted for ", number),
+                    " ms more", "");
+    return line;
+}
+
+/* Formats the question. It goes in full: a server that was started anew knows no script. */
+static void rlock__put_quarantine(rlock__redis *redis) {
+    rlock__put_command(redis, 5);
+    rlock__put_eval(redis, rlock__quarantine_script, true, 1);
+    rlock__put_around(redis, redis->prefix, false, RLOCK__MARKER, sizeof RLOCK__MARKER - 1, "");
+    rlock__put_number(redis, (uint64_t)redis->quarantine.ms);
+}
+
+/* Notes the answer, which is a number or an error. */
+static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply) {
+    rlock__quarantine *quarantine = &redis->quarantine;
+    int64_t now_us = rlock_client_now_us(redis->client);
+    bool told = reply->type == REDIS_REPLY_INTEGER;
+    char line[RLOCK__LINE];
+    bool news;
+    if (told) {
+        bool sane = reply->integer >= 0 && reply->integer <= quarantine->ms;
+        int64_t left_ms = sane ? reply->integer : quarantine->ms;
+        quarantine->until_us = now_us + left_ms * 1000;
+        quarantine->refusal[0] = 0;
+        rlock_timer_set(redis->client, &quarantine->timer, left_ms ? quarantine->until_us : -1);
+        news = left_ms > 0;
+    } else {
+        rlock__line_add(line, 0,
+                        "quarantine: the server cannot tell whether it lost holds: ", reply->str);
+        news = strcmp(line, quarantine->refusal) != 0;
+        rlock__line_add(quarantine->refusal, 0, line, "");
+        quarantine->until_us = RLOCK__NEVER;
+        rlock_timer_set(redis->client, &quarantine->timer,
+                        now_us + RLOCK__QUARANTINE_ASK_MS * 1000);
+    }
+    if (news) {
+        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, rlock__quarantine_words(redis, line),
+                        NULL);
+    }
+}
+
+static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    (void)data;
+    if (!conn || !reply) {
+        return;
+    }
+    rlock__conn_answered(conn);
+    if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_ERROR) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        return;
+    }
+    rlock__quarantine_told(conn->redis, reply);
+    if (!rlock__quarantined(conn->redis)) {
+        conn->redis->events->up(conn->redis->owner, NULL);
+    }
+}
+
+/* The quarantine is over, or it is time to ask once more. Without a connection the next greeting
+ * asks. */
+static void rlock__quarantine_fire(rlock_timer *timer) {
+    rlock__redis *redis = RLOCK__OF(timer, rlock__redis, quarantine.timer);
+    const rlock__conn *conn = &redis->commands;
+    if (conn->state != RLOCK__CONN_READY || conn->doomed || conn->strayed) {
+        return;
+    }
+    if (rlock__quarantined(redis)) {
+        rlock__put_quarantine(redis);
+        rlock__conn_say(&redis->commands, rlock__on_quarantine, NULL);
+    } else {
+        redis->events->up(redis->owner, NULL);
+    }
+}
+
+/* False: there is no memory. */
+static bool rlock__quarantine_init(rlock__redis *redis, int64_t ms) {
+    bool added = !ms || rlock_timer_add(redis->client, &redis->quarantine.timer,
+                                        rlock__quarantine_fire) == RLOCK_OK;
+    redis->quarantine.ms = added ? ms : 0;
+    return added;
+}
+
+static void rlock__quarantine_end(rlock__redis *redis) {
+    if (redis->quarantine.ms) {
+        rlock_timer_drop(redis->client, &redis->quarantine.timer);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>redis-greeting - a connection from the first attempt until it can be used
  */
 
@@ -4912,17 +5071,18 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
 
 /* Whether a refusal of this step leaves a connection that can be used. */
 static bool rlock__step_optional(int step, const char *text) {
-    return step >= RLOCK__STEP_NAME &&
-           (strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0) &&
-           rlock__classify(text) != RLOCK_FAULT_BUSY;
+    bool refused = strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0;
+    return step == RLOCK__STEP_QUARANTINE ||
+           (step >= RLOCK__STEP_NAME && refused && rlock__classify(text) != RLOCK_FAULT_BUSY);
 }
 
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
     static const uint8_t types[RLOCK__STEPS] = {
-        REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,
+        REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,  REDIS_REPLY_STRING,
+        REDIS_REPLY_ARRAY,   REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
 }
@@ -4954,7 +5114,10 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
+    if (step == RLOCK__STEP_QUARANTINE) {
+        rlock__quarantine_told(redis, reply);
+    } else if (reply->type == REDIS_REPLY_ERROR &&
+               step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     }
     if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
@@ -4976,15 +5139,19 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
 static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
-    static const char *const words[RLOCK__STEPS] = {
-        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
-        "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
+    static const char *const words[RLOCK__STEPS] = {"AUTH",         "SELECT", "CLIENT SETNAME",
+                                                    "CLIENT",       "INFO",   "INFO",
+                                                    "COMMAND INFO", NULL,     "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    rlock__put_words(redis, words[step], user ? 2 : 1);
-    if (user) {
-        rlock__put_text(redis, user);
+    if (words[step]) {
+        rlock__put_words(redis, words[step], user ? 2 : 1);
+        if (user) {
+            rlock__put_text(redis, user);
+        }
+        rlock__put_text(redis, last);
+    } else {
+        rlock__put_quarantine(redis);
     }
-    rlock__put_text(redis, last);
     rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
 }
 
@@ -5007,6 +5174,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
     last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    last[RLOCK__STEP_QUARANTINE] = main && redis->quarantine.ms ? "" : NULL;
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
 #ifndef RLOCK_NO_SENTINEL
@@ -5593,10 +5761,17 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
-    rlock__command *command = rlock__command_new(redis);
+    rlock__command *command;
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
+        char line[RLOCK__LINE];
+        rlock__list_remove(&first->store.link);
+        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_words(redis, line));
+        return;
+    }
+    command = rlock__command_new(redis);
     if (!command) {
         rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
@@ -5694,6 +5869,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
 
 /* Ends what was opened of a store, wherever that stopped. */
 static void rlock__redis_free(rlock__redis *redis) {
+    rlock__quarantine_end(redis);
     rlock__conn_end(&redis->commands);
     rlock__conn_end(&redis->push);
 #ifndef RLOCK_NO_SENTINEL
@@ -5841,7 +6017,8 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     }
     failed = failed || !redis->buffer ||
              !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-             !rlock__conn_init(&redis->push, redis, &redis->place);
+             !rlock__conn_init(&redis->push, redis, &redis->place) ||
+             !rlock__quarantine_init(redis, config->quarantine_ms);
 #ifndef RLOCK_NO_SENTINEL
     if (config->sentinels && !failed) {
         redis->sentinel = rlock__sentinel_new(config);
@@ -5881,6 +6058,9 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
+    if (rlock__is_marker(redis, key, len)) {
+        return "the library keeps the marker of the quarantine at a key of this name; rename it";
+    }
     if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
         return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
     }
@@ -9865,6 +10045,8 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->user = config->user;
     client->store = rlock__store_of(config);
     client->watchdog_lease_ms = (int32_t)config->watchdog_lease_ms;
+    client->lease_most_ms =
+        (int32_t)(config->quarantine_ms ? config->quarantine_ms : RLOCK_LEASE_MAX_MS);
     client->command_timeout_ms = (int32_t)config->command_timeout_ms;
     client->poll_ms = (int32_t)config->poll_ms;
     client->drift_permille = config->drift_permille;
@@ -10338,6 +10520,10 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
+static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
+    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, rlock__client_of(lock->gate)->lease_most_ms);
+}
+
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
 }
@@ -10421,7 +10607,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     rlock_client *client;
     int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
     if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
-        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        !rlock__lease_allowed(lock, lease_ms)) {
         return RLOCK_ERR_ARG;
     }
     if (status == RLOCK__NESTED && !lock->reentrant) {
@@ -10451,8 +10637,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     rlock_client *client;
     rlock__claim *claim;
     rlock__op *op;
-    if (status == RLOCK_ERR_ARG ||
-        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+    if (status == RLOCK_ERR_ARG || !rlock__lease_allowed(lock, lease_ms)) {
         return RLOCK_ERR_ARG;
     }
     if (status != RLOCK_OK || rlock__renewing(lock)) {

@@ -49,6 +49,7 @@
  *     >>redis-link     a connection under hiredis, and its end
  *     >>redis-push     what the server reports unasked: a changed key, a notification
  *     >>redis-sentinel where the primary is, asked of Sentinels
+ *     >>redis-quarantine  a server that may have lost holds grants none for a while
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>redis-url      config.url: one text for the address and the settings
@@ -93,7 +94,8 @@
  *       rlock_fence() is safe from it.
  *     - Anything across a server that loses data: a restart without persistence, a failover
  *       before replication, an eviction (set maxmemory-policy noeviction), an administrator's
- *       DEL. The loss is reported, not prevented.
+ *       DEL. The loss is reported, not prevented; config.quarantine_ms keeps the first two from
+ *       making a second holder.
  *     - docs/guarantees.md says what is assumed, deployment by deployment.
  *
  * LIFETIMES AND CALLBACKS
@@ -169,8 +171,9 @@
  *         the first connection and after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
- *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
- *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook.
+ *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients"; an acquire in
+ *         quarantine (config.quarantine_ms). After READONLY, MASTERDOWN and MOVED the address is
+ *         looked up anew: the name, or the connect hook.
  *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
  *         refused: only an operator can mend it, so it is reported to a waiter even with
  *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
@@ -262,6 +265,8 @@ extern "C" {
 #include "store/redis/push.h"
 
 #include "store/redis/sentinel.h"
+
+#include "store/redis/quarantine.h"
 
 #include "store/redis/greeting.h"
 

@@ -138,6 +138,7 @@ static void user_may_do_everything(void) {
 #include "faults_replies.h"
 #include "faults_batches.h"
 #include "faults_connecting.h"
+#include "faults_quarantine.h"
 #include "faults_push.h"
 #include "faults_process.h"
 #include "faults_refusals.h"
@@ -365,6 +366,17 @@ int main(int argc, char **argv) {
         TEST(memory_may_fail_at_each_step_to_the_primary),
         TEST(sentinels_of_a_configuration_are_checked),
         TEST(other_fields_beside_sentinels_are_checked),
+        TEST(nothing_is_granted_in_quarantine),
+        TEST(no_kind_is_granted_in_quarantine),
+        TEST(quarantine_keeps_what_is_held),
+        TEST(quarantine_lets_a_hold_be_handed_over),
+        TEST(server_that_cannot_tell_grants_nothing),
+        TEST(server_that_can_tell_again_serves_at_once),
+        TEST(nonsense_for_an_answer_is_the_longest_quarantine),
+        TEST(quarantine_is_asked_for_with_the_greeting),
+        TEST(quarantine_may_end_without_a_connection),
+        TEST(lease_above_the_quarantine_is_refused),
+        TEST(key_of_the_marker_is_refused),
     };
 
     if (argc > 1) {

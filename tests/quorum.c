@@ -561,6 +561,41 @@ static void bare_majority_that_loses_a_vote_is_lost(void **state) {
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
 }
 
+/* A server that comes back empty gives no vote until every hold has ended that it may have
+ * forgotten: as if it had stayed out for so long. */
+static void server_in_quarantine_has_no_vote(void **state) {
+    rlock_config config = kit_config(&servers[0]);
+    struct owner *held, *waits;
+    int64_t began_us;
+    int i;
+
+    (void)state;
+    config.unix_path = NULL;
+    config.store = quorum();
+    config.command_timeout_ms = TIMEOUT_MS;
+    config.quarantine_ms = config.watchdog_lease_ms = SHORT_MS;
+    held = owner_new(kit_client(&config), "k");
+    waits = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(held, 0, 0), RLOCK_ERR_SERVER); /* all of them are new */
+    assert_non_null(strstr(held->text[RLOCK_ACQUIRED], "quarantine: nothing is granted"));
+    server_kill9(&servers[3]);
+    server_kill9(&servers[4]);
+    assert_int_equal(owner_acquire(held, 5000, 0), RLOCK_OK); /* with the votes of 0, 1 and 2 */
+    server_kill9(&servers[2]);
+    began_us = kit_now_us();
+    for (i = 2; i < SERVERS; i++) { /* a majority that knows of nothing */
+        assert_int_equal(server_restart(&servers[i]), 0);
+    }
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 0, owner_told, waits), RLOCK_OK);
+    while (waits->seen[RLOCK_ACQUIRED] == 0 && kit_now_us() < began_us + 10000000) {
+        kit_run(2);
+        assert_false(rlock_is_held(held->lock) && rlock_is_held(waits->lock));
+    }
+    assert_int_equal(waits->status[RLOCK_ACQUIRED], RLOCK_OK);
+    assert_true(kit_now_us() - began_us > SHORT_MS * 1000);
+    assert_int_equal(held->seen[RLOCK_LOST], 1);
+}
+
 static void minority_gives_nobody_the_lock(void **state) {
     static const int cut_off[SERVERS] = {0, 1, -1, -1, -1};
     struct owner *o = owner_new(client_of(quorum_of(cut_off, SERVERS)), "k");
@@ -1024,6 +1059,7 @@ int main(int argc, char **argv) {
         TEST(three_wiped_are_a_loss_at_once),
         TEST(three_stolen_are_a_loss_at_once),
         TEST(bare_majority_that_loses_a_vote_is_lost),
+        TEST(server_in_quarantine_has_no_vote),
         TEST(minority_gives_nobody_the_lock),
         TEST(two_addresses_of_one_server_are_not_two_votes),
         TEST(waiter_gets_it_when_a_majority_comes_up),

@@ -2118,6 +2118,8 @@ static void reason_that_repeats_is_logged_ever_more_seldom(void **state) {
     assert_string_equal(kit_log_text, lines);
 }
 
+#include "redis_quarantine.h"
+
 /* ---- the group ---- */
 
 static int group_begins(void **state) {
@@ -2227,6 +2229,16 @@ int main(int argc, char **argv) {
         TEST(child_that_returns_from_the_log_of_a_ready_connection_does_nothing),
         TEST(log_names_the_client_its_connection_and_where_that_leads),
         TEST(reason_that_repeats_is_logged_ever_more_seldom),
+        TEST(server_is_new_once),
+        TEST(each_client_counts_by_its_own_quarantine),
+        TEST(restart_without_data_makes_no_second_holder),
+        TEST(restart_with_data_is_seen_too),
+        TEST(marker_that_is_gone_costs_one_quarantine),
+        TEST(marker_of_a_time_to_come_begins_now),
+        TEST(key_of_somebody_else_is_no_marker),
+        TEST(quarantine_needs_its_rights),
+        TEST(full_server_begins_no_quarantine),
+        TEST(promotion_is_seen_and_a_new_history_is_not),
     };
 
     if (argc > 1) {

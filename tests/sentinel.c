@@ -372,6 +372,50 @@ static void nothing_is_lost_while_all_sentinels_are_away(void **state) {
     assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 10000), RLOCK_OK);
 }
 
+/* A hold that no replica has heard of is over before the new primary grants the key to another. */
+static void hold_that_was_not_copied_is_over_after_the_quarantine(void **state) {
+    rlock_config config = config_of();
+    struct owner *held, *waits, *before;
+    int64_t promoted_us;
+    int i, was = named_by(0);
+
+    (void)state;
+    config.quarantine_ms = config.watchdog_lease_ms = 3000;
+    held = owner_new(kit_client(&config), "k");
+    before = owner_new(kit_client(&config), "k");
+    waits = owner_new(kit_clients[1], "k");
+    assert_int_equal(owner_acquire(before, 10000, 0), RLOCK_OK); /* the server is new to it */
+    assert_int_equal(owner_release(before), RLOCK_OK);
+    assert_int_equal(owner_acquire(held, 0, 1000), RLOCK_OK); /* so that it is connected */
+    assert_int_equal(owner_release(held), RLOCK_OK);
+    tell(ask(&nodes[was], "SET copied 1"));
+    assert_int_equal(num(ask(&nodes[was], "WAIT 2 4000")), 2);
+    for (i = 0; i < NODES; i++) {
+        if (i != was) {
+            server_pause(&nodes[i]);
+        }
+    }
+    tell(ask(&nodes[was], "CLIENT KILL TYPE replica"));
+    assert_int_equal(owner_acquire(held, 0, 0), RLOCK_OK);
+    server_kill9(&nodes[was]);
+    for (i = 0; i < NODES; i++) {
+        server_resume(&nodes[i]);
+    }
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 0, owner_told, waits), RLOCK_OK);
+    while (!promoted(&was)) {
+        kit_run(5);
+        assert_int_equal(waits->seen[RLOCK_ACQUIRED], 0);
+    }
+    promoted_us = kit_now_us();
+    while (waits->seen[RLOCK_ACQUIRED] == 0 && kit_now_us() < promoted_us + FAILOVER_MS * 1000) {
+        kit_run(5);
+        assert_false(rlock_is_held(held->lock) && rlock_is_held(waits->lock));
+    }
+    assert_int_equal(waits->status[RLOCK_ACQUIRED], RLOCK_OK);
+    assert_true(kit_now_us() - promoted_us > 2900000);
+    assert_int_equal(held->seen[RLOCK_LOST], 1);
+}
+
 static void password_on_one_side_is_sent_there_alone(void **state) {
     rlock_config config = config_of();
     int primary = named_by(0), i;
@@ -405,6 +449,7 @@ int main(int argc, char **argv) {
         TEST(killed_primary_is_followed),
         TEST(primary_that_was_stopped_is_not_used_when_it_is_back),
         TEST(failover_without_sentinels_is_followed_when_they_see_it),
+        TEST(hold_that_was_not_copied_is_over_after_the_quarantine),
         TEST(password_on_one_side_is_sent_there_alone),
     };
 

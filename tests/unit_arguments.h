@@ -34,6 +34,10 @@ static void bad_configurations_are_refused_with_a_log_line(void **state) {
     REFUSE_CONFIG(drift_permille, 501);
     REFUSE_CONFIG(handovers, -2);
     REFUSE_CONFIG(handovers, 4097);
+    REFUSE_CONFIG(quarantine_ms, -1);
+    REFUSE_CONFIG(quarantine_ms, 9);
+    REFUSE_CONFIG(quarantine_ms, 86400001);
+    REFUSE_CONFIG(quarantine_ms, 10); /* the lease of a watchdog is longer */
     SAME(g.store.opens, 0);
     SAME(virtual_memory.live, 0);
 }

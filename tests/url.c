@@ -79,7 +79,8 @@ static const char *fields(const rlock_config *config) {
                    {"timeout", config->command_timeout_ms},
                    {"poll", config->poll_ms},
                    {"drift", config->drift_permille},
-                   {"handovers", config->handovers}};
+                   {"handovers", config->handovers},
+                   {"quarantine", config->quarantine_ms}};
     size_t n = 0, i;
     text[0] = 0;
     for (i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -136,6 +137,7 @@ static void each_form_means_what_its_fields_mean(void **state) {
         {"redis://h?watchdog_lease_ms=86400000&handovers=4096",
          "host=h lease=86400000 handovers=4096"},
         {"redis://h?handovers=0&", "host=h"},
+        {"redis://h?quarantine_ms=86400000", "host=h quarantine=86400000"},
         {"redis://h?poll_ms=%31%30", "host=h poll=10"},
         {"unix:///tmp/s", "unix=/tmp/s"},
         {"unix:///tmp/a%20b/s?db=1", "unix=/tmp/a b/s db=1"},
@@ -200,7 +202,8 @@ static void url_decides_what_is_encrypted(void **state) {
 static void client_has_what_its_url_says(void **state) {
     rlock_config config = config_of("redis://user:p%40ss@127.0.0.1:6380/5?watchdog_lease_ms=7000"
                                     "&command_timeout_ms=800&poll_ms=70&drift_permille=20"
-                                    "&handovers=3&client_name=me&prefix=own:&wire=redisson");
+                                    "&handovers=3&client_name=me&prefix=own:&wire=redisson"
+                                    "&quarantine_ms=9000");
     rlock_client *client = NULL;
     const rlock__redis *redis;
     (void)state;
@@ -212,6 +215,8 @@ static void client_has_what_its_url_says(void **state) {
     SAME(client->poll_ms, 70);
     SAME(client->drift_permille, 20);
     SAME(client->handovers, 3);
+    SAME(client->lease_most_ms, 9000);
+    SAME(redis->quarantine.ms, 9000);
     assert_string_equal(redis->place.host, "127.0.0.1");
     SAME(redis->place.port, 6380);
     assert_string_equal(redis->username, "user");
@@ -238,6 +243,8 @@ static void client_has_defaults_for_what_its_url_leaves_out(void **state) {
     SAME(client->poll_ms, 60);
     SAME(client->drift_permille, 10);
     SAME(client->handovers, 256);
+    SAME(client->lease_most_ms, RLOCK_LEASE_MAX_MS);
+    SAME(redis->quarantine.ms, 0);
     assert_string_equal(redis->place.host, "127.0.0.1");
     SAME(redis->place.port, 6379);
     assert_string_equal(redis->name, "me");
@@ -385,6 +392,7 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h?poll_ms=0x10", "the parameter \"poll_ms\" is not 1 to 86400000"},
         {"redis://h?poll_ms=1%20", "the parameter \"poll_ms\" is not 1 to 86400000"},
         {"redis://h?drift_permille=501", "the parameter \"drift_permille\" is not 1 to 500"},
+        {"redis://h?quarantine_ms=9", "the parameter \"quarantine_ms\" is not 10 to 86400000"},
         {"redis://h?handovers=-2", "the parameter \"handovers\" is not -1 to 4096"},
         {"redis://h?handovers=4097", "the parameter \"handovers\" is not -1 to 4096"},
         {"redis://h?handovers=-", "the parameter \"handovers\" is not -1 to 4096"},
@@ -451,6 +459,7 @@ static void fields_that_it_replaces_are_refused_beside_it(void **state) {
     TWICE(poll_ms, 1000, "1000");
     TWICE(drift_permille, 10, "10");
     TWICE(handovers, 1, "1");
+    TWICE(quarantine_ms, 40000, "40000");
 }
 
 static void other_store_has_no_url(void **state) {

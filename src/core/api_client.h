@@ -100,6 +100,8 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->user = config->user;
     client->store = rlock__store_of(config);
     client->watchdog_lease_ms = (int32_t)config->watchdog_lease_ms;
+    client->lease_most_ms =
+        (int32_t)(config->quarantine_ms ? config->quarantine_ms : RLOCK_LEASE_MAX_MS);
     client->command_timeout_ms = (int32_t)config->command_timeout_ms;
     client->poll_ms = (int32_t)config->poll_ms;
     client->drift_permille = config->drift_permille;

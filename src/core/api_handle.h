@@ -275,6 +275,10 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
+static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
+    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, rlock__client_of(lock->gate)->lease_most_ms);
+}
+
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
 }
@@ -358,7 +362,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     rlock_client *client;
     int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
     if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
-        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+        !rlock__lease_allowed(lock, lease_ms)) {
         return RLOCK_ERR_ARG;
     }
     if (status == RLOCK__NESTED && !lock->reentrant) {
@@ -388,8 +392,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     rlock_client *client;
     rlock__claim *claim;
     rlock__op *op;
-    if (status == RLOCK_ERR_ARG ||
-        !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS)) {
+    if (status == RLOCK_ERR_ARG || !rlock__lease_allowed(lock, lease_ms)) {
         return RLOCK_ERR_ARG;
     }
     if (status != RLOCK_OK || rlock__renewing(lock)) {

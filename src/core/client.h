@@ -71,7 +71,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     uint32_t process_number;
     pid_t pid;
     int drift_permille, handovers;
-    int32_t watchdog_lease_ms, command_timeout_ms, poll_ms;
+    int32_t watchdog_lease_ms, lease_most_ms, command_timeout_ms, poll_ms;
     uint32_t handles;
     uint32_t tracked;   /* gates whose changes are told */
     uint32_t mixed;     /* so many things are wanted that are others' keys too: 0 = none */

@@ -24,7 +24,7 @@ typedef struct rlock__setting { /* a field of rlock_config; zero stands for its 
 #define RLOCK__SETTING(name, type, least, most, standard) \
     { #name, most, standard, offsetof(rlock_config, name), least, type }
 
-#define RLOCK__SETTINGS 5
+#define RLOCK__SETTINGS 6
 
 static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(watchdog_lease_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 30000),
@@ -32,6 +32,7 @@ static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(poll_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 250),
     RLOCK__SETTING(drift_permille, RLOCK__INT, 1, 500, 10),
     RLOCK__SETTING(handovers, RLOCK__INT, -1, 4096, 256),
+    RLOCK__SETTING(quarantine_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 0),
 };
 
 RLOCK__NOINLINE static int64_t rlock__number(const rlock_config *config,
@@ -74,6 +75,10 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
             return false;
         }
         rlock__set_number(config, row, value ? value : row->standard);
+    }
+    if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
+        rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
+        return false;
     }
     return true;
 }

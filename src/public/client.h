@@ -33,11 +33,11 @@ typedef enum rlock_wire {
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
- * poll_ms, drift_permille, handovers; with Sentinels sentinel_username, sentinel_password (their
- * own) and sentinel_tls (yes or no; the default is what the scheme says). They have the limits of
- * their fields, which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password
- * as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D. The log names the part
- * that is wrong, and never shows the password. */
+ * poll_ms, drift_permille, handovers, quarantine_ms; with Sentinels sentinel_username,
+ * sentinel_password (their own) and sentinel_tls (yes or no; the default is what the scheme says).
+ * They have the limits of their fields, which have to be zero. %XX stands for a byte: write
+ * % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as
+ * %26 %3D. The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
 
@@ -117,6 +117,13 @@ typedef struct rlock_config {
      * Beside a url both count only where it asks for TLS; to the Sentinels tls stands in for a
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
+
+    /* None; 10 to 86400000 ms; Redis, and what is made of it. For so long a server that was started
+     * anew or promoted, and one that is new to the library, grants nothing: waiting goes on, and
+     * wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at least the
+     * longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See docs/guarantees.md.
+     */
+    int64_t quarantine_ms;
 } rlock_config;
 
 typedef struct rlock_stats {

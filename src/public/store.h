@@ -161,7 +161,7 @@ typedef struct rlock_store_events {
     /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
 
-    /* Requests can leave again; the core checks its holds. */
+    /* Requests can leave again, or be granted again; the core checks its holds. */
     void (*up)(void *owner, const rlock_part *part);
 
     /* An attempt to connect failed, or a connection was lost. */

@@ -17,6 +17,7 @@
 #include "store/redis/link.h"
 #include "store/redis/push.h"
 #include "store/redis/sentinel.h"
+#include "store/redis/quarantine.h"
 
 /* The greeting is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__redis_greeted(rlock__redis *redis) {
@@ -50,17 +51,18 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
 
 /* Whether a refusal of this step leaves a connection that can be used. */
 static bool rlock__step_optional(int step, const char *text) {
-    return step >= RLOCK__STEP_NAME &&
-           (strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0) &&
-           rlock__classify(text) != RLOCK_FAULT_BUSY;
+    bool refused = strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0;
+    return step == RLOCK__STEP_QUARANTINE ||
+           (step >= RLOCK__STEP_NAME && refused && rlock__classify(text) != RLOCK_FAULT_BUSY);
 }
 
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
     static const uint8_t types[RLOCK__STEPS] = {
-        REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
-        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,
+        REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,  REDIS_REPLY_STRING,
+        REDIS_REPLY_ARRAY,   REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
 }
@@ -92,7 +94,10 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
+    if (step == RLOCK__STEP_QUARANTINE) {
+        rlock__quarantine_told(redis, reply);
+    } else if (reply->type == REDIS_REPLY_ERROR &&
+               step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     }
     if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
@@ -114,15 +119,19 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
 static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
-    static const char *const words[RLOCK__STEPS] = {
-        "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT",
-        "INFO", "INFO",   "COMMAND INFO",   "CLIENT KILL ID"};
+    static const char *const words[RLOCK__STEPS] = {"AUTH",         "SELECT", "CLIENT SETNAME",
+                                                    "CLIENT",       "INFO",   "INFO",
+                                                    "COMMAND INFO", NULL,     "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    rlock__put_words(redis, words[step], user ? 2 : 1);
-    if (user) {
-        rlock__put_text(redis, user);
+    if (words[step]) {
+        rlock__put_words(redis, words[step], user ? 2 : 1);
+        if (user) {
+            rlock__put_text(redis, user);
+        }
+        rlock__put_text(redis, last);
+    } else {
+        rlock__put_quarantine(redis);
     }
-    rlock__put_text(redis, last);
     rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
 }
 
@@ -145,6 +154,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
     last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
+    last[RLOCK__STEP_QUARANTINE] = main && redis->quarantine.ms ? "" : NULL;
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
 #ifndef RLOCK_NO_SENTINEL

@@ -19,6 +19,7 @@
 #include "lua/redisson_acquire.lua"
 #include "lua/redisson_renew.lua"
 #include "lua/redisson_release.lua"
+#include "lua/quarantine.lua"
 #include "lua/words"
 
 #include "lua/string_inspect.lua"
@@ -48,6 +49,7 @@ static const char rlock__words[] = RLOCK__LUA_WORDS
 #define RLOCK__SCRIPT(name) RLOCK__SHA_##name RLOCK__LUA_##name
 
 static const char rlock__renew_many[] = RLOCK__SCRIPT(STRING_RENEW_MANY);
+static const char rlock__quarantine_script[] = RLOCK__SCRIPT(QUARANTINE);
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
 

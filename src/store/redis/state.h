@@ -9,6 +9,7 @@
 #include "public/loop.h"
 #include "public/store.h"
 #include "public/client.h"
+#include "base/platform.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -56,7 +57,7 @@ enum { /* rlock_request.store.how */
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
 /* What a connection says before it is used, in this order, each where it applies. What stands from
- * NAME to NATIVE leaves together. */
+ * NAME to QUARANTINE leaves together. */
 enum {
     RLOCK__STEP_AUTH,
     RLOCK__STEP_SELECT,
@@ -65,6 +66,7 @@ enum {
     RLOCK__STEP_REPLICATION,
     RLOCK__STEP_SERVER,
     RLOCK__STEP_NATIVE,
+    RLOCK__STEP_QUARANTINE,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
@@ -159,6 +161,14 @@ typedef struct rlock__sentinel {
 #define RLOCK__HAS_SENTINEL 0
 #endif
 
+/* For how long the server grants nothing, by config.quarantine_ms. */
+typedef struct rlock__quarantine {
+    int64_t ms;       /* 0: there is none */
+    int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
+    rlock_timer timer;
+    char refusal[RLOCK__LINE]; /* why it cannot; empty: it can */
+} rlock__quarantine;
+
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool served;              /* this connection has done something */
     bool native;              /* the server of this connection knows DELIFEQ */
@@ -202,6 +212,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
 #ifndef RLOCK_NO_SENTINEL
     struct rlock__sentinel *sentinel; /* NULL: none is asked */
 #endif
+    rlock__quarantine quarantine;
     rlock__conn commands, push;
     rlock__place place;               /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */

@@ -19,6 +19,7 @@
 #include "store/redis/link.h"
 #include "store/redis/push.h"
 #include "store/redis/sentinel.h"
+#include "store/redis/quarantine.h"
 #include "store/redis/greeting.h"
 
 static void rlock__redis_submit(void *state, rlock_request *request) {
@@ -302,10 +303,17 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
-    rlock__command *command = rlock__command_new(redis);
+    rlock__command *command;
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
+        char line[RLOCK__LINE];
+        rlock__list_remove(&first->store.link);
+        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_words(redis, line));
+        return;
+    }
+    command = rlock__command_new(redis);
     if (!command) {
         rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
@@ -403,6 +411,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
 
 /* Ends what was opened of a store, wherever that stopped. */
 static void rlock__redis_free(rlock__redis *redis) {
+    rlock__quarantine_end(redis);
     rlock__conn_end(&redis->commands);
     rlock__conn_end(&redis->push);
 #ifndef RLOCK_NO_SENTINEL
@@ -550,7 +559,8 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     }
     failed = failed || !redis->buffer ||
              !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-             !rlock__conn_init(&redis->push, redis, &redis->place);
+             !rlock__conn_init(&redis->push, redis, &redis->place) ||
+             !rlock__quarantine_init(redis, config->quarantine_ms);
 #ifndef RLOCK_NO_SENTINEL
     if (config->sentinels && !failed) {
         redis->sentinel = rlock__sentinel_new(config);
@@ -590,6 +600,9 @@ static const char *rlock__redis_refuses(void *state, const char *key, size_t len
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
+    if (rlock__is_marker(redis, key, len)) {
+        return "the library keeps the marker of the quarantine at a key of this name; rename it";
+    }
     if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
         return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
     }
