@@ -265,7 +265,9 @@ static void what_is_wrong_is_named(void **state) {
     static const struct {
         const char *url, *why; /* after "config.url: " */
     } wrong[] = {
-#define SCHEME "the scheme is not redis, rediss, unix, redis+sentinel or rediss+sentinel"
+#define SCHEME                                                                                   \
+    "the scheme is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these with " \
+    "rediss"
         {"", SCHEME},
         {"127.0.0.1:6379", SCHEME},
         {"http://h", SCHEME},

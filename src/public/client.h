@@ -27,7 +27,8 @@ typedef enum rlock_wire {
  *     redis://[user:password@][host][:port][/database]
  *     unix://[user:password@]/path/of/the/socket
  *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
- *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says;
+ *     redis+cluster://[user:password@]host[:port][,host2[:port]...]
+ *     rediss://, rediss+...://         as these without the second s, with TLS as config.tls says;
  *                                      without that s nothing is encrypted, config.tls or not
  *
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
@@ -117,6 +118,12 @@ typedef struct rlock_config {
      * Beside a url both count only where it asks for TLS; to the Sentinels tls stands in for a
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
+
+    /* None; "host:6379,host2:6379" (IPv6 in brackets; the port defaults to 6379): some nodes of a
+     * Redis or Valkey cluster, or a name that stands for them; replaces host and port. The other
+     * nodes are found by asking. All of them take the same username, password and tls. The
+     * database is 0. */
+    const char *cluster;
 } rlock_config;
 
 typedef struct rlock_stats {
