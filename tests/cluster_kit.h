@@ -65,6 +65,18 @@ static inline int cluster_is_whole(void *arg) {
     return 1;
 }
 
+static inline void cluster_heals(void) {
+    int i;
+
+    if (!kit_until(cluster_is_whole, NULL, CLUSTER_LIMIT_MS)) {
+        for (i = 0; i < node_count; i++) {
+            print_message("%s%s\n", str(ask(&nodes[i], "CLUSTER NODES")), node_ports[i]);
+            print_message("%s\n", str(ask(&nodes[i], "CLUSTER INFO")));
+        }
+        fail_msg("the cluster is not whole");
+    }
+}
+
 /* Starts so many primaries, with so many replicas each. */
 static inline void cluster_start(int primaries, int replicas) {
     int i, n = 0;
@@ -96,7 +108,7 @@ static inline void cluster_start(int primaries, int replicas) {
             } while (n && kit_now_us() < end_us);
         }
     }
-    assert_true(kit_until(cluster_is_whole, NULL, CLUSTER_LIMIT_MS));
+    cluster_heals();
 }
 
 static inline void cluster_stop(void) {
@@ -108,26 +120,6 @@ static inline void cluster_stop(void) {
         server_stop(&nodes[i]);
     }
     node_count = 0;
-}
-
-/* The node that has a slot, as one of them says; -1 = none. */
-static inline int slot_node_by(int says, int slot) {
-    redisReply *reply = ask(&nodes[says], "CLUSTER SLOTS");
-    int port = 0, node = node_count - 1;
-    size_t i;
-
-    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        const redisReply *row = reply->element[i];
-
-        if (row->element[0]->integer <= slot && row->element[1]->integer >= slot) {
-            port = (int)row->element[2]->element[1]->integer;
-        }
-    }
-    freeReplyObject(reply);
-    while (node >= 0 && nodes[node].port != port) {
-        node--;
-    }
-    return node;
 }
 
 static inline int key_slot(const char *key) {
@@ -156,6 +148,54 @@ static inline bool key_is_at(int node, const char *key) {
     return there;
 }
 
+/* The node that has a slot, as one of them says; -1 = none. */
+static inline int slot_node_by(int says, int slot) {
+    redisReply *reply = ask(&nodes[says], "CLUSTER SLOTS");
+    int port = 0, node = node_count - 1;
+    size_t i;
+
+    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        const redisReply *row = reply->element[i];
+
+        if (row->element[0]->integer <= slot && row->element[1]->integer >= slot) {
+            port = (int)row->element[2]->element[1]->integer;
+        }
+    }
+    freeReplyObject(reply);
+    while (node >= 0 && nodes[node].port != port) {
+        node--;
+    }
+    return node;
+}
+
+struct slot_at {
+    int slot, node;
+};
+
+/* All primaries say so, and know of each other's last change: the next one is not taken for older. */
+static inline int slot_is_at(void *arg) {
+    const struct slot_at *at = (const struct slot_at *)arg;
+    char epoch[40] = "";
+    int i;
+
+    for (i = 0; i < node_count; i++) {
+        const char *found;
+
+        if (i >= primary_count && i != at->node) {
+            continue;
+        }
+        found = strstr(str(ask(&nodes[i], "CLUSTER INFO")), "cluster_current_epoch");
+        if (found == NULL || (*epoch && strncmp(epoch, found, strlen(epoch)) != 0)) {
+            return 0;
+        }
+        snprintf(epoch, sizeof epoch, "%.*s", (int)strcspn(found, "\r"), found);
+        if (slot_node_by(i, at->slot) != at->node) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* --- a slot on its way, step by step --- */
 
 static inline void slot_sets_out(int slot, int from, int to) {
@@ -177,6 +217,7 @@ static inline void slot_keys_move(int slot, int from, int to) {
 
 /* Tells a node who has the slot: the new one first. */
 static inline void slot_arrives(int slot, int to) {
+    struct slot_at at;
     int i;
 
     tell(ask(&nodes[to], "CLUSTER SETSLOT %d NODE %s", slot, node_ids[to]));
@@ -185,6 +226,9 @@ static inline void slot_arrives(int slot, int to) {
             tell(ask(&nodes[i], "CLUSTER SETSLOT %d NODE %s", slot, node_ids[to]));
         }
     }
+    at.slot = slot;
+    at.node = to;
+    assert_true(kit_until(slot_is_at, &at, CLUSTER_LIMIT_MS));
 }
 
 static inline void slot_moves(int slot, int from, int to) {

@@ -631,7 +631,9 @@ static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fa
     if (!cluster->mapped) {
         cluster->asked_us = 0; /* the next one at once */
     }
-    rlock__cluster_want(cluster);
+    if (peer->slots || !cluster->mapped) { /* else it may be of the cluster no more */
+        rlock__cluster_want(cluster);
+    }
     if (rlock__cluster_is_down(cluster)) {
         cluster->events->down(cluster->owner, NULL, fault, text);
     } else if (peer->slots) {
