@@ -193,6 +193,8 @@ static void map_is_read_whole_or_not_at_all(void **state) {
 
     (void)state;
     assert_true(whole("*0\r\n"));
+    assert_false(whole("*2\r\n*3\r\n:0\r\n:9999\r\n*2\r\n$1\r\nh\r\n:1\r\n"
+                       "*3\r\n:1\r\n:9999\r\n*2\r\n$1\r\nh\r\n:1\r\n"));
     assert_true(whole(ROW("*2\r\n$1\r\nh\r\n:1\r\n")));
     for (i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         if (whole(hostile[i])) {
@@ -224,6 +226,25 @@ static void host_of_a_node_may_be_missing(void **state) {
     assert_string_equal(host_of(ROW("*4\r\n$1\r\n?\r\n:7000\r\n$1\r\ni\r\n*1\r\n$2\r\nip\r\n")),
                         "");
     assert_string_equal(host_of(ROW("*2\r\n$1\r\n?\r\n:7000\r\n")), "");
+}
+
+/* Connections 1025 to 2048 are this node's; it has the sixth, and those before are surely gone. */
+static void attempts_at_two_nodes_stay_in_doubt_at_both(void **state) {
+    static rlock__redis redis;
+
+    (void)state;
+    redis.first_epoch = redis.open_epoch = 1024;
+    redis.last_epoch = 2048;
+    redis.epoch = 1030;
+    redis.gone_epoch = 1029;
+    assert_int_equal(rlock__epoch_noted(&redis, 0), 1030);
+    assert_int_equal(rlock__epoch_noted(&redis, 1028), 1030);
+    assert_int_equal(rlock__epoch_noted(&redis, 1030), 1030);
+    assert_int_equal(rlock__epoch_noted(&redis, 5), RLOCK__EPOCHS_MIXED);
+    assert_int_equal(rlock__epoch_noted(&redis, 3000), RLOCK__EPOCHS_MIXED);
+    assert_false(rlock__epoch_gone(&redis, 5));
+    assert_false(rlock__epoch_gone(&redis, RLOCK__EPOCHS_MIXED));
+    assert_true(rlock__epoch_gone(&redis, 1029));
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -374,6 +395,29 @@ static void waiters_of_each_kind_are_told_at_each_node(void **state) {
     }
 }
 
+/* PUBLISH at one node reaches those that listen at another one. */
+static void notification_is_heard_once_however_many_nodes_deliver_it(void **state) {
+    rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
+    struct owner *holders[PRIMARIES], *waiters[PRIMARIES];
+    uint64_t woken;
+    int i;
+
+    (void)state;
+    for (i = 0; i < PRIMARIES; i++) {
+        const char *key = key_at(i, "once");
+
+        holders[i] = owner_of_kind(ours, key, RLOCK_KIND_FAIR);
+        waiters[i] = owner_of_kind(theirs, key, RLOCK_KIND_FAIR);
+        assert_int_equal(owner_acquire(holders[i], 5000, LEASE_MS), RLOCK_OK);
+        waits(waiters[i], theirs);
+        kit_run(300); /* it listens at this node too */
+    }
+    woken = kit_stats(theirs).woken;
+    comes_soon(waiters[0], holders[0]);
+    kit_run(100);
+    assert_int_equal(kit_stats(theirs).woken - woken, 1);
+}
+
 /* Handles that are made when the node pushes already know it at once. */
 static void hold_that_is_taken_away_is_told_of(void **state) {
     rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
@@ -474,6 +518,7 @@ static void fences_of_a_key_rise_wherever_its_slot_is(void **state) {
         assert_true(holder->fence[RLOCK_ACQUIRED] > last);
         last = holder->fence[RLOCK_ACQUIRED];
         assert_int_equal(owner_release(holder), RLOCK_OK);
+        assert_int_equal(kit_stats(client).cleaning, 0); /* who said MOVED did nothing */
         slot_moves(key_slot(key), i % 2, 1 - i % 2);
     }
     slot_moves(key_slot(key), 1, 0);
@@ -587,19 +632,32 @@ static void queue_moves_with_its_slot(void **state) {
     slot_moves_under(RLOCK_KIND_SEMAPHORE, 2, 1);
 }
 
+static long long maps_asked_for(void) {
+    long long sum = 0;
+    int i;
+
+    for (i = 0; i < PRIMARIES; i++) {
+        sum += info(&nodes[i], "commandstats", "cmdstat_cluster|slots:calls");
+    }
+    return sum;
+}
+
 /* On its way for long: it is asked for now and then, at the right node. */
 static void waiter_is_served_while_the_slot_is_on_its_way(void **state) {
     rlock_client *ours = client_new(), *theirs = client_new();
     const char *key = key_at(0, "long");
     struct owner *holder = owner_new(ours, key), *waiter = owner_new(theirs, key);
     int slot = key_slot(key);
+    long long maps;
 
     (void)state;
     assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
     waits(waiter, theirs);
     slot_sets_out(slot, 0, 1);
     slot_keys_move(slot, 0, 1);
-    kit_run(1500);
+    maps = maps_asked_for();
+    kit_run(2500);
+    assert_in_range(maps_asked_for() - maps, 1, 8); /* by two clients */
     assert_int_equal(owner_release(holder), RLOCK_OK);
     assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 1000), RLOCK_OK);
     slot_arrives(slot, 1);
@@ -719,6 +777,16 @@ static int six_begin(void **state) {
     return 0;
 }
 
+static void replica_as_the_only_seed_leads_to_all_nodes(void **state) {
+    char seeds[32];
+    struct owner *holder;
+
+    (void)state;
+    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", nodes[PRIMARIES].port);
+    holder = owner_new(client_of(seeds), key_at(1, "replica"));
+    assert_int_equal(owner_acquire(holder, 2000, LEASE_MS), RLOCK_OK);
+}
+
 struct move {
     int slot, from, says;
 };
@@ -744,7 +812,8 @@ static void pair_survives(void (*goes)(int node), const char *name) {
     move.from = slot_node_by(1, move.slot);
     assert_int_equal(owner_acquire(holder, 5000, 0), RLOCK_OK); /* the watchdog renews it */
     waits(waiter, theirs);
-    tell(ask(&nodes[move.from], "WAIT 1 1000"));
+    tell(ask(&nodes[move.from], "SET {%s}copied 1", key));
+    assert_int_equal(num(ask(&nodes[move.from], "WAIT 1 4000")), 1);
     begun_us = kit_now_us();
     goes(move.from);
     assert_int_equal(owner_acquire(elsewhere, 0, LEASE_MS), RLOCK_OK);
@@ -899,6 +968,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(redirection_is_read_or_is_none),
         cmocka_unit_test(map_is_read_whole_or_not_at_all),
         cmocka_unit_test(host_of_a_node_may_be_missing),
+        cmocka_unit_test(attempts_at_two_nodes_stay_in_doubt_at_both),
     };
     static const struct CMUnitTest of_three[] = {
         CASE(keys_of_all_nodes_exclude_and_are_let_go),
@@ -906,6 +976,7 @@ int main(int argc, char **argv) {
         CASE(only_nodes_whose_keys_are_wanted_are_connected_to),
         CASE(slot_that_has_moved_is_followed),
         CASE(waiters_of_each_kind_are_told_at_each_node),
+        CASE(notification_is_heard_once_however_many_nodes_deliver_it),
         CASE(hold_that_is_taken_away_is_told_of),
         CASE(questions_go_to_the_node_of_their_key),
         CASE(keys_of_one_slot_are_one_lock_and_of_two_are_refused),
@@ -926,6 +997,7 @@ int main(int argc, char **argv) {
         CASE(node_that_is_killed_stops_its_own_keys_only),
     };
     static const struct CMUnitTest of_six[] = {
+        CASE(replica_as_the_only_seed_leads_to_all_nodes),
         CASE(failover_by_an_operator_is_followed),
         CASE(killed_primary_is_followed),
         CASE(stopped_primary_is_followed),

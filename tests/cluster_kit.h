@@ -27,7 +27,7 @@ static inline void node_start(int i) {
     a[n++] = "--repl-diskless-sync-delay", a[n++] = "0";
     a[n] = NULL;
     assert_int_equal(server_start(&nodes[i], a), 0);
-    snprintf(node_ids[i], sizeof node_ids[i], "%s", str(ask(&nodes[i], "CLUSTER MYID")));
+    snprintf(node_ids[i], sizeof node_ids[i], "%.40s", str(ask(&nodes[i], "CLUSTER MYID")));
     tell(ask(&nodes[i], "CLUSTER SET-CONFIG-EPOCH %d", i + 1));
 }
 
@@ -172,7 +172,7 @@ struct slot_at {
     int slot, node;
 };
 
-/* All primaries say so, and know of each other's last change: the next one is not taken for older. */
+/* All primaries say so, and know of the last change: the next one is not taken for an older one. */
 static inline int slot_is_at(void *arg) {
     const struct slot_at *at = (const struct slot_at *)arg;
     char epoch[40] = "";

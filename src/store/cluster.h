@@ -41,7 +41,6 @@
 enum { RLOCK__PEER_NEW, RLOCK__PEER_UP, RLOCK__PEER_DOWN };
 
 typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it */
-    rlock_part part;         /* first: the slots that it has */
     struct rlock__cluster *cluster;
     rlock__redis *redis; /* NULL: nothing of it was wanted yet */
     char *host;
@@ -93,44 +92,39 @@ static void rlock__bit_set(uint8_t *bits, unsigned i) {
     bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
 }
 
-/* Some slots; of them with a number those of that node alone. */
+/* Some of the slots, in an event. */
 typedef struct rlock__slots_part {
     rlock_part part;
     const rlock__cluster *cluster;
-    const uint8_t *bits;
-    uint16_t number; /* 0 = of any */
+    const uint8_t *bits; /* these; NULL = all */
+    uint16_t number;     /* ... that this node has; 0 = any */
+    bool still;          /* ... and that are not on their way */
 } rlock__slots_part;
 
 static bool rlock__slots_have(const rlock_part *part, const char *key, size_t len) {
     const rlock__slots_part *some = RLOCK__OF(part, const rlock__slots_part, part);
     unsigned slot = rlock__key_slot(key, len);
-    return rlock__bit(some->bits, slot) &&
-           (!some->number || some->cluster->map[slot] == some->number);
+    return (!some->bits || rlock__bit(some->bits, slot)) &&
+           (!some->number || some->cluster->map[slot] == some->number) &&
+           !(some->still && rlock__bit(some->cluster->asking, slot));
 }
 
-/* What is pushed for these slots has changed, or is another node's. */
-static void rlock__slots_pushing(const rlock__cluster *cluster, const uint8_t *bits,
-                                 uint16_t number, unsigned what) {
+static rlock__slots_part rlock__slots_of(const rlock__cluster *cluster, const uint8_t *bits,
+                                         uint16_t number, bool still) {
     rlock__slots_part some;
     some.part.has = rlock__slots_have;
     some.cluster = cluster;
     some.bits = bits;
     some.number = number;
-    cluster->events->pushing(cluster->owner, &some.part, what);
+    some.still = still;
+    return some;
 }
 
 /* --- nodes --- */
 
-static rlock__peer *rlock__slot_member(const rlock__cluster *cluster, unsigned slot) {
+static rlock__peer *rlock__slot_peer(const rlock__cluster *cluster, unsigned slot) {
     RLOCK_ASSERT(slot < RLOCK__SLOTS && cluster->map[slot] <= cluster->peer_count);
     return cluster->map[slot] ? cluster->peers[cluster->map[slot] - 1] : NULL;
-}
-
-/* Has the key, and is asked for it first. */
-static bool rlock__peer_has(const rlock_part *part, const char *key, size_t len) {
-    const rlock__peer *peer = RLOCK__OF(part, const rlock__peer, part);
-    unsigned slot = rlock__key_slot(key, len);
-    return peer->cluster->map[slot] == peer->number && !rlock__bit(peer->cluster->asking, slot);
 }
 
 /* Makes a place in the list of nodes; NULL: no memory, or too many. */
@@ -178,7 +172,6 @@ static rlock__peer *rlock__peer_at(rlock__cluster *cluster, const char *host, si
         rlock__dealloc(peer);
         return NULL;
     }
-    peer->part.has = rlock__peer_has;
     peer->cluster = cluster;
     peer->port = port;
     peer->number = (uint16_t)(room - cluster->peers + 1);
@@ -295,8 +288,7 @@ static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool a
 
 /* Sends a request to the node that has the slot of its key, as far as is known. */
 static void rlock__cluster_route(rlock__cluster *cluster, rlock_request *request) {
-    rlock__peer *peer =
-        rlock__slot_member(cluster, rlock__key_slot(request->key, request->key_len));
+    rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(request->key, request->key_len));
     if (peer) {
         rlock__peer_submit(peer, request, false);
         return;
@@ -336,8 +328,9 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
     request->store.note = answer->sure ? 0 : request->store.note; /* this attempt left nothing */
     rlock__peer_submit(next, request, ask);
     if (ask && !rlock__bit(cluster->asking, slot)) {
+        rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);
         rlock__bit_set(cluster->asking, slot);
-        rlock__slots_pushing(cluster, cluster->asking, 0, 0);
+        cluster->events->pushing(cluster->owner, &way.part, 0);
     }
     return true;
 }
@@ -346,7 +339,7 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
 
 /* Notes that a slot is at a node now, or at none (NULL). */
 static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__peer *to) {
-    rlock__peer *from = rlock__slot_member(cluster, slot);
+    rlock__peer *from = rlock__slot_peer(cluster, slot);
     if (from != to) {
         if (from) {
             from->slots--;
@@ -384,7 +377,7 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__peer *says,
         }
     }
     for (slot = 0; slot < RLOCK__SLOTS; slot++) {
-        rlock__peer *peer = rlock__slot_member(cluster, slot);
+        rlock__peer *peer = rlock__slot_peer(cluster, slot);
         if (!rlock__bit(cluster->seen, slot)) {
             rlock__slot_moves(cluster, slot, NULL);
         } else if (peer && rlock__bit(cluster->changed, slot)) {
@@ -415,15 +408,16 @@ static void rlock__peer_loses(rlock__peer *peer) {
 /* Tells of the slots that have come to a node. */
 static void rlock__peer_gains(rlock__peer *peer) {
     rlock__cluster *cluster = peer->cluster;
+    rlock__slots_part some = rlock__slots_of(cluster, cluster->changed, peer->number, false);
     bool joins = peer->joins;
     peer->gains = peer->joins = false;
     if (peer->redis && cluster->tracks && !peer->redis->push_wanted) {
         rlock__redis_track(peer->redis, "", 0, true);
     }
     if (joins && peer->where == RLOCK__PEER_UP) { /* what stood still at the other one goes on */
-        cluster->events->up(cluster->owner, &peer->part);
+        cluster->events->up(cluster->owner, &some.part);
     }
-    rlock__slots_pushing(cluster, cluster->changed, peer->number, peer->pushing);
+    cluster->events->pushing(cluster->owner, &some.part, peer->pushing);
 }
 
 /* There is a map: what waits for it goes out, and what has moved is told of. */
@@ -603,7 +597,8 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
         rlock__cluster_plan(cluster);
     }
     if (peer->slots) {
-        cluster->events->up(cluster->owner, &peer->part);
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+        cluster->events->up(cluster->owner, &its.part);
     }
 }
 
@@ -637,7 +632,8 @@ static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fa
     if (rlock__cluster_is_down(cluster)) {
         cluster->events->down(cluster->owner, NULL, fault, text);
     } else if (peer->slots) {
-        cluster->events->down(cluster->owner, &peer->part, fault, text);
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+        cluster->events->down(cluster->owner, &its.part, fault, text);
     } else {
         rlock_client_counters(cluster->client)->faults++;
     }
@@ -646,9 +642,10 @@ static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fa
 static void rlock__peer_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock__peer *peer = (rlock__peer *)owner;
     const rlock__cluster *cluster = peer->cluster;
+    rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, true);
     (void)part;
     peer->pushing = (uint8_t)what;
-    cluster->events->pushing(cluster->owner, &peer->part, what);
+    cluster->events->pushing(cluster->owner, &its.part, what);
 }
 
 /* A node that has the key no more still listens to its channel. */
@@ -682,7 +679,7 @@ static void rlock__cluster_submit(void *state, rlock_request *request) {
 
 static void rlock__cluster_track(void *state, const char *key, size_t len, bool on) {
     rlock__cluster *cluster = (rlock__cluster *)state;
-    const rlock__peer *peer = rlock__slot_member(cluster, rlock__key_slot(key, len));
+    const rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(key, len));
     cluster->tracks = cluster->tracks || on;
     if (peer && peer->redis) {
         rlock__redis_track(peer->redis, key, len, on);
@@ -717,7 +714,7 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
 static unsigned rlock__cluster_pushes(void *state, const char *key, size_t len) {
     const rlock__cluster *cluster = (const rlock__cluster *)state;
     unsigned slot = rlock__key_slot(key, len);
-    const rlock__peer *peer = rlock__slot_member(cluster, slot);
+    const rlock__peer *peer = rlock__slot_peer(cluster, slot);
     return peer && !rlock__bit(cluster->asking, slot) ? peer->pushing : 0u;
 }
 

@@ -128,15 +128,18 @@ static bool rlock__slots_row(const redisReply *row, rlock__slots *slots) {
     return slots->host_len <= RLOCK__HOST_MAX;
 }
 
-/* True if an answer to CLUSTER SLOTS is one, with each row. */
+/* True if an answer to CLUSTER SLOTS is one in each row, and has no more slots than there are. */
 static bool rlock__slots_whole(const redisReply *reply) {
-    rlock__slots slots;
-    size_t i = 0;
-    while (reply->type == REDIS_REPLY_ARRAY && i < reply->elements &&
-           rlock__slots_row(reply->element[i], &slots)) {
-        i++;
+    unsigned most = RLOCK__SLOTS;
+    size_t i;
+    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        rlock__slots slots;
+        if (!rlock__slots_row(reply->element[i], &slots) || slots.to - slots.from >= most) {
+            return false;
+        }
+        most -= slots.to - slots.from + 1;
     }
-    return reply->type == REDIS_REPLY_ARRAY && i == reply->elements;
+    return reply->type == REDIS_REPLY_ARRAY;
 }
 
 #endif /* RLOCK_STORE_CLUSTER_MAP_H */
