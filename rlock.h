@@ -53,7 +53,11 @@
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>redis-url      config.url: one text for the address and the settings
+ *     >>cluster-map    the slots of a cluster
+ *     >>cluster        a store made of the nodes of a cluster
  *     >>store          which store a configuration means
+ *     >>members        a store that keeps the configurations of those it is made of
+ *     >>seeds          a cluster as a store of the user's own
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
  *     >>due            when each claim has something to do
@@ -195,6 +199,7 @@
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
+ *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
@@ -420,7 +425,7 @@ typedef struct rlock_private {
     rlock_link link;
     void *data;
     uint32_t note;
-    uint8_t where, how;
+    uint8_t where, how, hops, asks;
 } rlock_private;
 
 typedef struct rlock_request {
@@ -559,9 +564,14 @@ typedef struct rlock_store {
     void (*flush)(void *state);
 
     /* Optional. Returns what the store cannot do, in words for the log, or NULL. It is called for
-     * each new handle and each question; the terms may be NULL, as in a request. */
+     * each new handle and each question, of several keys for each in turn; the terms may be NULL,
+     * as in a request. */
     const char *(*refuses)(void *state, const char *key, size_t key_len, const rlock_terms *terms,
                            bool fencing);
+
+    /* Optional. Returns what is pushed for a key now (RLOCK_PUSH_...), where that is not the same
+     * for all keys. */
+    unsigned (*pushes)(void *state, const char *key, size_t key_len);
 } rlock_store;
 
 /* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random
@@ -613,6 +623,16 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
+/* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client
+ * alone: for whoever has the nodes one by one, or makes a quorum of clusters. Of each config the
+ * library reads and copies host and port of a node, of the first one also username, password and
+ * tls, which is not copied. All else comes from the client's config, whose own address is not used.
+ * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.
+ * Free it after them; NULL is allowed. With RLOCK_NO_CLUSTER or RLOCK_NO_REDIS it does not exist.
+ * Errors: RLOCK_ERR_ARG (out or seeds is NULL, count is not 1 to 64), RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_cluster_new(rlock_store **out, const struct rlock_config *seeds, int count);
+RLOCK_API void rlock_cluster_free(rlock_store *store);
+
 /* ------------------------------------------------------------------------------------------------
  * >>client-api - a client: one connection to one server, shared by any number of handles
  */
@@ -635,7 +655,8 @@ typedef enum rlock_wire {
  *     redis://[user:password@][host][:port][/database]
  *     unix://[user:password@]/path/of/the/socket
  *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
- *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says;
+ *     redis+cluster://[user:password@]host[:port][,host2[:port]...]
+ *     rediss://, rediss+...://         as these without the second s, with TLS as config.tls says;
  *                                      without that s nothing is encrypted, config.tls or not
  *
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
@@ -726,12 +747,18 @@ typedef struct rlock_config {
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 
-    /* None; 10 to 86400000 ms; Redis, and what is made of it. For so long a server that was started
-     * anew or promoted, and one that is new to the library, grants nothing: waiting goes on, and
-     * wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at least the
-     * longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See docs/guarantees.md.
-     */
+    /* None; 10 to 86400000 ms; Redis, and a quorum of it, not a cluster. For so long a server that
+     * was started anew or promoted, and one that is new to the library, grants nothing: waiting
+     * goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at
+     * least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
+     * docs/guarantees.md. */
     int64_t quarantine_ms;
+
+    /* None; "host:6379,host2:6379" (IPv6 in brackets; the port defaults to 6379): some nodes of a
+     * Redis or Valkey cluster, or a name that stands for them; replaces host and port. The other
+     * nodes are found by asking. All of them take the same username, password and tls. The
+     * database is 0. */
+    const char *cluster;
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -2746,6 +2773,7 @@ static const rlock_store rlock__memory_store = {NULL,
                                                 rlock__memory_forget,
                                                 rlock__memory_track,
                                                 rlock__memory_flush,
+                                                NULL,
                                                 NULL};
 
 int rlock_memory_new(rlock_store **out) {
@@ -2808,15 +2836,17 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
-#define RLOCK__ADDRESSES 8         /* of one name, that are tried */
-#define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
-#define RLOCK__SENTINEL_MS 1000    /* from the answer of a Sentinel to the next question */
-#define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
-#define RLOCK__IDENTITY 40         /* characters of a run_id and a master_replid */
-#define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
-#define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
-#define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
-#define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
+#define RLOCK__ADDRESSES 8      /* of one name, that are tried */
+#define RLOCK__PATIENCE_MS 250  /* with an address, while another one waits to be tried */
+#define RLOCK__SENTINEL_MS 1000 /* from the answer of a Sentinel to the next question */
+#define RLOCK__MOVED_MS 10000   /* a connection that serves is given up for a MOVED so seldom */
+#define RLOCK__IDENTITY 40      /* characters of a run_id and a master_replid */
+#define RLOCK__ROOM 1024u       /* of a release of a mutex with its script, but for the key */
+#define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
+#define RLOCK__LUA_MAX 4096u           /* of a script in full: tools/join refuses a longer one */
+#define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
+#define RLOCK__HOST_MAX 255u           /* bytes of a name that a resolver takes */
+#define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
 #define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
 #define RLOCK__BATCH 64                                /* most renewals in one command */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
@@ -2910,13 +2940,13 @@ typedef struct rlock__command { /* one request or more in flight; kept for the n
     rlock_request **batch;          /* room for a batch, once there was one */
 } rlock__command;
 
-#ifndef RLOCK_NO_SENTINEL
-#define RLOCK__HAS_SENTINEL 1
-
 typedef struct rlock__host {
     char *name;
     int port;
 } rlock__host;
+
+#ifndef RLOCK_NO_SENTINEL
+#define RLOCK__HAS_SENTINEL 1
 
 /* Those that know where the primary is, and what they said. */
 typedef struct rlock__sentinel {
@@ -2953,6 +2983,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool native;              /* the server of this connection knows DELIFEQ */
     bool batches;             /* the server of this connection runs the script of many renewals */
     bool batch_unknown;       /* it has to be sent that script in full first */
+    bool node;                /* of a cluster: see >>cluster */
     bool inherits;            /* the server of this connection goes on with the history before */
     bool push_wanted;         /* some key was to be watched */
     bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
@@ -2968,9 +2999,10 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     void *owner;
     rlock_stats *stats;
     rlock_wire wire;
-    unsigned pushing;     /* what was reported last */
-    uint32_t bytes;       /* of commands in flight */
-    uint32_t epoch;       /* of the command connection, counted from 1 */
+    unsigned pushing;                 /* what was reported last */
+    uint32_t bytes;                   /* of commands in flight */
+    uint32_t first_epoch, last_epoch; /* its epochs are above the one, and up to the other */
+    uint32_t epoch;                   /* of the command connection, counted from first_epoch + 1 */
     uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
     uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */
@@ -3196,6 +3228,74 @@ static const char *rlock__numeric(const char *host) {
                                                                                              : NULL;
 }
 
+/* Takes the next one out of "host:port,[::1]:port"; the port may be left out. False: it is none. */
+static bool rlock__hosts_next(const char **at, const char **host, size_t *len, int *port) {
+    bool bracket = **at == '[';
+    const char *end;
+    *host = *at + bracket;
+    *len = strcspn(*host, bracket ? "]" : ":,");
+    end = *host + *len;
+    if (!*len || (bracket && *end++ != ']')) {
+        return false;
+    }
+    if (*end == ':') {
+        size_t digits = strspn(++end, "0123456789");
+        long number = strtol(end, NULL, 10);
+        if (!digits || digits > 5 || number < 1 || number > 65535) {
+            return false;
+        }
+        *port = (int)number;
+        end += digits;
+    }
+    *at = end + (*end == ',');
+    return !*end || *end == ',';
+}
+
+/* Returns what is wrong with a list of hosts, or NULL. *detail: where. */
+static const char *rlock__hosts_fault(const rlock_config *config, const char *list,
+                                      const char *wrong, const char **detail) {
+    do {
+        char text[RLOCK__ADDRESS_MAX] = "";
+        const char *host;
+        size_t len;
+        int port;
+        *detail = list;
+        if (!rlock__hosts_next(&list, &host, &len, &port)) {
+            return wrong;
+        }
+        memcpy(text, host, len < sizeof text ? len : 0);
+        if (!rlock__numeric(text) && !config->loop.resolve) {
+            return "a host name needs loop.resolve; use an address";
+        }
+    } while (*list);
+    *detail = NULL;
+    return NULL;
+}
+
+/* Cuts a list of hosts into its parts. Returns them, for which the text has to stay; NULL: there is
+ * no memory. */
+static rlock__host *rlock__hosts_split(char *text, int standard, uint32_t *count) {
+    const char *at;
+    rlock__host *hosts;
+    size_t most = 1;
+    for (at = text; *at; at++) {
+        most += *at == ',';
+    }
+    hosts = (rlock__host *)rlock__alloc(most * sizeof *hosts);
+    *count = 0;
+    for (at = text; hosts && *at; (*count)++) {
+        rlock__host *one = &hosts[*count];
+        const char *host;
+        size_t len;
+        RLOCK_ASSERT(*count < most);
+        one->port = standard;
+        rlock__hosts_next(&at, &host, &len, &one->port);
+        one->name = text + (host - text);
+        one->name[len] = 0;
+    }
+    return hosts;
+}
+
 /* Writes an address as such a text. */
 static void rlock__address_text(const rlock__address *address, char *text) {
     bool six = address->any.sa_family == AF_INET6;
@@ -3349,6 +3449,12 @@ static const rlock__error *rlock__error_of(const char *text) {
 
 static rlock_fault rlock__classify(const char *text) {
     return rlock__error_of(text)->fault;
+}
+
+/* True if a node of a cluster says which other one to ask. */
+static bool rlock__redirected(const char *text) {
+    const char *words = rlock__error_words(text);
+    return rlock__begins(words, "MOVED") || rlock__begins(words, "ASK");
 }
 
 static bool rlock__reserve(rlock__redis *redis, size_t room) {
@@ -3931,10 +4037,16 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
+/* True if that connection was one to this server, and not to another node of a cluster. */
+static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
+    return epoch > redis->first_epoch && epoch <= redis->last_epoch;
+}
+
 /* True if nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
-    return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
+    return epoch > redis->open_epoch && epoch <= redis->gone_epoch &&
+           rlock__epoch_ours(redis, epoch);
 }
 
 /* Finds a field in the words of INFO, which may be empty: what follows its name, or NULL. */
@@ -3960,7 +4072,7 @@ static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *role = rlock__info_field(info, "role:");
     const char *first = rlock__info_identity(info, "master_replid:");
     const char *second = rlock__info_identity(info, "master_replid2:");
-    if (role && strncmp(role, "slave", 5) == 0) {
+    if (role && strncmp(role, "slave", 5) == 0 && !redis->node) { /* a node's says MOVED */
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
                          "the server is a replica; give the address of its primary");
         return;
@@ -4525,34 +4637,9 @@ static void rlock__track(rlock__redis *redis) {
 
 #ifndef RLOCK_NO_SENTINEL
 
-/* Takes the next one out of "host:26379,[::1]:26379". False: it is none. */
-static bool rlock__sentinel_parse(const char **at, const char **host, size_t *len, int *port) {
-    bool bracket = **at == '[';
-    const char *end;
-    *host = *at + bracket;
-    *len = strcspn(*host, bracket ? "]" : ":,");
-    end = *host + *len;
-    *port = 26379;
-    if (!*len || (bracket && *end++ != ']')) {
-        return false;
-    }
-    if (*end == ':') {
-        size_t digits = strspn(++end, "0123456789");
-        long number = strtol(end, NULL, 10);
-        if (!digits || digits > 5 || number < 1 || number > 65535) {
-            return false;
-        }
-        *port = (int)number;
-        end += digits;
-    }
-    *at = end + (*end == ',');
-    return !*end || *end == ',';
-}
-
 /* Returns what is wrong with the Sentinels of a configuration, or NULL. */
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
-    const char *at = config->sentinels;
-    if (!at) {
+    if (!config->sentinels) {
         return config->sentinel_primary || config->sentinel_username || config->sentinel_password ||
                        config->sentinel_tls
                    ? "config.sentinel_... without config.sentinels"
@@ -4567,22 +4654,8 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
     if (config->sentinel_username && !config->sentinel_password) {
         return "config.sentinel_username without config.sentinel_password";
     }
-    do {
-        char text[RLOCK__ADDRESS_MAX] = "";
-        const char *host;
-        size_t len;
-        int port;
-        *detail = at;
-        if (!rlock__sentinel_parse(&at, &host, &len, &port)) {
-            return "config.sentinels is no list like host:26379,[::1]:26379";
-        }
-        memcpy(text, host, len < sizeof text ? len : 0);
-        if (!rlock__numeric(text) && !config->loop.resolve) {
-            return "a host name needs loop.resolve; use an address";
-        }
-    } while (*at);
-    *detail = NULL;
-    return NULL;
+    return rlock__hosts_fault(config, config->sentinels,
+                              "config.sentinels is no list like host:26379,[::1]:26379", detail);
 }
 
 static void rlock__sentinel_free(rlock__sentinel *sentinel) {
@@ -4598,14 +4671,9 @@ static void rlock__sentinel_free(rlock__sentinel *sentinel) {
 /* Returns NULL if there is no memory. */
 static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
     rlock__sentinel *sentinel = (rlock__sentinel *)rlock__alloc(sizeof *sentinel);
-    const char *at;
     bool failed = false;
-    size_t most = 1;
     if (!sentinel) {
         return NULL;
-    }
-    for (at = config->sentinels; *at; at++) {
-        most += *at == ',';
     }
     sentinel->epoch = -1;
     sentinel->place.tls = config->sentinel_tls;
@@ -4613,19 +4681,10 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
     sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
     sentinel->username = rlock__copy_text(config->sentinel_username, &failed);
     sentinel->password = rlock__copy_text(config->sentinel_password, &failed);
-    sentinel->hosts = (rlock__host *)rlock__alloc(most * sizeof *sentinel->hosts);
-    if (failed || !sentinel->hosts) {
+    sentinel->hosts = failed ? NULL : rlock__hosts_split(sentinel->text, 26379, &sentinel->count);
+    if (!sentinel->hosts) {
         rlock__sentinel_free(sentinel);
         return NULL;
-    }
-    for (at = sentinel->text; *at; sentinel->count++) {
-        rlock__host *one = &sentinel->hosts[sentinel->count];
-        const char *host;
-        size_t len;
-        RLOCK_ASSERT(sentinel->count < most);
-        rlock__sentinel_parse(&at, &host, &len, &one->port);
-        one->name = sentinel->text + (host - sentinel->text);
-        one->name[len] = 0;
     }
     return sentinel;
 }
@@ -5046,7 +5105,8 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     }
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
-    redis->batches = redis->wire == RLOCK_WIRE_STRING; /* HEXISTS has no form that is no read */
+    redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
+        redis->wire == RLOCK_WIRE_STRING && !redis->node;
     redis->events->up(redis->owner, NULL);
 }
 
@@ -5487,6 +5547,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
     request->store.how = RLOCK__HOW_BEST;
     request->store.where = RLOCK__QUEUED;
+    request->store.asks = 0;
     if (rlock__is_queued(request) && !redis->notify_wanted) {
         redis->notify_wanted = true; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
@@ -5529,7 +5590,8 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
     if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
     } else if (request->store.how == RLOCK__HOW_PLAIN) {
-        again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
+        again = (error && !rlock__redirected(reply->str)) ||
+                (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
@@ -5625,7 +5687,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
     redis->served = redis->served || !error;
-    if (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY]) {
+    if (redis->node || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }
     if (moved && redis->served && redis->moved_us &&
@@ -5758,6 +5820,30 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     return bytes;
 }
 
+static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    (void)data;
+    if (conn && raw) {
+        rlock__conn_answered(conn);
+    }
+}
+
+/* Says ASKING right before a command, if its key is on its way to this node. */
+static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
+    if (!command->requests[0]->store.asks) {
+        return true;
+    }
+    rlock__put_words(redis, "ASKING", 0);
+    return rlock__conn_send(&redis->commands, rlock__on_asking, NULL);
+}
+
+/* Returns the epoch to note with a token of which an attempt leaves now: the oldest one that is not
+ * surely gone; of two nodes of a cluster none says so. */
+static uint32_t rlock__epoch_noted(const rlock__redis *redis, uint32_t note) {
+    uint32_t epoch = !note || rlock__epoch_gone(redis, note) ? redis->epoch : note;
+    return rlock__epoch_ours(redis, epoch) ? epoch : RLOCK__EPOCHS_MIXED;
+}
+
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
@@ -5780,8 +5866,14 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
+    sent = sent && rlock__command_asks(redis, command);
     rlock__command_put(redis, command);
-    sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
+    if (sent && !rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
+        sent = false;
+        if (first->store.asks) { /* else another command would have asked */
+            rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
+        }
+    }
     if (sent && command->tells) {
         redis->told = rlock__script_of(redis, command->requests[0]);
     }
@@ -5792,9 +5884,8 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         request->sent_us = sent_us;
         request->store.data = command;
         request->store.where = RLOCK__FLYING;
-        if (sent && request->op == RLOCK_OP_ACQUIRE &&
-            (!request->store.note || rlock__epoch_gone(redis, request->store.note))) {
-            request->store.note = redis->epoch; /* else the oldest one that is not surely gone */
+        if (sent && request->op == RLOCK_OP_ACQUIRE) {
+            request->store.note = rlock__epoch_noted(redis, request->store.note);
         }
     }
     for (i = 0; i < command->count && !sent; i++) {
@@ -5961,6 +6052,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
         return "config.tls lacks a hook";
     }
+    if (config->cluster) {
+        return "config.cluster needs a library without RLOCK_NO_CLUSTER";
+    }
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }
@@ -6009,6 +6103,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->database = config->database;
     redis->wire = config->wire;
     redis->timeout_us = config->command_timeout_ms * 1000;
+    redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
@@ -6046,31 +6141,37 @@ static bool rlock__ends_with(const char *key, size_t len, const char *end) {
 
 /* Whether a key is called as rlock__put_own_key calls one beside another, or has that other's line:
  * prefix{other}. */
-static bool rlock__is_own_key(const rlock__redis *redis, const char *key, size_t len) {
-    size_t head = strlen(redis->prefix);
-    bool named = len > head + 2 && memcmp(key, redis->prefix, head) == 0 && key[head] == '{' &&
+static bool rlock__is_own_key(const char *prefix, const char *key, size_t len) {
+    size_t head = strlen(prefix);
+    bool named = len > head + 2 && memcmp(key, prefix, head) == 0 && key[head] == '{' &&
                  memchr(key, '}', len) == key + len - 1;
     return rlock__has_tag(key, len) &&
            (named || rlock__ends_with(key, len, ":queue") || rlock__ends_with(key, len, ":fence"));
 }
 
-static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
-                                        const rlock_terms *terms, bool fencing) {
-    const rlock__redis *redis = (const rlock__redis *)state;
+/* Returns what cannot be done on this wire, with such a prefix, or NULL. */
+static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, const char *key,
+                                       size_t len, const rlock_terms *terms, bool fencing) {
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
-    if (rlock__is_marker(redis, key, len)) {
-        return "the library keeps the marker of the quarantine at a key of this name; rename it";
-    }
-    if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
+    if (RLOCK__HAS_KINDS && terms && wire != RLOCK_WIRE_STRING) {
         return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
     }
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
         return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
-    if (queued && rlock__is_own_key(redis, key, len)) {
+    if (queued && rlock__is_own_key(prefix, key, len)) {
         return "the library may put a key of this name beside that of another lock; rename it";
     }
     return NULL;
+}
+
+static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
+                                        const rlock_terms *terms, bool fencing) {
+    const rlock__redis *redis = (const rlock__redis *)state;
+    if (rlock__is_marker(redis, key, len)) {
+        return "the library keeps the marker of the quarantine at a key of this name; rename it";
+    }
+    return rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
 }
 
 static const rlock_store rlock__redis_store = {NULL,
@@ -6080,7 +6181,8 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_forget,
                                                rlock__redis_track,
                                                rlock__redis_flush,
-                                               rlock__redis_refuses};
+                                               rlock__redis_refuses,
+                                               NULL};
 
 #ifndef RLOCK_NO_URL
 
@@ -6115,12 +6217,12 @@ static const rlock__setting rlock__url_port = RLOCK__SETTING(port, RLOCK__INT, 1
 
 typedef struct rlock__url {
     rlock_config *config;
-    const char *part, *shown;     /* the part at hand; of it what may be shown, or NULL */
-    const rlock__setting *limits; /* of a number that is not within them */
-    uint32_t seen;                /* the parameters that were set, a bit for each row */
-    bool member;                  /* it is a server's of a quorum */
-    bool tls, sentinel, local;    /* its scheme */
-    bool sentinel_tls;            /* as its scheme says, or the parameter */
+    const char *part, *shown;           /* the part at hand; of it what may be shown, or NULL */
+    const rlock__setting *limits;       /* of a number that is not within them */
+    uint32_t seen;                      /* the parameters that were set, a bit for each row */
+    bool member;                        /* it is a server's of a quorum */
+    bool tls, sentinel, cluster, local; /* its scheme */
+    bool sentinel_tls;                  /* as its scheme says, or the parameter */
 } rlock__url;
 
 static const char *rlock__url_decode(char *text) {
@@ -6264,18 +6366,19 @@ static const char *rlock__url_host(rlock__url *url, char *text, char **end, int3
 
 static const char *rlock__url_hosts(rlock__url *url, char *list) {
     rlock_config *config = url->config;
+    bool several = url->sentinel || url->cluster;
     char *text = list, *end, *comma;
     const char *wrong;
     int32_t port;
     do {
-        comma = url->sentinel ? strchr(text, ',') : NULL;
+        comma = several ? strchr(text, ',') : NULL;
         if (comma) {
             *comma = 0;
         }
         wrong = rlock__url_host(url, text, &end, &port);
-        if (!wrong && url->sentinel && end == text) {
+        if (!wrong && several && end == text) {
             url->part = "the host";
-            wrong = " of a Sentinel is missing";
+            wrong = url->sentinel ? " of a Sentinel is missing" : " of a node is missing";
         }
         if (wrong) {
             return wrong;
@@ -6286,8 +6389,8 @@ static const char *rlock__url_hosts(rlock__url *url, char *list) {
         }
     } while (comma);
     url->part = "the host";
-    if (url->sentinel) {
-        config->sentinels = list;
+    if (several) {
+        *(url->sentinel ? &config->sentinels : &config->cluster) = list;
         return rlock__url_decode(list);
     }
     *end = 0;
@@ -6371,6 +6474,9 @@ static char *rlock__url_scheme(rlock__url *url, char *text) {
         next = rlock__after(end, "+sentinel");
         url->sentinel = next != NULL;
         end = next ? next : end;
+        next = next ? NULL : rlock__after(end, "+cluster");
+        url->cluster = next != NULL;
+        end = next ? next : end;
     }
     return rlock__after(end, "://");
 }
@@ -6394,7 +6500,8 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     const char *wrong = NULL;
     url->part = "the scheme";
     if (!rest) {
-        return " is not redis, rediss, unix, redis+sentinel or rediss+sentinel";
+        return " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these with "
+               "rediss";
     }
     at = strrchr(rest, '@');
     if (at) {
@@ -6436,8 +6543,8 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     url.config = config;
     url.member = member;
     if (config->host || config->port || config->unix_path || config->username || config->password ||
-        config->database || config->connect || config->sentinels || config->sentinel_primary ||
-        config->sentinel_username || config->sentinel_password) {
+        config->database || config->connect || config->sentinels || config->cluster ||
+        config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
         url.part = "host to database, sentinels and connect";
         wrong = " have to be left out beside it";
     } else {
@@ -6462,6 +6569,950 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
 
 #endif /* RLOCK_NO_URL */
 
+#ifndef RLOCK_NO_CLUSTER
+
+/* ------------------------------------------------------------------------------------------------
+ * >>cluster-map - the slots of a cluster: of which one a key is, what nodes say of where they are
+ *
+ * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+ */
+
+#define RLOCK__SLOTS 16384u
+
+/* The CRC16 of XMODEM: polynomial 0x1021, from 0; four bits at a time. */
+static unsigned rlock__crc16(const char *bytes, size_t len) {
+    static const uint16_t table[] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
+                                     0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
+                                     0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
+    unsigned crc = 0;
+    size_t i;
+    for (i = 0; i < len; i++) {
+        unsigned byte = (unsigned char)bytes[i];
+        crc = ((crc << 4) & 0xffff) ^ table[crc >> 12 ^ byte >> 4];
+        crc = ((crc << 4) & 0xffff) ^ table[crc >> 12 ^ (byte & 15)];
+    }
+    return crc;
+}
+
+/* Returns the slot of a key: that of its hash tag, what stands between the first { and the next },
+ * if that is not empty. */
+static unsigned rlock__key_slot(const char *key, size_t len) {
+    const char *open = (const char *)memchr(key, '{', len);
+    const char *shut = open ? (const char *)memchr(open, '}', len - (size_t)(open - key)) : NULL;
+    if (shut && shut > open + 1) {
+        key = open + 1;
+        len = (size_t)(shut - key);
+    }
+    return rlock__crc16(key, len) % RLOCK__SLOTS;
+}
+
+/* Where a node says that slots are. */
+typedef struct rlock__slots {
+    unsigned from, to;
+    const char *host; /* not ended by a NUL, if host_len is shorter; NULL: that of who said it */
+    size_t host_len;
+    int port;
+} rlock__slots;
+
+static bool rlock__slots_number(const char **at, unsigned most, unsigned *number) {
+    size_t digits = strspn(*at, "0123456789");
+    unsigned long value = strtoul(*at, NULL, 10);
+    RLOCK_ASSERT(most <= 65535);
+    *at += digits;
+    *number = (unsigned)value;
+    return digits && digits <= 5 && value <= most;
+}
+
+/* Reads "MOVED slot host:port", or the same with ASK: the host may be left out, and may be IPv6
+ * without brackets. *ask: it is ASK. False: it is neither. */
+static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *ask) {
+    const char *at = words, *colon;
+    unsigned port;
+    *ask = strncmp(at, "ASK ", 4) == 0;
+    if (!*ask && strncmp(at, "MOVED ", 6) != 0) {
+        return false;
+    }
+    at += *ask ? 4 : 6;
+    if (!rlock__slots_number(&at, RLOCK__SLOTS - 1, &slots->from) || *at++ != ' ') {
+        return false;
+    }
+    colon = strrchr(at, ':');
+    slots->to = slots->from;
+    slots->host = colon && colon > at ? at : NULL;
+    slots->host_len = colon ? (size_t)(colon - at) : 0;
+    at = colon ? colon + 1 : at;
+    slots->port = 0;
+    if (!colon || !rlock__slots_number(&at, 65535, &port) || (*at && *at != ' ')) {
+        return false;
+    }
+    slots->port = (int)port;
+    return port != 0 && slots->host_len <= RLOCK__HOST_MAX;
+}
+
+/* Finds the value of "ip" among what a node tells of another one besides. */
+static const redisReply *rlock__slots_ip(const redisReply *node) {
+    const redisReply *more = node->elements > 3 ? node->element[3] : NULL;
+    size_t i;
+    for (i = 0; more && more->type == REDIS_REPLY_ARRAY && i + 1 < more->elements; i += 2) {
+        const redisReply *name = more->element[i], *value = more->element[i + 1];
+        if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+            strcmp(name->str, "ip") == 0 && value->len) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+/* Reads a row of CLUSTER SLOTS: [from, to, [endpoint, port, id, [name, value ...]], replicas ...].
+ * The endpoint is a host; nil or "" where the node knows none; "?" where it should be a name, and
+ * the node has none: then the address stands behind. False: the row is none. */
+static bool rlock__slots_row(const redisReply *row, rlock__slots *slots) {
+    const redisReply *node, *host;
+    bool whole = row->type == REDIS_REPLY_ARRAY && row->elements >= 3 &&
+                 row->element[0]->type == REDIS_REPLY_INTEGER && row->element[0]->integer >= 0 &&
+                 row->element[1]->type == REDIS_REPLY_INTEGER &&
+                 row->element[1]->integer >= row->element[0]->integer &&
+                 row->element[1]->integer < (long long)RLOCK__SLOTS &&
+                 row->element[2]->type == REDIS_REPLY_ARRAY && row->element[2]->elements >= 2;
+    if (!whole) {
+        return false;
+    }
+    node = row->element[2];
+    host = node->element[0];
+    if (node->element[1]->type != REDIS_REPLY_INTEGER || node->element[1]->integer < 1 ||
+        node->element[1]->integer > 65535 ||
+        (host->type != REDIS_REPLY_STRING && host->type != REDIS_REPLY_NIL)) {
+        return false;
+    }
+    host = host->type == REDIS_REPLY_STRING && strcmp(host->str, "?") == 0 ? rlock__slots_ip(node)
+                                                                           : host;
+    slots->from = (unsigned)row->element[0]->integer;
+    slots->to = (unsigned)row->element[1]->integer;
+    slots->host = host && host->type == REDIS_REPLY_STRING && host->len ? host->str : NULL;
+    slots->host_len = slots->host ? strlen(host->str) : 0;
+    slots->port = (int)node->element[1]->integer;
+    return slots->host_len <= RLOCK__HOST_MAX;
+}
+
+/* True if an answer to CLUSTER SLOTS is one in each row, and has no more slots than there are. */
+static bool rlock__slots_whole(const redisReply *reply) {
+    unsigned most = RLOCK__SLOTS;
+    size_t i;
+    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        rlock__slots slots;
+        if (!rlock__slots_row(reply->element[i], &slots) || slots.to - slots.from >= most) {
+            return false;
+        }
+        most -= slots.to - slots.from + 1;
+    }
+    return reply->type == REDIS_REPLY_ARRAY;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>cluster - a store made of the nodes of a cluster, each of which has some of the slots
+ *
+ * Each node is a Redis store of its own, opened when a slot of it is first wanted. A request goes,
+ * as it is, to the node that has the slot of its key, and is answered by it: so what one server can
+ * do a node can, and a node that is down stops its own keys only.
+ *
+ * - The map of the slots is what a node answers to CLUSTER SLOTS, and nothing else: at the first
+ *   request, after MOVED, CLUSTERDOWN and a lost connection, once a second at most.
+ * - A node that has not this key did nothing with the request, and says which one has. That one is
+ *   asked at once, a few times in a row at most; then the answer is BUSY, and the core waits.
+ * - What was sent to a node, and not answered, may happen there, whoever has the slot by now. The
+ *   epochs of all nodes differ; so no other node takes such a token for surely gone.
+ * - A slot that comes to another node takes with it what waits to be sent. What is watched there
+ *   was not told of changes: for these keys `pushing` is raised anew. While a slot is on its way,
+ *   and nodes say ASK, its keys are polled.
+ */
+
+#define RLOCK__MAP_US 1000000   /* the least time between two questions for the map */
+#define RLOCK__HOPS 5           /* to so many nodes a request is led in a row */
+#define RLOCK__EPOCHS 1024u     /* of a node, before it gets others */
+#define RLOCK__EPOCHS_LEAST 16u /* for the attempts until the next event */
+#define RLOCK__CLUSTER_TEXTS 4
+
+enum { RLOCK__PEER_NEW, RLOCK__PEER_UP, RLOCK__PEER_DOWN };
+
+typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it */
+    struct rlock__cluster *cluster;
+    rlock__redis *redis; /* NULL: nothing of it was wanted yet */
+    char *host;
+    int port;
+    uint32_t slots;  /* how many it has */
+    uint16_t number; /* in the map */
+    bool gains;      /* slots have come to it just now */
+    bool joins;      /* ... some of them from a node that was not up */
+    uint8_t where;
+    uint8_t pushing; /* RLOCK_PUSH_... */
+    bool asked;      /* for the map */
+} rlock__peer;
+
+typedef struct rlock__cluster { /* one client of it */
+    rlock_client *client;
+    const rlock_store_events *events, *of_peers; /* the core's; those that nodes raise */
+    void *owner;
+    rlock_config config; /* of a node, but for its address */
+    char *texts[RLOCK__CLUSTER_TEXTS];
+    char *seeds_text;
+    rlock__host *seeds;
+    uint32_t seed_count, turn; /* whose turn it is to be opened, for the map */
+    rlock__peer **peers;       /* NULL where one has gone */
+    uint32_t peer_count;
+    uint32_t epochs;                   /* given to nodes */
+    rlock_link waiting;                /* requests, until there is a map */
+    rlock_link refused;                /* those to be answered with the fault that they note */
+    rlock_timer timer;                 /* the next question for the map, and the answers to those */
+    rlock__peer *told;                 /* who said MOVED last, and so knows more */
+    int64_t asked_us;                  /* when the map was asked for last; 0 = never */
+    bool mapped;                       /* there is a map */
+    bool wanted;                       /* ... and should be a newer one */
+    bool tracks;                       /* some key was to be watched */
+    uint32_t left;                     /* of a set of keys that is looked at, how many follow */
+    unsigned left_slot;                /* ... and its slot */
+    uint16_t map[RLOCK__SLOTS];        /* the number of the node; 0 = none */
+    uint8_t changed[RLOCK__SLOTS / 8]; /* bits: has come to its node just now */
+    uint8_t seen[RLOCK__SLOTS / 8];    /* stands in the answer at hand */
+    uint8_t asking[RLOCK__SLOTS / 8];  /* is on its way: a node said ASK */
+} rlock__cluster;
+
+struct rlock__cluster;
+
+static bool rlock__bit(const uint8_t *bits, unsigned i) {
+    return (bits[i / 8] >> i % 8 & 1) != 0;
+}
+
+static void rlock__bit_set(uint8_t *bits, unsigned i) {
+    bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
+}
+
+/* Some of the slots, in an event. */
+typedef struct rlock__slots_part {
+    rlock_part part;
+    const rlock__cluster *cluster;
+    const uint8_t *bits; /* these; NULL = all */
+    uint16_t number;     /* ... that this node has; 0 = any */
+    bool still;          /* ... and that are not on their way */
+} rlock__slots_part;
+
+static bool rlock__slots_have(const rlock_part *part, const char *key, size_t len) {
+    const rlock__slots_part *some = RLOCK__OF(part, const rlock__slots_part, part);
+    unsigned slot = rlock__key_slot(key, len);
+    return (!some->bits || rlock__bit(some->bits, slot)) &&
+           (!some->number || some->cluster->map[slot] == some->number) &&
+           !(some->still && rlock__bit(some->cluster->asking, slot));
+}
+
+static rlock__slots_part rlock__slots_of(const rlock__cluster *cluster, const uint8_t *bits,
+                                         uint16_t number, bool still) {
+    rlock__slots_part some;
+    some.part.has = rlock__slots_have;
+    some.cluster = cluster;
+    some.bits = bits;
+    some.number = number;
+    some.still = still;
+    return some;
+}
+
+/* --- nodes --- */
+
+static rlock__peer *rlock__slot_peer(const rlock__cluster *cluster, unsigned slot) {
+    RLOCK_ASSERT(slot < RLOCK__SLOTS && cluster->map[slot] <= cluster->peer_count);
+    return cluster->map[slot] ? cluster->peers[cluster->map[slot] - 1] : NULL;
+}
+
+/* Makes a place in the list of nodes; NULL: no memory, or too many. */
+static rlock__peer **rlock__peer_room(rlock__cluster *cluster) {
+    rlock__peer **peers;
+    uint32_t i = 0;
+    while (i < cluster->peer_count && cluster->peers[i]) {
+        i++;
+    }
+    if (i < cluster->peer_count) {
+        return &cluster->peers[i];
+    }
+    peers = i + 8 > UINT16_MAX ? NULL : (rlock__peer **)rlock__alloc((i + 8) * sizeof *peers);
+    if (!peers) {
+        return NULL;
+    }
+    if (i) {
+        memcpy(peers, cluster->peers, i * sizeof *peers);
+    }
+    rlock__dealloc(cluster->peers);
+    cluster->peers = peers;
+    cluster->peer_count = i + 8;
+    return &cluster->peers[i];
+}
+
+/* Returns the node at an address, which need not be open; NULL: no memory. */
+static rlock__peer *rlock__peer_at(rlock__cluster *cluster, const char *host, size_t len,
+                                   int port) {
+    rlock__peer *peer, **room;
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        peer = cluster->peers[i];
+        if (peer && peer->port == port && strlen(peer->host) == len &&
+            memcmp(peer->host, host, len) == 0) {
+            return peer;
+        }
+    }
+    room = rlock__peer_room(cluster);
+    peer = room ? (rlock__peer *)rlock__alloc(sizeof *peer) : NULL;
+    if (!peer) {
+        return NULL;
+    }
+    peer->host = rlock__copy(host, len);
+    if (!peer->host) {
+        rlock__dealloc(peer);
+        return NULL;
+    }
+    peer->cluster = cluster;
+    peer->port = port;
+    peer->number = (uint16_t)(room - cluster->peers + 1);
+    *room = peer;
+    return peer;
+}
+
+/* Gives it epochs that no other node has. What was noted with those before is not surely gone. */
+static void rlock__peer_epochs(rlock__peer *peer) {
+    rlock__redis *redis = peer->redis;
+    uint32_t first = peer->cluster->epochs;
+    peer->cluster->epochs =
+        first < RLOCK__EPOCHS_MIXED - 2 * RLOCK__EPOCHS ? first + RLOCK__EPOCHS : 0;
+    redis->first_epoch = redis->epoch = redis->gone_epoch = first;
+    redis->open_epoch = redis->moved_epoch = redis->lost_epoch = first;
+    redis->last_epoch = first + RLOCK__EPOCHS;
+}
+
+/* Opens the store of a node, if it is not open. It connects when it has something to say. */
+static int rlock__peer_open(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    rlock_config config = cluster->config;
+    void *state;
+    int status;
+    if (peer->redis) {
+        return RLOCK_OK;
+    }
+    config.host = peer->host;
+    config.port = peer->port;
+    status = rlock__redis_open(&rlock__redis_store, cluster->client, &config, cluster->of_peers,
+                               peer, &state);
+    if (status == RLOCK_OK) {
+        peer->redis = (rlock__redis *)state;
+        peer->redis->node = true;
+        peer->redis->push_wanted = cluster->tracks;
+        peer->where = RLOCK__PEER_NEW;
+        rlock__peer_epochs(peer);
+    }
+    return status;
+}
+
+/* True if a node has something to do, or an answer of it is awaited. */
+static bool rlock__peer_busy(const rlock__peer *peer) {
+    const rlock__redis *redis = peer->redis;
+    bool busy = peer->asked || (redis && redis->bytes);
+    int i;
+    for (i = 0; redis && i < 4; i++) {
+        busy = busy || !rlock__list_empty(&redis->queues[i]);
+    }
+    return busy;
+}
+
+static bool rlock__peer_ready(const rlock__peer *peer) {
+    const rlock__redis *redis = peer->redis;
+    return redis && redis->commands.state == RLOCK__CONN_READY && !redis->commands.doomed &&
+           !redis->commands.strayed;
+}
+
+static void rlock__peer_free(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    if (peer->redis) {
+        rlock__redis_close(peer->redis);
+    }
+    if (cluster->told == peer) {
+        cluster->told = NULL;
+    }
+    cluster->peers[peer->number - 1] = NULL;
+    rlock__dealloc(peer->host);
+    rlock__dealloc(peer);
+}
+
+/* --- where a request goes --- */
+
+/* Has the timer fire when the next thing is due. */
+static void rlock__cluster_plan(rlock__cluster *cluster) {
+    int64_t now_us = rlock_client_now_us(cluster->client);
+    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    int64_t due_us = now_us + RLOCK__MAP_US; /* to close who has nothing to do any more */
+    if (cluster->wanted) {
+        due_us = cluster->asked_us ? cluster->asked_us + pause_us : now_us;
+    }
+    if (!rlock__list_empty(&cluster->refused)) {
+        due_us = now_us;
+    }
+    rlock_timer_set(cluster->client, &cluster->timer, due_us);
+}
+
+/* A newer map is wanted. */
+static void rlock__cluster_want(rlock__cluster *cluster) {
+    cluster->wanted = true;
+    rlock__cluster_plan(cluster);
+}
+
+/* Answers a request with a fault, but not in here. */
+static void rlock__cluster_refuse(rlock__cluster *cluster, rlock_request *request,
+                                  rlock_fault fault) {
+    request->sent_us = rlock_client_now_us(cluster->client);
+    request->store.where = RLOCK__QUEUED;
+    request->store.how = (uint8_t)fault;
+    rlock__list_append(&cluster->refused, &request->store.link);
+    rlock__cluster_plan(cluster);
+}
+
+static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool asks) {
+    int status = rlock__peer_open(peer);
+    if (status != RLOCK_OK) {
+        rlock__cluster_refuse(peer->cluster, request,
+                              status == RLOCK_ERR_NOMEM ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_BUSY);
+        return;
+    }
+    rlock__redis_submit(peer->redis, request);
+    request->store.asks = asks;
+}
+
+/* Sends a request to the node that has the slot of its key, as far as is known. */
+static void rlock__cluster_route(rlock__cluster *cluster, rlock_request *request) {
+    rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(request->key, request->key_len));
+    if (peer) {
+        rlock__peer_submit(peer, request, false);
+        return;
+    }
+    if (cluster->mapped) {
+        rlock__cluster_refuse(cluster, request, RLOCK_FAULT_BUSY); /* nobody has it now */
+    } else {
+        request->store.where = RLOCK__QUEUED;
+        rlock__list_append(&cluster->waiting, &request->store.link);
+    }
+    rlock__cluster_want(cluster);
+}
+
+/* A node has said that another one has the key of this request, which it did nothing with. */
+static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
+                                  const rlock_answer *answer) {
+    rlock__cluster *cluster = peer->cluster;
+    rlock__peer *next;
+    rlock__slots there;
+    unsigned slot;
+    bool ask;
+    if (!rlock__slots_redirect(rlock__error_words(answer->text), &there, &ask)) {
+        return false;
+    }
+    cluster->told = ask ? cluster->told : peer;
+    rlock__cluster_want(cluster);
+    if (request->store.hops >= RLOCK__HOPS) {
+        return false;
+    }
+    next = rlock__peer_at(cluster, there.host ? there.host : peer->host,
+                          there.host ? there.host_len : strlen(peer->host), there.port);
+    if (!next) {
+        return false;
+    }
+    slot = rlock__key_slot(request->key, request->key_len);
+    request->store.hops++;
+    request->store.note = answer->sure ? 0 : request->store.note; /* this attempt left nothing */
+    rlock__peer_submit(next, request, ask);
+    if (ask && !rlock__bit(cluster->asking, slot)) {
+        rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);
+        rlock__bit_set(cluster->asking, slot);
+        cluster->events->pushing(cluster->owner, &way.part, 0);
+    }
+    return true;
+}
+
+/* --- the map --- */
+
+/* Notes that a slot is at a node now, or at none (NULL). */
+static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__peer *to) {
+    rlock__peer *from = rlock__slot_peer(cluster, slot);
+    if (from != to) {
+        if (from) {
+            from->slots--;
+        }
+        if (to) {
+            to->slots++;
+            to->gains = true;
+            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP;
+        }
+        cluster->map[slot] = to ? to->number : 0;
+        rlock__bit_set(cluster->changed, slot);
+    }
+}
+
+/* Puts a whole answer to CLUSTER SLOTS, of that node, into the map. A row for which there is no
+ * memory stays as it was. */
+static void rlock__map_read(rlock__cluster *cluster, const rlock__peer *says,
+                            const redisReply *reply) {
+    unsigned slot;
+    size_t i;
+    memcpy(cluster->changed, cluster->asking, sizeof cluster->changed);
+    memset(cluster->asking, 0, sizeof cluster->asking);
+    memset(cluster->seen, 0, sizeof cluster->seen);
+    for (i = 0; i < reply->elements; i++) {
+        rlock__slots row;
+        rlock__peer *peer;
+        rlock__slots_row(reply->element[i], &row);
+        peer = rlock__peer_at(cluster, row.host ? row.host : says->host,
+                              row.host ? row.host_len : strlen(says->host), row.port);
+        for (slot = row.from; slot <= row.to; slot++) {
+            rlock__bit_set(cluster->seen, slot);
+            if (peer) {
+                rlock__slot_moves(cluster, slot, peer);
+            }
+        }
+    }
+    for (slot = 0; slot < RLOCK__SLOTS; slot++) {
+        rlock__peer *peer = rlock__slot_peer(cluster, slot);
+        if (!rlock__bit(cluster->seen, slot)) {
+            rlock__slot_moves(cluster, slot, NULL);
+        } else if (peer && rlock__bit(cluster->changed, slot)) {
+            peer->gains = true; /* also what was on its way, and is here */
+        }
+    }
+}
+
+/* Sends what waits at a node, and is of a slot that it has no more, to the one that has it now. */
+static void rlock__peer_loses(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    int i;
+    for (i = 0; i < 4; i++) {
+        rlock_link *queue = &peer->redis->queues[i], *at, *next;
+        for (at = queue->next; at != queue; at = next) {
+            rlock_request *request = RLOCK__OF(at, rlock_request, store.link);
+            unsigned slot = rlock__key_slot(request->key, request->key_len);
+            next = at->next;
+            if (rlock__bit(cluster->changed, slot) && cluster->map[slot] != peer->number &&
+                !request->store.asks) {
+                rlock__list_remove(at);
+                rlock__cluster_route(cluster, request);
+            }
+        }
+    }
+}
+
+/* Tells of the slots that have come to a node. */
+static void rlock__peer_gains(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    rlock__slots_part some = rlock__slots_of(cluster, cluster->changed, peer->number, false);
+    bool joins = peer->joins;
+    peer->gains = peer->joins = false;
+    if (peer->redis && cluster->tracks && !peer->redis->push_wanted) {
+        rlock__redis_track(peer->redis, "", 0, true);
+    }
+    if (joins && peer->where == RLOCK__PEER_UP) { /* what stood still at the other one goes on */
+        cluster->events->up(cluster->owner, &some.part);
+    }
+    cluster->events->pushing(cluster->owner, &some.part, peer->pushing);
+}
+
+/* There is a map: what waits for it goes out, and what has moved is told of. */
+static void rlock__cluster_mapped(rlock__cluster *cluster) {
+    bool down = false;
+    rlock_link waiting;
+    uint32_t i;
+    cluster->mapped = true;
+    for (i = 0; i < cluster->peer_count; i++) {
+        if (cluster->peers[i] && cluster->peers[i]->redis) {
+            rlock__peer_loses(cluster->peers[i]);
+        }
+    }
+    rlock__list_init(&waiting);
+    rlock__list_move(&waiting, &cluster->waiting);
+    while (!rlock__list_empty(&waiting)) {
+        rlock_request *request = RLOCK__OF(waiting.next, rlock_request, store.link);
+        rlock__list_remove(&request->store.link);
+        rlock__cluster_route(cluster, request);
+    }
+    for (i = 0; i < cluster->peer_count; i++) {
+        rlock__peer *peer = cluster->peers[i];
+        if (peer && peer->gains) {
+            rlock__peer_gains(peer);
+        }
+        down = down || (peer && peer->slots && peer->where == RLOCK__PEER_DOWN);
+    }
+    cluster->wanted = down; /* somebody else may have its slots soon */
+    rlock__cluster_plan(cluster);
+}
+
+static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    rlock__peer *peer = (rlock__peer *)data;
+    rlock__cluster *cluster = peer->cluster;
+    const redisReply *reply = (const redisReply *)raw;
+    peer->asked = false;
+    if (!conn || !reply) {
+        return;
+    }
+    rlock__conn_answered(conn);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        rlock__conn_log(conn, RLOCK_LOG_WARNING, "no map of the cluster", reply->str);
+        if (!cluster->mapped) {
+            cluster->events->down(cluster->owner, NULL, rlock__classify(reply->str), reply->str);
+        }
+    } else if (!rlock__slots_whole(reply)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    } else {
+        rlock__map_read(cluster, peer, reply);
+        rlock__cluster_mapped(cluster);
+    }
+}
+
+/* Returns a node that can be asked for the map, or NULL: the one that knows more, or the next. */
+static rlock__peer *rlock__cluster_ready(rlock__cluster *cluster) {
+    rlock__peer *peer = cluster->told;
+    uint32_t i;
+    cluster->told = NULL;
+    if (peer && rlock__peer_ready(peer) && !peer->asked) {
+        return peer;
+    }
+    for (i = 0; i < cluster->peer_count; i++) {
+        peer = cluster->peers[(cluster->turn + i) % cluster->peer_count];
+        if (peer && rlock__peer_ready(peer) && !peer->asked) {
+            cluster->turn += i + 1;
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+/* Returns the next node that was named and is not open, or NULL. */
+static rlock__peer *rlock__cluster_closed(rlock__cluster *cluster) {
+    rlock__peer *peer = NULL;
+    uint32_t i;
+    for (i = 0; i < cluster->seed_count; i++) {
+        const rlock__host *seed = &cluster->seeds[i];
+        peer = rlock__peer_at(cluster, seed->name, strlen(seed->name), seed->port);
+        if (peer && !peer->redis) {
+            return peer;
+        }
+    }
+    for (i = 0; i < cluster->peer_count; i++) {
+        peer = cluster->peers[i];
+        if (peer && !peer->redis) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+/* Asks for the map: a node that is connected, or else one more is connected to. */
+static void rlock__cluster_ask(rlock__cluster *cluster) {
+    rlock__peer *peer = rlock__cluster_ready(cluster);
+    cluster->asked_us = rlock_client_now_us(cluster->client);
+    if (peer) {
+        rlock__put_words(peer->redis, "CLUSTER SLOTS", 0);
+        peer->asked = true;
+        rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
+        return;
+    }
+    peer = rlock__cluster_closed(cluster);
+    if (peer && rlock__peer_open(peer) == RLOCK_OK) {
+        rlock__conn_wanted(&peer->redis->commands);
+    }
+}
+
+/* Answers what was refused. */
+static void rlock__cluster_answers(rlock__cluster *cluster) {
+    rlock_link refused;
+    rlock__list_init(&refused);
+    rlock__list_move(&refused, &cluster->refused);
+    while (!rlock__list_empty(&refused)) {
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = RLOCK_OUTCOME_FAULT;
+        answer.fault = (rlock_fault)request->store.how;
+        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no node is known for the key" : NULL;
+        rlock__list_remove(&request->store.link);
+        cluster->events->answered(cluster->owner, request, &answer);
+    }
+}
+
+/* Closes the nodes that have no slots, and nothing to do. */
+static void rlock__cluster_sweep(rlock__cluster *cluster) {
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        rlock__peer *peer = cluster->peers[i];
+        if (peer && !peer->slots && !rlock__peer_busy(peer)) {
+            rlock__peer_free(peer);
+        }
+    }
+}
+
+static void rlock__cluster_fire(rlock_timer *timer) {
+    rlock__cluster *cluster = RLOCK__OF(timer, rlock__cluster, timer);
+    int64_t now_us = rlock_client_now_us(cluster->client);
+    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    rlock__cluster_answers(cluster);
+    if (!cluster->wanted && cluster->mapped) {
+        rlock__cluster_sweep(cluster);
+    } else if (cluster->wanted && (!cluster->asked_us || cluster->asked_us + pause_us <= now_us)) {
+        rlock__cluster_ask(cluster);
+    }
+    if (cluster->wanted || !rlock__list_empty(&cluster->refused)) {
+        rlock__cluster_plan(cluster);
+    }
+}
+
+/* --- what a node reports --- */
+
+static void rlock__peer_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    bool busy =
+        answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY && answer->text;
+    if (busy && rlock__peer_redirects(peer, request, answer)) {
+        return;
+    }
+    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
+        rlock__cluster_want(peer->cluster);
+    }
+    cluster->events->answered(cluster->owner, request, answer);
+}
+
+static void rlock__peer_up(void *owner, const rlock_part *part) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    rlock__cluster *cluster = peer->cluster;
+    (void)part;
+    peer->where = RLOCK__PEER_UP;
+    if (!cluster->mapped) {
+        cluster->asked_us = 0;
+    }
+    if (cluster->wanted) {
+        rlock__cluster_plan(cluster);
+    }
+    if (peer->slots) {
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+        cluster->events->up(cluster->owner, &its.part);
+    }
+}
+
+/* True if no node can be reached of those that were tried; without a map, of all that are named. */
+static bool rlock__cluster_is_down(rlock__cluster *cluster) {
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        const rlock__peer *peer = cluster->peers[i];
+        if (peer && peer->redis && peer->where != RLOCK__PEER_DOWN) {
+            return false;
+        }
+    }
+    return cluster->mapped || !rlock__cluster_closed(cluster);
+}
+
+static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fault,
+                             const char *text) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    rlock__cluster *cluster = peer->cluster;
+    (void)part;
+    peer->where = RLOCK__PEER_DOWN;
+    if (peer->redis->last_epoch - peer->redis->epoch < RLOCK__EPOCHS_LEAST) {
+        rlock__peer_epochs(peer);
+    }
+    if (!cluster->mapped) {
+        cluster->asked_us = 0; /* the next one at once */
+    }
+    if (peer->slots || !cluster->mapped) { /* else it may be of the cluster no more */
+        rlock__cluster_want(cluster);
+    }
+    if (rlock__cluster_is_down(cluster)) {
+        cluster->events->down(cluster->owner, NULL, fault, text);
+    } else if (peer->slots) {
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+        cluster->events->down(cluster->owner, &its.part, fault, text);
+    } else {
+        rlock_client_counters(cluster->client)->faults++;
+    }
+}
+
+static void rlock__peer_pushing(void *owner, const rlock_part *part, unsigned what) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, true);
+    (void)part;
+    peer->pushing = (uint8_t)what;
+    cluster->events->pushing(cluster->owner, &its.part, what);
+}
+
+/* A node that has the key no more still listens to its channel. */
+static void rlock__peer_woken(void *owner, const char *key, size_t key_len) {
+    const rlock__peer *peer = (const rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    if (!key || peer->number == cluster->map[rlock__key_slot(key, key_len)]) {
+        cluster->events->woken(cluster->owner, key, key_len);
+    }
+}
+
+/* What one node publishes all of them deliver. */
+static void rlock__peer_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
+    const rlock__peer *peer = (const rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    if (peer->number == cluster->map[rlock__key_slot(key, key_len)]) {
+        cluster->events->notified(cluster->owner, key, key_len, token);
+    }
+}
+
+static const rlock_store_events rlock__peer_events = {rlock__peer_answered, rlock__peer_up,
+                                                      rlock__peer_down,     rlock__peer_pushing,
+                                                      rlock__peer_woken,    rlock__peer_notified};
+
+/* --- the store --- */
+
+static void rlock__cluster_submit(void *state, rlock_request *request) {
+    request->store.hops = 0;
+    rlock__cluster_route((rlock__cluster *)state, request);
+}
+
+static void rlock__cluster_track(void *state, const char *key, size_t len, bool on) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    const rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(key, len));
+    cluster->tracks = cluster->tracks || on;
+    if (peer && peer->redis) {
+        rlock__redis_track(peer->redis, key, len, on);
+    }
+}
+
+static void rlock__cluster_flush(void *state) {
+    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        if (cluster->peers[i] && cluster->peers[i]->redis) {
+            rlock__redis_flush(cluster->peers[i]->redis);
+        }
+    }
+}
+
+/* The keys of a set come one after the other. */
+static const char *rlock__cluster_refuses(void *state, const char *key, size_t len,
+                                          const rlock_terms *terms, bool fencing) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    const char *why =
+        rlock__wire_refuses(cluster->config.wire, cluster->config.prefix, key, len, terms, fencing);
+    unsigned slot = rlock__key_slot(key, len);
+    if (!why && cluster->left && slot != cluster->left_slot) {
+        why = "the keys are of several slots of the cluster; give them one hash tag {...}";
+    }
+    cluster->left = why ? 0 : cluster->left ? cluster->left - 1 : terms ? terms->count - 1 : 0;
+    cluster->left_slot = slot;
+    return why;
+}
+
+static unsigned rlock__cluster_pushes(void *state, const char *key, size_t len) {
+    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    unsigned slot = rlock__key_slot(key, len);
+    const rlock__peer *peer = rlock__slot_peer(cluster, slot);
+    return peer && !rlock__bit(cluster->asking, slot) ? peer->pushing : 0u;
+}
+
+static void rlock__cluster_close(void *state) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        if (cluster->peers[i]) {
+            rlock__peer_free(cluster->peers[i]);
+        }
+    }
+    rlock_timer_drop(cluster->client, &cluster->timer);
+    for (i = 0; i < RLOCK__CLUSTER_TEXTS; i++) {
+        rlock__dealloc(cluster->texts[i]);
+    }
+    rlock__dealloc(cluster->seeds_text);
+    rlock__dealloc(cluster->seeds);
+    rlock__dealloc(cluster->peers);
+    rlock__dealloc(cluster);
+}
+
+/* Returns what is wrong with the configuration of a cluster, or NULL. */
+static const char *rlock__cluster_fault(const rlock_config *config, const char **detail) {
+    if (config->host || config->unix_path || config->connect || config->sentinels) {
+        return "config.cluster with config.host, unix_path, connect or sentinels";
+    }
+    if (config->database) {
+        return "a cluster has database 0 alone";
+    }
+    if (config->quarantine_ms) {
+        return "config.quarantine_ms is not for a cluster";
+    }
+    return rlock__hosts_fault(config, config->cluster,
+                              "config.cluster is no list like host:6379,[::1]:6379", detail);
+}
+
+/* Keeps what its nodes need of a configuration. False: no memory. */
+static bool rlock__cluster_keep(rlock__cluster *cluster, const rlock_config *config) {
+    const char **texts[RLOCK__CLUSTER_TEXTS];
+    bool failed = false;
+    int i;
+    cluster->config = *config;
+    texts[0] = &cluster->config.username;
+    texts[1] = &cluster->config.password;
+    texts[2] = &cluster->config.client_name;
+    texts[3] = &cluster->config.prefix;
+    for (i = 0; i < RLOCK__CLUSTER_TEXTS; i++) {
+        cluster->texts[i] = rlock__copy_text(*texts[i], &failed);
+        *texts[i] = cluster->texts[i];
+    }
+    cluster->seeds_text = rlock__copy_text(config->cluster, &failed);
+    cluster->config.cluster = NULL;
+    if (!failed) {
+        cluster->seeds = rlock__hosts_split(cluster->seeds_text, 6379, &cluster->seed_count);
+    }
+    return cluster->seeds != NULL;
+}
+
+static int rlock__cluster_open(const rlock_store *store, rlock_client *client,
+                               const rlock_config *config, const rlock_store_events *events,
+                               void *owner, void **state) {
+    const char *detail = NULL, *fault = rlock__cluster_fault(config, &detail);
+    rlock__cluster *cluster;
+    (void)store;
+    if (!fault) {
+        rlock_config node = *config;
+        node.cluster = NULL;
+        fault = rlock__redis_fault(&node, &detail);
+    }
+    if (fault) {
+        rlock_client_log(client, RLOCK_LOG_ERROR, fault, detail);
+        return RLOCK_ERR_ARG;
+    }
+    cluster = (rlock__cluster *)rlock__alloc(sizeof *cluster);
+    if (!cluster || rlock_timer_add(client, &cluster->timer, rlock__cluster_fire) != RLOCK_OK) {
+        rlock__dealloc(cluster);
+        return RLOCK_ERR_NOMEM;
+    }
+    cluster->client = client;
+    cluster->events = events;
+    cluster->of_peers = &rlock__peer_events;
+    cluster->owner = owner;
+    rlock__list_init(&cluster->waiting);
+    rlock__list_init(&cluster->refused);
+    if (!rlock__cluster_keep(cluster, config)) {
+        rlock__cluster_close(cluster);
+        return RLOCK_ERR_NOMEM;
+    }
+    *state = cluster;
+    return RLOCK_OK;
+}
+
+static const rlock_store rlock__cluster_store = {NULL,
+                                                 rlock__cluster_open,
+                                                 rlock__cluster_close,
+                                                 rlock__cluster_submit,
+                                                 rlock__redis_forget,
+                                                 rlock__cluster_track,
+                                                 rlock__cluster_flush,
+                                                 rlock__cluster_refuses,
+                                                 rlock__cluster_pushes};
+
+#endif /* RLOCK_NO_CLUSTER */
+
 #endif /* RLOCK_NO_REDIS */
 
 /* ------------------------------------------------------------------------------------------------
@@ -6469,6 +7520,11 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
  */
 
 static const rlock_store *rlock__store_of(const rlock_config *config) {
+#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+    if (config->cluster && !config->store) {
+        return &rlock__cluster_store;
+    }
+#endif
 #ifndef RLOCK_NO_REDIS
     return config->store ? config->store : &rlock__redis_store;
 #else
@@ -6494,6 +7550,182 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     return RLOCK_ERR_ARG;
 }
 
+#if RLOCK__HAS_KINDS || !(defined(RLOCK_NO_REDIS) || defined(RLOCK_NO_CLUSTER))
+
+/* ------------------------------------------------------------------------------------------------
+ * >>members - a store that keeps the configurations of those it is made of
+ */
+
+typedef struct rlock__members {
+    rlock_store store; /* first: it is what the user sees */
+    rlock_config *servers;
+    int count;
+} rlock__members;
+
+/* The texts that such a configuration may have of its own. */
+#define RLOCK__TEXTS 10
+static const char **rlock__server_text(rlock_config *config, int i) {
+    static const size_t at[RLOCK__TEXTS] = {
+        offsetof(rlock_config, url),
+        offsetof(rlock_config, host),
+        offsetof(rlock_config, unix_path),
+        offsetof(rlock_config, username),
+        offsetof(rlock_config, password),
+        offsetof(rlock_config, sentinels),
+        offsetof(rlock_config, sentinel_primary),
+        offsetof(rlock_config, sentinel_username),
+        offsetof(rlock_config, sentinel_password),
+        offsetof(rlock_config, cluster),
+    };
+    RLOCK_ASSERT(i >= 0 && i < RLOCK__TEXTS);
+    return (const char **)(void *)((char *)config + at[i]);
+}
+
+/* Puts what a member has of its own into a copy of the client's configuration. */
+static void rlock__member_config(const rlock_config *member, rlock_config *one) {
+    rlock_config its = *member;
+    int text;
+    for (text = 0; text < RLOCK__TEXTS; text++) {
+        *rlock__server_text(one, text) = *rlock__server_text(&its, text);
+    }
+    one->store = its.store;
+    one->port = its.port;
+    one->database = its.database;
+    one->tls = its.tls;
+    one->sentinel_tls = its.sentinel_tls;
+    one->connect = its.connect;
+    one->user = its.user;
+}
+
+static void rlock__members_free(rlock_store *store) {
+    rlock__members *members = store ? (rlock__members *)store->ctx : NULL;
+    int i, text;
+    for (i = 0; members && i < members->count; i++) {
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            rlock__dealloc((char *)*rlock__server_text(&members->servers[i], text));
+        }
+    }
+    rlock__dealloc(members);
+}
+
+/* Makes a store with such functions out of 1 to `most` configurations, which are copied. */
+static int rlock__members_new(rlock_store **out, const rlock_config *servers, int count, int most,
+                              const rlock_store *functions) {
+    rlock__members *members;
+    bool failed = false;
+    int i, text;
+    if (!out) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    if (!servers || count < 1 || count > most) {
+        return RLOCK_ERR_ARG;
+    }
+    for (i = 0; i < count; i++) {
+        if (!rlock__store_of(&servers[i])) {
+            return RLOCK_ERR_ARG;
+        }
+    }
+    members = (rlock__members *)rlock__alloc(sizeof *members + (size_t)count * sizeof *servers);
+    if (!members) {
+        return RLOCK_ERR_NOMEM;
+    }
+    members->servers = (rlock_config *)(void *)(members + 1);
+    members->count = count;
+    for (i = 0; i < count; i++) {
+        rlock_config *copy = &members->servers[i];
+        *copy = servers[i];
+        for (text = 0; text < RLOCK__TEXTS; text++) {
+            const char **its = rlock__server_text(copy, text);
+            *its = rlock__copy_text(*its, &failed);
+        }
+    }
+    members->store = *functions;
+    members->store.ctx = members;
+    if (failed) {
+        rlock__members_free(&members->store);
+        return RLOCK_ERR_NOMEM;
+    }
+    *out = &members->store;
+    return RLOCK_OK;
+}
+
+#endif
+
+#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+
+/* ------------------------------------------------------------------------------------------------
+ * >>seeds - a cluster as a store of the user's own: the nodes that are asked first
+ */
+
+#define RLOCK__SEEDS 64 /* at most */
+
+/* Appends the address of a node to a list of them. Returns where the list ends. */
+static char *rlock__seed_add(char *end, const rlock_config *seed) {
+    const char *host = seed->host ? seed->host : "127.0.0.1";
+    bool bracket = strchr(host, ':') != NULL;
+    size_t len = strlen(host);
+    if (bracket) {
+        *end++ = '[';
+    }
+    memcpy(end, host, len);
+    end += len;
+    if (bracket) {
+        *end++ = ']';
+    }
+    *end++ = ':';
+    end += rlock__digits(end, (uint64_t)(seed->port ? seed->port : 6379));
+    *end++ = ',';
+    return end;
+}
+
+static int rlock__seeds_open(const rlock_store *store, rlock_client *client,
+                             const rlock_config *config, const rlock_store_events *events,
+                             void *owner, void **state) {
+    const rlock__members *members = (const rlock__members *)store->ctx;
+    rlock_config one = *config;
+    size_t room = 1;
+    char *list, *end;
+    int i, status;
+    for (i = 0; i < members->count; i++) {
+        const rlock_config *seed = &members->servers[i];
+        room += (seed->host ? strlen(seed->host) : 9) + sizeof "[]:65535,";
+        if (seed->url || seed->store || seed->unix_path || seed->connect || seed->sentinels ||
+            seed->port < 0 || seed->port > 65535) {
+            rlock_client_log(client, RLOCK_LOG_ERROR,
+                             "a node of a cluster has no address but host and port", NULL);
+            return RLOCK_ERR_ARG;
+        }
+    }
+    list = (char *)rlock__alloc(room);
+    if (!list) {
+        return RLOCK_ERR_NOMEM;
+    }
+    rlock__member_config(&members->servers[0], &one);
+    for (i = 0, end = list; i < members->count; i++) {
+        end = rlock__seed_add(end, &members->servers[i]);
+    }
+    end[-1] = 0;
+    one.host = NULL;
+    one.port = 0;
+    one.cluster = list;
+    status = rlock__cluster_open(store, client, &one, events, owner, state);
+    rlock__dealloc(list);
+    return status;
+}
+
+int rlock_cluster_new(rlock_store **out, const struct rlock_config *seeds, int count) {
+    rlock_store functions = rlock__cluster_store;
+    functions.open = rlock__seeds_open;
+    return rlock__members_new(out, seeds, count, RLOCK__SEEDS, &functions);
+}
+
+void rlock_cluster_free(rlock_store *store) {
+    rlock__members_free(store);
+}
+
+#endif /* RLOCK_NO_CLUSTER */
+
 #if RLOCK__HAS_KINDS
 
 /* ------------------------------------------------------------------------------------------------
@@ -6515,12 +7747,6 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
 #define RLOCK__WIN_BACK_US 100000 /* not sooner: who takes all votes by force takes one by one */
 #define RLOCK__STRAY_MAX_US 10000 /* the longest pause for a single vote that is given back */
-
-typedef struct rlock__quorum {
-    rlock_store store; /* first: it is what the user sees */
-    rlock_config *servers;
-    int count;
-} rlock__quorum;
 
 enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
 
@@ -7420,45 +8646,17 @@ static void rlock__quorum_close(void *state) {
     rlock__council_free(council);
 }
 
-/* The texts that the config of a server may have of its own. */
-#define RLOCK__TEXTS 9
-RLOCK__NOINLINE static const char **rlock__server_text(rlock_config *config, int i) {
-    static const size_t at[RLOCK__TEXTS] = {
-        offsetof(rlock_config, url),
-        offsetof(rlock_config, host),
-        offsetof(rlock_config, unix_path),
-        offsetof(rlock_config, username),
-        offsetof(rlock_config, password),
-        offsetof(rlock_config, sentinels),
-        offsetof(rlock_config, sentinel_primary),
-        offsetof(rlock_config, sentinel_username),
-        offsetof(rlock_config, sentinel_password),
-    };
-    RLOCK_ASSERT(i >= 0 && i < RLOCK__TEXTS);
-    return (const char **)(void *)((char *)config + at[i]);
-}
-
-static int rlock__council_open(rlock__council *council, const rlock__quorum *quorum,
+static int rlock__council_open(rlock__council *council, const rlock__members *quorum,
                                const rlock_config *config) {
-    int status = RLOCK_OK, i, text;
+    int status = RLOCK_OK, i;
     for (i = 0; i < council->count && status == RLOCK_OK; i++) {
         rlock__server *server = &council->servers[i];
-        const rlock_config *its = &quorum->servers[i];
         rlock_config one = *config;
         char line[RLOCK__LINE], *texts;
-        one.store = its->store;
-        for (text = 0; text < RLOCK__TEXTS; text++) {
-            *rlock__server_text(&one, text) = *rlock__server_text(&quorum->servers[i], text);
-        }
-        one.port = its->port;
-        one.database = its->database;
-        one.tls = its->tls;
-        one.sentinel_tls = its->sentinel_tls;
-        one.connect = its->connect;
-        one.user = its->user;
+        rlock__member_config(&quorum->servers[i], &one);
         server->council = council;
-        server->store = rlock__store_of(its);
         status = rlock__url_resolve(&one, true, &texts, line);
+        server->store = rlock__store_of(&one);
         if (status == RLOCK_OK) {
             status = server->store->open(server->store, council->client, &one,
                                          &rlock__server_events, server, &server->state);
@@ -7477,7 +8675,7 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
 static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
-    const rlock__quorum *quorum = (const rlock__quorum *)store->ctx;
+    const rlock__members *quorum = (const rlock__members *)store->ctx;
     size_t servers = (size_t)quorum->count * sizeof(rlock__server);
     rlock__council *council = (rlock__council *)rlock__alloc(sizeof *council + servers);
     int status;
@@ -7517,57 +8715,15 @@ static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_forget,
                                                 rlock__quorum_track,
                                                 rlock__quorum_flush,
-                                                rlock__quorum_refuses};
+                                                rlock__quorum_refuses,
+                                                NULL};
 
 void rlock_quorum_free(rlock_store *store) {
-    rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
-    int i, text;
-    for (i = 0; quorum && i < quorum->count; i++) {
-        for (text = 0; text < RLOCK__TEXTS; text++) {
-            rlock__dealloc((char *)*rlock__server_text(&quorum->servers[i], text));
-        }
-    }
-    rlock__dealloc(quorum);
+    rlock__members_free(store);
 }
 
 int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
-    rlock__quorum *quorum;
-    bool failed = false;
-    int i, text;
-    if (!out) {
-        return RLOCK_ERR_ARG;
-    }
-    *out = NULL;
-    if (!servers || count < 1 || count > RLOCK__SERVERS) {
-        return RLOCK_ERR_ARG;
-    }
-    for (i = 0; i < count; i++) {
-        if (!rlock__store_of(&servers[i])) {
-            return RLOCK_ERR_ARG;
-        }
-    }
-    quorum = (rlock__quorum *)rlock__alloc(sizeof *quorum + (size_t)count * sizeof *servers);
-    if (!quorum) {
-        return RLOCK_ERR_NOMEM;
-    }
-    quorum->servers = (rlock_config *)(void *)(quorum + 1);
-    quorum->count = count;
-    for (i = 0; i < count; i++) {
-        rlock_config *copy = &quorum->servers[i];
-        *copy = servers[i];
-        for (text = 0; text < RLOCK__TEXTS; text++) {
-            const char **its = rlock__server_text(copy, text);
-            *its = rlock__copy_text(*its, &failed);
-        }
-    }
-    quorum->store = rlock__quorum_store;
-    quorum->store.ctx = quorum;
-    if (failed) {
-        rlock_quorum_free(&quorum->store);
-        return RLOCK_ERR_NOMEM;
-    }
-    *out = &quorum->store;
-    return RLOCK_OK;
+    return rlock__members_new(out, servers, count, RLOCK__SERVERS, &rlock__quorum_store);
 }
 
 #endif /* RLOCK_NO_KINDS */
@@ -8450,7 +9606,9 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
     if (!gate) {
         return NULL;
     }
-    gate->pushing = (uint8_t)client->pushing;
+    gate->pushing = (uint8_t)(client->store->pushes
+                                  ? client->store->pushes(client->store_state, want->key, want->len)
+                                  : client->pushing);
     gate->crowd = &client->nobody;
     rlock__list_init(&gate->claims);
     at = (char *)(&gate->node + 1);
@@ -9922,7 +11080,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS)));
-    client->pushing = part ? client->pushing : what;
+    client->pushing = part && !client->store->pushes ? client->pushing : what;
     rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
 

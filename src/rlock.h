@@ -53,7 +53,11 @@
  *     >>redis-greeting a connection from the first attempt until it can be used
  *     >>redis-store    requests in their order, and what is answered
  *     >>redis-url      config.url: one text for the address and the settings
+ *     >>cluster-map    the slots of a cluster
+ *     >>cluster        a store made of the nodes of a cluster
  *     >>store          which store a configuration means
+ *     >>members        a store that keeps the configurations of those it is made of
+ *     >>seeds          a cluster as a store of the user's own
  *     >>quorum         a store made of several stores: the majority counts
  *     >>claim          one token at the store, its gate and its handle
  *     >>due            when each claim has something to do
@@ -195,6 +199,7 @@
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
+ *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
@@ -278,9 +283,29 @@ extern "C" {
 
 #endif /* RLOCK_NO_URL */
 
+#ifndef RLOCK_NO_CLUSTER
+
+#include "store/cluster_map.h"
+
+#include "store/cluster.h"
+
+#endif /* RLOCK_NO_CLUSTER */
+
 #endif /* RLOCK_NO_REDIS */
 
 #include "store/default.h"
+
+#if RLOCK__HAS_KINDS || !(defined(RLOCK_NO_REDIS) || defined(RLOCK_NO_CLUSTER))
+
+#include "store/members.h"
+
+#endif
+
+#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+
+#include "store/seeds.h"
+
+#endif /* RLOCK_NO_CLUSTER */
 
 #if RLOCK__HAS_KINDS
 

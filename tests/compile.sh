@@ -251,6 +251,8 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     check "$me: without kinds" compile $posix -DRLOCK_NO_KINDS -c -o "$at/no_kinds.o" "$work/implementation.c"
     check "$me: without Redis and kinds" compile $posix -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -fsyntax-only "$work/implementation.c"
     check "$me: without Sentinel" compile $posix -DRLOCK_NO_SENTINEL -c -o "$at/no_sentinel.o" "$work/implementation.c"
+    check "$me: without clusters" compile $posix -DRLOCK_NO_CLUSTER -c -o "$at/no_cluster.o" "$work/implementation.c"
+    check "$me: clusters without kinds" compile $posix -DRLOCK_NO_KINDS -DRLOCK_NO_SENTINEL -fsyntax-only "$work/implementation.c"
     check "$me: every macro overridden" compile $posix -DRLOCK_NO_REDIS -c -o "$at/macros.o" "$work/macros.c"
     check "$me: every macro is used" link "$at/macros" "$at/macros.o"
     check "$me: with the Redis store too" compile $posix -fsyntax-only "$work/macros.c"

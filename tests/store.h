@@ -158,10 +158,15 @@ static struct hand *permit(int client, uint32_t permits, uint32_t weight) {
     return hand_with(client, &options);
 }
 
+/* The keys of a set share a hash tag: a cluster takes no others. */
+#define A "{set}a"
+#define B "{set}b"
+#define THIRD "{set}third"
+
 static struct hand *hand_of_keys(int client, const char *a, const char *b) {
     rlock_options options = want(NULL, RLOCK_KIND_MUTEX);
     const char *keys[3];
-    keys[0] = a, keys[1] = b, keys[2] = "third";
+    keys[0] = a, keys[1] = b, keys[2] = THIRD;
     options.keys = keys;
     options.key_count = 3;
     return hand_with(client, &options);
@@ -706,7 +711,7 @@ static bool refused_with_a_word(const rlock_options *options) {
 }
 
 static void what_the_store_cannot_do_is_refused_with_a_word(void **state) {
-    static const char *const keys[] = {"a", "b"};
+    static const char *const keys[] = {A, B};
     rlock_options options = want("k", RLOCK_KIND_MUTEX);
     int i;
     (void)state;
@@ -829,28 +834,28 @@ static void raw_fences_that_were_reserved_are_given_to_nobody_else(void **state)
  */
 
 static void several_keys_are_taken_all_or_none(void **state) {
-    struct hand *one = held(hand(0, "b")), *set = hand_of_keys(1, "a", "b");
+    struct hand *one = held(hand(0, B)), *set = hand_of_keys(1, A, B);
     (void)state;
     IS(tried(set, 0, STORE_LEASE_MS), RLOCK_ERR_BUSY);
-    lets_go(held(hand(2, "a"))); /* was not taken */
+    lets_go(held(hand(2, A))); /* was not taken */
     asks(set, RLOCK_FOREVER, 1200);
     EVENTUALLY(pushes(1));
     row->run_ms(50);
     lets_go(one);
     EVENTUALLY(holds(set));
     IS(tried(one, 0, 0), RLOCK_ERR_BUSY);
-    IS(tried(hand(2, "third"), 0, 0), RLOCK_ERR_BUSY);
+    IS(tried(hand(2, THIRD), 0, 0), RLOCK_ERR_BUSY);
     IS(renewed(set, STORE_LEASE_MS), RLOCK_OK);
     row->run_ms(1400);
     assert_true(holds(set));
     IS(tried(one, 0, 0), RLOCK_ERR_BUSY);
     lets_go(set);
     IS(tried(one, 0, STORE_LEASE_MS), RLOCK_OK);
-    held(hand(2, "third"));
+    held(hand(2, THIRD));
 }
 
 static void several_keys_exclude_single_ones_of_the_same_client(void **state) {
-    struct hand *set = held(hand_of_keys(0, "a", "b")), *one = waits(0, hand(0, "third"));
+    struct hand *set = held(hand_of_keys(0, A, B)), *one = waits(0, hand(0, THIRD));
     (void)state;
     row->run_ms(200);
     IS(one->count[RLOCK_ACQUIRED], 0);
@@ -862,8 +867,8 @@ static void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
     struct hand *sets[2];
     int i, turn;
     (void)state;
-    sets[0] = hand_of_keys(0, "a", "b");
-    sets[1] = hand_of_keys(1, "b", "a");
+    sets[0] = hand_of_keys(0, A, B);
+    sets[1] = hand_of_keys(1, B, A);
     asks(sets[0], RLOCK_FOREVER, STORE_LEASE_MS);
     asks(sets[1], RLOCK_FOREVER, STORE_LEASE_MS);
     for (turn = 0; turn < 30; turn++) {
@@ -877,13 +882,13 @@ static void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
 }
 
 static void one_fence_for_all_is_above_those_of_each(void **state) {
-    struct hand *one = held(hand(0, "b")), *set = hand_of_keys(1, "a", "b"), *after;
+    struct hand *one = held(hand(0, B)), *set = hand_of_keys(1, A, B), *after;
     (void)state;
     lets_go(one);
     held(set);
     assert_true(rlock_fence(set->lock) > one->fence[RLOCK_ACQUIRED]);
     lets_go(set);
-    after = held(hand(2, "third"));
+    after = held(hand(2, THIRD));
     assert_true(rlock_fence(after->lock) > set->fence[RLOCK_ACQUIRED]);
 }
 

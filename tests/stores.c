@@ -1,7 +1,7 @@
 /* stores.c - what every store must do, on each of them: tests/store.h
  *
  * The store in the process runs in virtual time, the others on real clocks: Redis on both wires, a
- * quorum of three servers, and the example of a store of one's own.
+ * quorum of three servers, the example of a store of one's own, and a cluster of one node.
  */
 
 #define RLOCK_IMPLEMENTATION
@@ -107,6 +107,21 @@ static void quorum_ends(void) {
     real_ends();
 }
 
+/* One node has all slots: what every store must do, with its requests routed. */
+static void cluster_begins(rlock_config *config) {
+    rlock_config seed;
+    real_begins(config);
+    memset(&seed, 0, sizeof seed);
+    seed.port = g.servers[0].port;
+    IS(rlock_cluster_new(&g.store, &seed, 1), RLOCK_OK);
+    config->store = g.store;
+}
+
+static void cluster_ends(void) {
+    rlock_cluster_free(g.store);
+    real_ends();
+}
+
 static void file_begins(rlock_config *config) {
     real_begins(config);
     snprintf(g.folder, sizeof g.folder, "%s/files-XXXXXX", g.servers[0].dir);
@@ -128,6 +143,8 @@ static const struct store_row redisson = {
     "redisson", redisson_begins, real_ends, real_passes, real_clock, true, false};
 static const struct store_row quorum = {"quorum",   quorum_begins, quorum_ends, real_passes,
                                         real_clock, false,         false};
+static const struct store_row cluster = {"cluster",  cluster_begins, cluster_ends, real_passes,
+                                         real_clock, true,           true};
 static const struct store_row file = {"file",     file_begins, file_ends, real_passes,
                                       real_clock, true,        false};
 
@@ -169,6 +186,38 @@ GROUP(redisson)
 GROUP(quorum)
 GROUP(file)
 
+static bool cluster_is_whole(void) {
+    redisReply *reply = (redisReply *)redisCommand(g.hands[0], "CLUSTER INFO");
+    bool whole = reply != NULL && strstr(reply->str, "cluster_state:ok") != NULL;
+    freeReplyObject(reply);
+    return whole;
+}
+
+static int cluster_group_begins(void **state) {
+    static char port[8];
+    static const char *args[] = {"--cluster-enabled", "yes", "--cluster-port", port, NULL};
+    redisReply *reply;
+    int tries = 0;
+    (void)state;
+    snprintf(port, sizeof port, "%d", server_free_port());
+    g.servers[0].port = server_free_port();
+    if (group_begins(&cluster) != 0) {
+        return -1;
+    }
+    redisFree(g.hands[0]);
+    server_stop(&g.servers[0]);
+    if (server_start(&g.servers[0], args) != 0) {
+        return -1;
+    }
+    g.hands[0] = redisConnectUnix(g.servers[0].socket);
+    reply = (redisReply *)redisCommand(g.hands[0], "CLUSTER ADDSLOTSRANGE 0 16383");
+    freeReplyObject(reply);
+    while (!cluster_is_whole() && tries++ < 1000) {
+        server_sleep_ms(10);
+    }
+    return cluster_is_whole() ? 0 : -1;
+}
+
 /* With one argument, the tests of that name; with another one, on this store alone. */
 int main(int argc, char **argv) {
     static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS};
@@ -189,5 +238,6 @@ int main(int argc, char **argv) {
     RUN(redisson, of_mutexes);
     RUN(quorum, without_fences);
     RUN(file, of_mutexes);
+    RUN(cluster, of_all);
     return failed;
 }

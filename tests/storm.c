@@ -521,8 +521,8 @@ static void chaos_close(void *state) {
     line->client = NULL;
 }
 
-static const rlock_store chaos = {NULL,         chaos_open,  chaos_close, chaos_submit,
-                                  chaos_forget, chaos_watch, chaos_flush, NULL};
+static const rlock_store chaos = {NULL,        chaos_open,  chaos_close, chaos_submit, chaos_forget,
+                                  chaos_watch, chaos_flush, NULL,        NULL};
 
 static void tamper(void) {
     int key = (int)roll(KEYS);

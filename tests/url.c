@@ -65,6 +65,7 @@ static const char *fields(const rlock_config *config) {
                  {"password", config->password},
                  {"sentinels", config->sentinels},
                  {"primary", config->sentinel_primary},
+                 {"cluster", config->cluster},
                  {"suser", config->sentinel_username},
                  {"spassword", config->sentinel_password},
                  {"name", config->client_name},
@@ -149,6 +150,9 @@ static void each_form_means_what_its_fields_mean(void **state) {
          "sentinels=h:26379,h2,[::1]:26380 primary=name"},
         {"redis+sentinel://u:p@h,h2/na%2Dme/3/",
          "user=u password=p sentinels=h,h2 primary=na-me db=3"},
+        {"redis+cluster://h", "cluster=h"},
+        {"valkey+cluster://u:p@h:7000,h2,[::1]:7001/?poll_ms=9",
+         "user=u password=p cluster=h:7000,h2,[::1]:7001 poll=9"},
         {"redis+sentinel://h/"
          "name?sentinel_username=su&sentinel_password=s%40p&sentinel_tls=no&db=2",
          "sentinels=h primary=name suser=su spassword=s@p db=2"},
@@ -180,6 +184,8 @@ static void url_decides_what_is_encrypted(void **state) {
         {"valkeys://h", NULL, &hooks, NULL},
         {"unix:///s", NULL, NULL, NULL},
         {"redis+sentinel://h/n", NULL, NULL, NULL},
+        {"redis+cluster://h", NULL, NULL, NULL},
+        {"rediss+cluster://h", NULL, &hooks, NULL},
         {"redis+sentinel://h/n?sentinel_tls=yes", NULL, NULL, &hooks},
         {"rediss+sentinel://h/n", NULL, &hooks, &hooks},
         {"rediss+sentinel://h/n", &sentinel_hooks, &hooks, &sentinel_hooks},
@@ -272,7 +278,9 @@ static void what_is_wrong_is_named(void **state) {
     static const struct {
         const char *url, *why; /* after "config.url: " */
     } wrong[] = {
-#define SCHEME "the scheme is not redis, rediss, unix, redis+sentinel or rediss+sentinel"
+#define SCHEME                                                                                   \
+    "the scheme is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these with " \
+    "rediss"
         {"", SCHEME},
         {"127.0.0.1:6379", SCHEME},
         {"http://h", SCHEME},
@@ -349,6 +357,11 @@ static void what_is_wrong_is_named(void **state) {
         {"redis+sentinel://:26379/n", "the host of a Sentinel is missing"},
         {"redis+sentinel://h,/n", "the host of a Sentinel is missing"},
         {"redis+sentinel://h,,h2/n", "the host of a Sentinel is missing"},
+        {"redis+cluster://", "the host of a node is missing"},
+        {"redis+cluster://h,", "the host of a node is missing"},
+        {"redis+cluster://h/x", "the database is not 0 to 2147483647"},
+        {"redis+sentinel+cluster://h", SCHEME},
+        {"redis+cluster://h?sentinel_username=u", "the parameter \"sentinel_username\" is unknown"},
         {"unix://", "the path does not begin with /"},
         {"unix://tmp/s", "the path does not begin with /"},
         {"unix:///tmp/%00", "the path has a %00"},

@@ -169,7 +169,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS)));
-    client->pushing = part ? client->pushing : what;
+    client->pushing = part && !client->store->pushes ? client->pushing : what;
     rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
 

@@ -315,7 +315,9 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
     if (!gate) {
         return NULL;
     }
-    gate->pushing = (uint8_t)client->pushing;
+    gate->pushing = (uint8_t)(client->store->pushes
+                                  ? client->store->pushes(client->store_state, want->key, want->len)
+                                  : client->pushing);
     gate->crowd = &client->nobody;
     rlock__list_init(&gate->claims);
     at = (char *)(&gate->node + 1);

@@ -27,7 +27,8 @@ typedef enum rlock_wire {
  *     redis://[user:password@][host][:port][/database]
  *     unix://[user:password@]/path/of/the/socket
  *     redis+sentinel://[user:password@]host[:port][,host2[:port]...]/primary[/database]
- *     rediss://, rediss+sentinel://    as these without the second s, with TLS as config.tls says;
+ *     redis+cluster://[user:password@]host[:port][,host2[:port]...]
+ *     rediss://, rediss+...://         as these without the second s, with TLS as config.tls says;
  *                                      without that s nothing is encrypted, config.tls or not
  *
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
@@ -118,12 +119,18 @@ typedef struct rlock_config {
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 
-    /* None; 10 to 86400000 ms; Redis, and what is made of it. For so long a server that was started
-     * anew or promoted, and one that is new to the library, grants nothing: waiting goes on, and
-     * wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at least the
-     * longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See docs/guarantees.md.
-     */
+    /* None; 10 to 86400000 ms; Redis, and a quorum of it, not a cluster. For so long a server that
+     * was started anew or promoted, and one that is new to the library, grants nothing: waiting
+     * goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at
+     * least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
+     * docs/guarantees.md. */
     int64_t quarantine_ms;
+
+    /* None; "host:6379,host2:6379" (IPv6 in brackets; the port defaults to 6379): some nodes of a
+     * Redis or Valkey cluster, or a name that stands for them; replaces host and port. The other
+     * nodes are found by asking. All of them take the same username, password and tls. The
+     * database is 0. */
+    const char *cluster;
 } rlock_config;
 
 typedef struct rlock_stats {

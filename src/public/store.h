@@ -71,7 +71,7 @@ typedef struct rlock_private {
     rlock_link link;
     void *data;
     uint32_t note;
-    uint8_t where, how;
+    uint8_t where, how, hops, asks;
 } rlock_private;
 
 typedef struct rlock_request {
@@ -210,9 +210,14 @@ typedef struct rlock_store {
     void (*flush)(void *state);
 
     /* Optional. Returns what the store cannot do, in words for the log, or NULL. It is called for
-     * each new handle and each question; the terms may be NULL, as in a request. */
+     * each new handle and each question, of several keys for each in turn; the terms may be NULL,
+     * as in a request. */
     const char *(*refuses)(void *state, const char *key, size_t key_len, const rlock_terms *terms,
                            bool fencing);
+
+    /* Optional. Returns what is pushed for a key now (RLOCK_PUSH_...), where that is not the same
+     * for all keys. */
+    unsigned (*pushes)(void *state, const char *key, size_t key_len);
 } rlock_store;
 
 /* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random
@@ -263,5 +268,15 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
+
+/* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client
+ * alone: for whoever has the nodes one by one, or makes a quorum of clusters. Of each config the
+ * library reads and copies host and port of a node, of the first one also username, password and
+ * tls, which is not copied. All else comes from the client's config, whose own address is not used.
+ * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.
+ * Free it after them; NULL is allowed. With RLOCK_NO_CLUSTER or RLOCK_NO_REDIS it does not exist.
+ * Errors: RLOCK_ERR_ARG (out or seeds is NULL, count is not 1 to 64), RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_cluster_new(rlock_store **out, const struct rlock_config *seeds, int count);
+RLOCK_API void rlock_cluster_free(rlock_store *store);
 
 #endif /* RLOCK_PUBLIC_STORE_H */

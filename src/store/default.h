@@ -12,8 +12,14 @@
 #include "base/platform.h"
 #include "store/redis/store.h"
 #include "store/redis/url.h"
+#include "store/cluster.h"
 
 static const rlock_store *rlock__store_of(const rlock_config *config) {
+#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+    if (config->cluster && !config->store) {
+        return &rlock__cluster_store;
+    }
+#endif
 #ifndef RLOCK_NO_REDIS
     return config->store ? config->store : &rlock__redis_store;
 #else

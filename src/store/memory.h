@@ -676,6 +676,7 @@ static const rlock_store rlock__memory_store = {NULL,
                                                 rlock__memory_forget,
                                                 rlock__memory_track,
                                                 rlock__memory_flush,
+                                                NULL,
                                                 NULL};
 
 int rlock_memory_new(rlock_store **out) {

@@ -26,17 +26,12 @@
 #include "base/map.h"
 #include "core/gone.h"
 #include "store/default.h"
+#include "store/members.h"
 
 #define RLOCK__SERVERS 15         /* at most */
 #define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
 #define RLOCK__WIN_BACK_US 100000 /* not sooner: who takes all votes by force takes one by one */
 #define RLOCK__STRAY_MAX_US 10000 /* the longest pause for a single vote that is given back */
-
-typedef struct rlock__quorum {
-    rlock_store store; /* first: it is what the user sees */
-    rlock_config *servers;
-    int count;
-} rlock__quorum;
 
 enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
 
@@ -936,45 +931,17 @@ static void rlock__quorum_close(void *state) {
     rlock__council_free(council);
 }
 
-/* The texts that the config of a server may have of its own. */
-#define RLOCK__TEXTS 9
-RLOCK__NOINLINE static const char **rlock__server_text(rlock_config *config, int i) {
-    static const size_t at[RLOCK__TEXTS] = {
-        offsetof(rlock_config, url),
-        offsetof(rlock_config, host),
-        offsetof(rlock_config, unix_path),
-        offsetof(rlock_config, username),
-        offsetof(rlock_config, password),
-        offsetof(rlock_config, sentinels),
-        offsetof(rlock_config, sentinel_primary),
-        offsetof(rlock_config, sentinel_username),
-        offsetof(rlock_config, sentinel_password),
-    };
-    RLOCK_ASSERT(i >= 0 && i < RLOCK__TEXTS);
-    return (const char **)(void *)((char *)config + at[i]);
-}
-
-static int rlock__council_open(rlock__council *council, const rlock__quorum *quorum,
+static int rlock__council_open(rlock__council *council, const rlock__members *quorum,
                                const rlock_config *config) {
-    int status = RLOCK_OK, i, text;
+    int status = RLOCK_OK, i;
     for (i = 0; i < council->count && status == RLOCK_OK; i++) {
         rlock__server *server = &council->servers[i];
-        const rlock_config *its = &quorum->servers[i];
         rlock_config one = *config;
         char line[RLOCK__LINE], *texts;
-        one.store = its->store;
-        for (text = 0; text < RLOCK__TEXTS; text++) {
-            *rlock__server_text(&one, text) = *rlock__server_text(&quorum->servers[i], text);
-        }
-        one.port = its->port;
-        one.database = its->database;
-        one.tls = its->tls;
-        one.sentinel_tls = its->sentinel_tls;
-        one.connect = its->connect;
-        one.user = its->user;
+        rlock__member_config(&quorum->servers[i], &one);
         server->council = council;
-        server->store = rlock__store_of(its);
         status = rlock__url_resolve(&one, true, &texts, line);
+        server->store = rlock__store_of(&one);
         if (status == RLOCK_OK) {
             status = server->store->open(server->store, council->client, &one,
                                          &rlock__server_events, server, &server->state);
@@ -993,7 +960,7 @@ static int rlock__council_open(rlock__council *council, const rlock__quorum *quo
 static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
-    const rlock__quorum *quorum = (const rlock__quorum *)store->ctx;
+    const rlock__members *quorum = (const rlock__members *)store->ctx;
     size_t servers = (size_t)quorum->count * sizeof(rlock__server);
     rlock__council *council = (rlock__council *)rlock__alloc(sizeof *council + servers);
     int status;
@@ -1033,57 +1000,15 @@ static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_forget,
                                                 rlock__quorum_track,
                                                 rlock__quorum_flush,
-                                                rlock__quorum_refuses};
+                                                rlock__quorum_refuses,
+                                                NULL};
 
 void rlock_quorum_free(rlock_store *store) {
-    rlock__quorum *quorum = store ? (rlock__quorum *)store->ctx : NULL;
-    int i, text;
-    for (i = 0; quorum && i < quorum->count; i++) {
-        for (text = 0; text < RLOCK__TEXTS; text++) {
-            rlock__dealloc((char *)*rlock__server_text(&quorum->servers[i], text));
-        }
-    }
-    rlock__dealloc(quorum);
+    rlock__members_free(store);
 }
 
 int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
-    rlock__quorum *quorum;
-    bool failed = false;
-    int i, text;
-    if (!out) {
-        return RLOCK_ERR_ARG;
-    }
-    *out = NULL;
-    if (!servers || count < 1 || count > RLOCK__SERVERS) {
-        return RLOCK_ERR_ARG;
-    }
-    for (i = 0; i < count; i++) {
-        if (!rlock__store_of(&servers[i])) {
-            return RLOCK_ERR_ARG;
-        }
-    }
-    quorum = (rlock__quorum *)rlock__alloc(sizeof *quorum + (size_t)count * sizeof *servers);
-    if (!quorum) {
-        return RLOCK_ERR_NOMEM;
-    }
-    quorum->servers = (rlock_config *)(void *)(quorum + 1);
-    quorum->count = count;
-    for (i = 0; i < count; i++) {
-        rlock_config *copy = &quorum->servers[i];
-        *copy = servers[i];
-        for (text = 0; text < RLOCK__TEXTS; text++) {
-            const char **its = rlock__server_text(copy, text);
-            *its = rlock__copy_text(*its, &failed);
-        }
-    }
-    quorum->store = rlock__quorum_store;
-    quorum->store.ctx = quorum;
-    if (failed) {
-        rlock_quorum_free(&quorum->store);
-        return RLOCK_ERR_NOMEM;
-    }
-    *out = &quorum->store;
-    return RLOCK_OK;
+    return rlock__members_new(out, servers, count, RLOCK__SERVERS, &rlock__quorum_store);
 }
 
 #endif /* RLOCK_STORE_QUORUM_H */

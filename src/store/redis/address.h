@@ -6,6 +6,7 @@
 #define RLOCK_STORE_REDIS_ADDRESS_H
 
 #include "public/head.h"
+#include "public/client.h"
 #include "base/platform.h"
 #include "store/redis/state.h"
 
@@ -22,6 +23,74 @@ static const char *rlock__numeric(const char *host) {
     }
     return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, text, address) == 1 ? host
                                                                                              : NULL;
+}
+
+/* Takes the next one out of "host:port,[::1]:port"; the port may be left out. False: it is none. */
+static bool rlock__hosts_next(const char **at, const char **host, size_t *len, int *port) {
+    bool bracket = **at == '[';
+    const char *end;
+    *host = *at + bracket;
+    *len = strcspn(*host, bracket ? "]" : ":,");
+    end = *host + *len;
+    if (!*len || (bracket && *end++ != ']')) {
+        return false;
+    }
+    if (*end == ':') {
+        size_t digits = strspn(++end, "0123456789");
+        long number = strtol(end, NULL, 10);
+        if (!digits || digits > 5 || number < 1 || number > 65535) {
+            return false;
+        }
+        *port = (int)number;
+        end += digits;
+    }
+    *at = end + (*end == ',');
+    return !*end || *end == ',';
+}
+
+/* Returns what is wrong with a list of hosts, or NULL. *detail: where. */
+static const char *rlock__hosts_fault(const rlock_config *config, const char *list,
+                                      const char *wrong, const char **detail) {
+    do {
+        char text[RLOCK__ADDRESS_MAX] = "";
+        const char *host;
+        size_t len;
+        int port;
+        *detail = list;
+        if (!rlock__hosts_next(&list, &host, &len, &port)) {
+            return wrong;
+        }
+        memcpy(text, host, len < sizeof text ? len : 0);
+        if (!rlock__numeric(text) && !config->loop.resolve) {
+            return "a host name needs loop.resolve; use an address";
+        }
+    } while (*list);
+    *detail = NULL;
+    return NULL;
+}
+
+/* Cuts a list of hosts into its parts. Returns them, for which the text has to stay; NULL: there is
+ * no memory. */
+static rlock__host *rlock__hosts_split(char *text, int standard, uint32_t *count) {
+    const char *at;
+    rlock__host *hosts;
+    size_t most = 1;
+    for (at = text; *at; at++) {
+        most += *at == ',';
+    }
+    hosts = (rlock__host *)rlock__alloc(most * sizeof *hosts);
+    *count = 0;
+    for (at = text; hosts && *at; (*count)++) {
+        rlock__host *one = &hosts[*count];
+        const char *host;
+        size_t len;
+        RLOCK_ASSERT(*count < most);
+        one->port = standard;
+        rlock__hosts_next(&at, &host, &len, &one->port);
+        one->name = text + (host - text);
+        one->name[len] = 0;
+    }
+    return hosts;
 }
 
 /* Writes an address as such a text. */

@@ -95,6 +95,12 @@ static rlock_fault rlock__classify(const char *text) {
     return rlock__error_of(text)->fault;
 }
 
+/* True if a node of a cluster says which other one to ask. */
+static bool rlock__redirected(const char *text) {
+    const char *words = rlock__error_words(text);
+    return rlock__begins(words, "MOVED") || rlock__begins(words, "ASK");
+}
+
 static bool rlock__reserve(rlock__redis *redis, size_t room) {
     char *buffer = room > redis->room ? (char *)RLOCK_MALLOC(room) : NULL;
     if (buffer) {

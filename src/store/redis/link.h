@@ -176,10 +176,16 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
+/* True if that connection was one to this server, and not to another node of a cluster. */
+static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
+    return epoch > redis->first_epoch && epoch <= redis->last_epoch;
+}
+
 /* True if nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
     RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
-    return epoch > redis->open_epoch && epoch <= redis->gone_epoch;
+    return epoch > redis->open_epoch && epoch <= redis->gone_epoch &&
+           rlock__epoch_ours(redis, epoch);
 }
 
 /* Finds a field in the words of INFO, which may be empty: what follows its name, or NULL. */
@@ -205,7 +211,7 @@ static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *role = rlock__info_field(info, "role:");
     const char *first = rlock__info_identity(info, "master_replid:");
     const char *second = rlock__info_identity(info, "master_replid2:");
-    if (role && strncmp(role, "slave", 5) == 0) {
+    if (role && strncmp(role, "slave", 5) == 0 && !redis->node) { /* a node's says MOVED */
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
                          "the server is a replica; give the address of its primary");
         return;

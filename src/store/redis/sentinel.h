@@ -28,34 +28,9 @@
 
 #ifndef RLOCK_NO_SENTINEL
 
-/* Takes the next one out of "host:26379,[::1]:26379". False: it is none. */
-static bool rlock__sentinel_parse(const char **at, const char **host, size_t *len, int *port) {
-    bool bracket = **at == '[';
-    const char *end;
-    *host = *at + bracket;
-    *len = strcspn(*host, bracket ? "]" : ":,");
-    end = *host + *len;
-    *port = 26379;
-    if (!*len || (bracket && *end++ != ']')) {
-        return false;
-    }
-    if (*end == ':') {
-        size_t digits = strspn(++end, "0123456789");
-        long number = strtol(end, NULL, 10);
-        if (!digits || digits > 5 || number < 1 || number > 65535) {
-            return false;
-        }
-        *port = (int)number;
-        end += digits;
-    }
-    *at = end + (*end == ',');
-    return !*end || *end == ',';
-}
-
 /* Returns what is wrong with the Sentinels of a configuration, or NULL. */
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
-    const char *at = config->sentinels;
-    if (!at) {
+    if (!config->sentinels) {
         return config->sentinel_primary || config->sentinel_username || config->sentinel_password ||
                        config->sentinel_tls
                    ? "config.sentinel_... without config.sentinels"
@@ -70,22 +45,8 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
     if (config->sentinel_username && !config->sentinel_password) {
         return "config.sentinel_username without config.sentinel_password";
     }
-    do {
-        char text[RLOCK__ADDRESS_MAX] = "";
-        const char *host;
-        size_t len;
-        int port;
-        *detail = at;
-        if (!rlock__sentinel_parse(&at, &host, &len, &port)) {
-            return "config.sentinels is no list like host:26379,[::1]:26379";
-        }
-        memcpy(text, host, len < sizeof text ? len : 0);
-        if (!rlock__numeric(text) && !config->loop.resolve) {
-            return "a host name needs loop.resolve; use an address";
-        }
-    } while (*at);
-    *detail = NULL;
-    return NULL;
+    return rlock__hosts_fault(config, config->sentinels,
+                              "config.sentinels is no list like host:26379,[::1]:26379", detail);
 }
 
 static void rlock__sentinel_free(rlock__sentinel *sentinel) {
@@ -101,14 +62,9 @@ static void rlock__sentinel_free(rlock__sentinel *sentinel) {
 /* Returns NULL if there is no memory. */
 static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
     rlock__sentinel *sentinel = (rlock__sentinel *)rlock__alloc(sizeof *sentinel);
-    const char *at;
     bool failed = false;
-    size_t most = 1;
     if (!sentinel) {
         return NULL;
-    }
-    for (at = config->sentinels; *at; at++) {
-        most += *at == ',';
     }
     sentinel->epoch = -1;
     sentinel->place.tls = config->sentinel_tls;
@@ -116,19 +72,10 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
     sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
     sentinel->username = rlock__copy_text(config->sentinel_username, &failed);
     sentinel->password = rlock__copy_text(config->sentinel_password, &failed);
-    sentinel->hosts = (rlock__host *)rlock__alloc(most * sizeof *sentinel->hosts);
-    if (failed || !sentinel->hosts) {
+    sentinel->hosts = failed ? NULL : rlock__hosts_split(sentinel->text, 26379, &sentinel->count);
+    if (!sentinel->hosts) {
         rlock__sentinel_free(sentinel);
         return NULL;
-    }
-    for (at = sentinel->text; *at; sentinel->count++) {
-        rlock__host *one = &sentinel->hosts[sentinel->count];
-        const char *host;
-        size_t len;
-        RLOCK_ASSERT(sentinel->count < most);
-        rlock__sentinel_parse(&at, &host, &len, &one->port);
-        one->name = sentinel->text + (host - sentinel->text);
-        one->name[len] = 0;
     }
     return sentinel;
 }

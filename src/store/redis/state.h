@@ -29,15 +29,17 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__HEARTBEAT 3    /* command timeouts of silence on the push connection */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
-#define RLOCK__ADDRESSES 8         /* of one name, that are tried */
-#define RLOCK__PATIENCE_MS 250     /* with an address, while another one waits to be tried */
-#define RLOCK__SENTINEL_MS 1000    /* from the answer of a Sentinel to the next question */
-#define RLOCK__MOVED_MS 10000      /* a connection that serves is given up for a MOVED so seldom */
-#define RLOCK__IDENTITY 40         /* characters of a run_id and a master_replid */
-#define RLOCK__ROOM 1024u          /* of a release of a mutex with its script, but for the key */
-#define RLOCK__LUA_MAX 4096u       /* of a script in full: tools/join refuses a longer one */
-#define RLOCK__ELEMENTS_MAX 65536u /* of one array in a reply */
-#define RLOCK__WORDS 128u          /* a reply of fewer bytes needs no memory */
+#define RLOCK__ADDRESSES 8      /* of one name, that are tried */
+#define RLOCK__PATIENCE_MS 250  /* with an address, while another one waits to be tried */
+#define RLOCK__SENTINEL_MS 1000 /* from the answer of a Sentinel to the next question */
+#define RLOCK__MOVED_MS 10000   /* a connection that serves is given up for a MOVED so seldom */
+#define RLOCK__IDENTITY 40      /* characters of a run_id and a master_replid */
+#define RLOCK__ROOM 1024u       /* of a release of a mutex with its script, but for the key */
+#define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
+#define RLOCK__LUA_MAX 4096u           /* of a script in full: tools/join refuses a longer one */
+#define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
+#define RLOCK__HOST_MAX 255u           /* bytes of a name that a resolver takes */
+#define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
 #define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
 #define RLOCK__BATCH 64                                /* most renewals in one command */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
@@ -131,13 +133,13 @@ typedef struct rlock__command { /* one request or more in flight; kept for the n
     rlock_request **batch;          /* room for a batch, once there was one */
 } rlock__command;
 
-#ifndef RLOCK_NO_SENTINEL
-#define RLOCK__HAS_SENTINEL 1
-
 typedef struct rlock__host {
     char *name;
     int port;
 } rlock__host;
+
+#ifndef RLOCK_NO_SENTINEL
+#define RLOCK__HAS_SENTINEL 1
 
 /* Those that know where the primary is, and what they said. */
 typedef struct rlock__sentinel {
@@ -174,6 +176,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool native;              /* the server of this connection knows DELIFEQ */
     bool batches;             /* the server of this connection runs the script of many renewals */
     bool batch_unknown;       /* it has to be sent that script in full first */
+    bool node;                /* of a cluster: see >>cluster */
     bool inherits;            /* the server of this connection goes on with the history before */
     bool push_wanted;         /* some key was to be watched */
     bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
@@ -189,9 +192,10 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     void *owner;
     rlock_stats *stats;
     rlock_wire wire;
-    unsigned pushing;     /* what was reported last */
-    uint32_t bytes;       /* of commands in flight */
-    uint32_t epoch;       /* of the command connection, counted from 1 */
+    unsigned pushing;                 /* what was reported last */
+    uint32_t bytes;                   /* of commands in flight */
+    uint32_t first_epoch, last_epoch; /* its epochs are above the one, and up to the other */
+    uint32_t epoch;                   /* of the command connection, counted from first_epoch + 1 */
     uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
     uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_epoch; /* those up to this one were perhaps of another process */

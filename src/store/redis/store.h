@@ -29,6 +29,7 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
     request->store.how = RLOCK__HOW_BEST;
     request->store.where = RLOCK__QUEUED;
+    request->store.asks = 0;
     if (rlock__is_queued(request) && !redis->notify_wanted) {
         redis->notify_wanted = true; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
@@ -71,7 +72,8 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
     if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
     } else if (request->store.how == RLOCK__HOW_PLAIN) {
-        again = error || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
+        again = (error && !rlock__redirected(reply->str)) ||
+                (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
@@ -167,7 +169,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
     redis->served = redis->served || !error;
-    if (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY]) {
+    if (redis->node || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }
     if (moved && redis->served && redis->moved_us &&
@@ -300,6 +302,30 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     return bytes;
 }
 
+static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    (void)data;
+    if (conn && raw) {
+        rlock__conn_answered(conn);
+    }
+}
+
+/* Says ASKING right before a command, if its key is on its way to this node. */
+static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
+    if (!command->requests[0]->store.asks) {
+        return true;
+    }
+    rlock__put_words(redis, "ASKING", 0);
+    return rlock__conn_send(&redis->commands, rlock__on_asking, NULL);
+}
+
+/* Returns the epoch to note with a token of which an attempt leaves now: the oldest one that is not
+ * surely gone; of two nodes of a cluster none says so. */
+static uint32_t rlock__epoch_noted(const rlock__redis *redis, uint32_t note) {
+    uint32_t epoch = !note || rlock__epoch_gone(redis, note) ? redis->epoch : note;
+    return rlock__epoch_ours(redis, epoch) ? epoch : RLOCK__EPOCHS_MIXED;
+}
+
 /* Sends what comes first in a queue. */
 static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t sent_us) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
@@ -322,8 +348,14 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
+    sent = sent && rlock__command_asks(redis, command);
     rlock__command_put(redis, command);
-    sent = sent && rlock__conn_send(&redis->commands, rlock__on_reply, command);
+    if (sent && !rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
+        sent = false;
+        if (first->store.asks) { /* else another command would have asked */
+            rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
+        }
+    }
     if (sent && command->tells) {
         redis->told = rlock__script_of(redis, command->requests[0]);
     }
@@ -334,9 +366,8 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         request->sent_us = sent_us;
         request->store.data = command;
         request->store.where = RLOCK__FLYING;
-        if (sent && request->op == RLOCK_OP_ACQUIRE &&
-            (!request->store.note || rlock__epoch_gone(redis, request->store.note))) {
-            request->store.note = redis->epoch; /* else the oldest one that is not surely gone */
+        if (sent && request->op == RLOCK_OP_ACQUIRE) {
+            request->store.note = rlock__epoch_noted(redis, request->store.note);
         }
     }
     for (i = 0; i < command->count && !sent; i++) {
@@ -503,6 +534,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
         return "config.tls lacks a hook";
     }
+    if (config->cluster) {
+        return "config.cluster needs a library without RLOCK_NO_CLUSTER";
+    }
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }
@@ -551,6 +585,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->database = config->database;
     redis->wire = config->wire;
     redis->timeout_us = config->command_timeout_ms * 1000;
+    redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
@@ -588,31 +623,37 @@ static bool rlock__ends_with(const char *key, size_t len, const char *end) {
 
 /* Whether a key is called as rlock__put_own_key calls one beside another, or has that other's line:
  * prefix{other}. */
-static bool rlock__is_own_key(const rlock__redis *redis, const char *key, size_t len) {
-    size_t head = strlen(redis->prefix);
-    bool named = len > head + 2 && memcmp(key, redis->prefix, head) == 0 && key[head] == '{' &&
+static bool rlock__is_own_key(const char *prefix, const char *key, size_t len) {
+    size_t head = strlen(prefix);
+    bool named = len > head + 2 && memcmp(key, prefix, head) == 0 && key[head] == '{' &&
                  memchr(key, '}', len) == key + len - 1;
     return rlock__has_tag(key, len) &&
            (named || rlock__ends_with(key, len, ":queue") || rlock__ends_with(key, len, ":fence"));
 }
 
-static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
-                                        const rlock_terms *terms, bool fencing) {
-    const rlock__redis *redis = (const rlock__redis *)state;
+/* Returns what cannot be done on this wire, with such a prefix, or NULL. */
+static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, const char *key,
+                                       size_t len, const rlock_terms *terms, bool fencing) {
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
-    if (rlock__is_marker(redis, key, len)) {
-        return "the library keeps the marker of the quarantine at a key of this name; rename it";
-    }
-    if (RLOCK__HAS_KINDS && terms && redis->wire != RLOCK_WIRE_STRING) {
+    if (RLOCK__HAS_KINDS && terms && wire != RLOCK_WIRE_STRING) {
         return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
     }
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
         return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
     }
-    if (queued && rlock__is_own_key(redis, key, len)) {
+    if (queued && rlock__is_own_key(prefix, key, len)) {
         return "the library may put a key of this name beside that of another lock; rename it";
     }
     return NULL;
+}
+
+static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
+                                        const rlock_terms *terms, bool fencing) {
+    const rlock__redis *redis = (const rlock__redis *)state;
+    if (rlock__is_marker(redis, key, len)) {
+        return "the library keeps the marker of the quarantine at a key of this name; rename it";
+    }
+    return rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
 }
 
 static const rlock_store rlock__redis_store = {NULL,
@@ -622,6 +663,7 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_forget,
                                                rlock__redis_track,
                                                rlock__redis_flush,
-                                               rlock__redis_refuses};
+                                               rlock__redis_refuses,
+                                               NULL};
 
 #endif /* RLOCK_STORE_REDIS_STORE_H */

@@ -38,12 +38,12 @@ static const rlock__setting rlock__url_port = RLOCK__SETTING(port, RLOCK__INT, 1
 
 typedef struct rlock__url {
     rlock_config *config;
-    const char *part, *shown;     /* the part at hand; of it what may be shown, or NULL */
-    const rlock__setting *limits; /* of a number that is not within them */
-    uint32_t seen;                /* the parameters that were set, a bit for each row */
-    bool member;                  /* it is a server's of a quorum */
-    bool tls, sentinel, local;    /* its scheme */
-    bool sentinel_tls;            /* as its scheme says, or the parameter */
+    const char *part, *shown;           /* the part at hand; of it what may be shown, or NULL */
+    const rlock__setting *limits;       /* of a number that is not within them */
+    uint32_t seen;                      /* the parameters that were set, a bit for each row */
+    bool member;                        /* it is a server's of a quorum */
+    bool tls, sentinel, cluster, local; /* its scheme */
+    bool sentinel_tls;                  /* as its scheme says, or the parameter */
 } rlock__url;
 
 static const char *rlock__url_decode(char *text) {
@@ -187,18 +187,19 @@ static const char *rlock__url_host(rlock__url *url, char *text, char **end, int3
 
 static const char *rlock__url_hosts(rlock__url *url, char *list) {
     rlock_config *config = url->config;
+    bool several = url->sentinel || url->cluster;
     char *text = list, *end, *comma;
     const char *wrong;
     int32_t port;
     do {
-        comma = url->sentinel ? strchr(text, ',') : NULL;
+        comma = several ? strchr(text, ',') : NULL;
         if (comma) {
             *comma = 0;
         }
         wrong = rlock__url_host(url, text, &end, &port);
-        if (!wrong && url->sentinel && end == text) {
+        if (!wrong && several && end == text) {
             url->part = "the host";
-            wrong = " of a Sentinel is missing";
+            wrong = url->sentinel ? " of a Sentinel is missing" : " of a node is missing";
         }
         if (wrong) {
             return wrong;
@@ -209,8 +210,8 @@ static const char *rlock__url_hosts(rlock__url *url, char *list) {
         }
     } while (comma);
     url->part = "the host";
-    if (url->sentinel) {
-        config->sentinels = list;
+    if (several) {
+        *(url->sentinel ? &config->sentinels : &config->cluster) = list;
         return rlock__url_decode(list);
     }
     *end = 0;
@@ -294,6 +295,9 @@ static char *rlock__url_scheme(rlock__url *url, char *text) {
         next = rlock__after(end, "+sentinel");
         url->sentinel = next != NULL;
         end = next ? next : end;
+        next = next ? NULL : rlock__after(end, "+cluster");
+        url->cluster = next != NULL;
+        end = next ? next : end;
     }
     return rlock__after(end, "://");
 }
@@ -317,7 +321,8 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     const char *wrong = NULL;
     url->part = "the scheme";
     if (!rest) {
-        return " is not redis, rediss, unix, redis+sentinel or rediss+sentinel";
+        return " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these with "
+               "rediss";
     }
     at = strrchr(rest, '@');
     if (at) {
@@ -359,8 +364,8 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     url.config = config;
     url.member = member;
     if (config->host || config->port || config->unix_path || config->username || config->password ||
-        config->database || config->connect || config->sentinels || config->sentinel_primary ||
-        config->sentinel_username || config->sentinel_password) {
+        config->database || config->connect || config->sentinels || config->cluster ||
+        config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
         url.part = "host to database, sentinels and connect";
         wrong = " have to be left out beside it";
     } else {

@@ -1,0 +1,820 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>cluster - a store made of the nodes of a cluster, each of which has some of the slots
+ *
+ * Each node is a Redis store of its own, opened when a slot of it is first wanted. A request goes,
+ * as it is, to the node that has the slot of its key, and is answered by it: so what one server can
+ * do a node can, and a node that is down stops its own keys only.
+ *
+ * - The map of the slots is what a node answers to CLUSTER SLOTS, and nothing else: at the first
+ *   request, after MOVED, CLUSTERDOWN and a lost connection, once a second at most.
+ * - A node that has not this key did nothing with the request, and says which one has. That one is
+ *   asked at once, a few times in a row at most; then the answer is BUSY, and the core waits.
+ * - What was sent to a node, and not answered, may happen there, whoever has the slot by now. The
+ *   epochs of all nodes differ; so no other node takes such a token for surely gone.
+ * - A slot that comes to another node takes with it what waits to be sent. What is watched there
+ *   was not told of changes: for these keys `pushing` is raised anew. While a slot is on its way,
+ *   and nodes say ASK, its keys are polled.
+ */
+
+#ifndef RLOCK_STORE_CLUSTER_H
+#define RLOCK_STORE_CLUSTER_H
+
+#include "public/head.h"
+#include "public/status.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "store/redis/state.h"
+#include "store/redis/address.h"
+#include "store/redis/dialect.h"
+#include "store/redis/link.h"
+#include "store/redis/store.h"
+#include "store/cluster_map.h"
+
+#define RLOCK__MAP_US 1000000   /* the least time between two questions for the map */
+#define RLOCK__HOPS 5           /* to so many nodes a request is led in a row */
+#define RLOCK__EPOCHS 1024u     /* of a node, before it gets others */
+#define RLOCK__EPOCHS_LEAST 16u /* for the attempts until the next event */
+#define RLOCK__CLUSTER_TEXTS 4
+
+enum { RLOCK__PEER_NEW, RLOCK__PEER_UP, RLOCK__PEER_DOWN };
+
+typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it */
+    struct rlock__cluster *cluster;
+    rlock__redis *redis; /* NULL: nothing of it was wanted yet */
+    char *host;
+    int port;
+    uint32_t slots;  /* how many it has */
+    uint16_t number; /* in the map */
+    bool gains;      /* slots have come to it just now */
+    bool joins;      /* ... some of them from a node that was not up */
+    uint8_t where;
+    uint8_t pushing; /* RLOCK_PUSH_... */
+    bool asked;      /* for the map */
+} rlock__peer;
+
+typedef struct rlock__cluster { /* one client of it */
+    rlock_client *client;
+    const rlock_store_events *events, *of_peers; /* the core's; those that nodes raise */
+    void *owner;
+    rlock_config config; /* of a node, but for its address */
+    char *texts[RLOCK__CLUSTER_TEXTS];
+    char *seeds_text;
+    rlock__host *seeds;
+    uint32_t seed_count, turn; /* whose turn it is to be opened, for the map */
+    rlock__peer **peers;       /* NULL where one has gone */
+    uint32_t peer_count;
+    uint32_t epochs;                   /* given to nodes */
+    rlock_link waiting;                /* requests, until there is a map */
+    rlock_link refused;                /* those to be answered with the fault that they note */
+    rlock_timer timer;                 /* the next question for the map, and the answers to those */
+    rlock__peer *told;                 /* who said MOVED last, and so knows more */
+    int64_t asked_us;                  /* when the map was asked for last; 0 = never */
+    bool mapped;                       /* there is a map */
+    bool wanted;                       /* ... and should be a newer one */
+    bool tracks;                       /* some key was to be watched */
+    uint32_t left;                     /* of a set of keys that is looked at, how many follow */
+    unsigned left_slot;                /* ... and its slot */
+    uint16_t map[RLOCK__SLOTS];        /* the number of the node; 0 = none */
+    uint8_t changed[RLOCK__SLOTS / 8]; /* bits: has come to its node just now */
+    uint8_t seen[RLOCK__SLOTS / 8];    /* stands in the answer at hand */
+    uint8_t asking[RLOCK__SLOTS / 8];  /* is on its way: a node said ASK */
+} rlock__cluster;
+
+struct rlock__cluster;
+
+static bool rlock__bit(const uint8_t *bits, unsigned i) {
+    return (bits[i / 8] >> i % 8 & 1) != 0;
+}
+
+static void rlock__bit_set(uint8_t *bits, unsigned i) {
+    bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
+}
+
+/* Some of the slots, in an event. */
+typedef struct rlock__slots_part {
+    rlock_part part;
+    const rlock__cluster *cluster;
+    const uint8_t *bits; /* these; NULL = all */
+    uint16_t number;     /* ... that this node has; 0 = any */
+    bool still;          /* ... and that are not on their way */
+} rlock__slots_part;
+
+static bool rlock__slots_have(const rlock_part *part, const char *key, size_t len) {
+    const rlock__slots_part *some = RLOCK__OF(part, const rlock__slots_part, part);
+    unsigned slot = rlock__key_slot(key, len);
+    return (!some->bits || rlock__bit(some->bits, slot)) &&
+           (!some->number || some->cluster->map[slot] == some->number) &&
+           !(some->still && rlock__bit(some->cluster->asking, slot));
+}
+
+static rlock__slots_part rlock__slots_of(const rlock__cluster *cluster, const uint8_t *bits,
+                                         uint16_t number, bool still) {
+    rlock__slots_part some;
+    some.part.has = rlock__slots_have;
+    some.cluster = cluster;
+    some.bits = bits;
+    some.number = number;
+    some.still = still;
+    return some;
+}
+
+/* --- nodes --- */
+
+static rlock__peer *rlock__slot_peer(const rlock__cluster *cluster, unsigned slot) {
+    RLOCK_ASSERT(slot < RLOCK__SLOTS && cluster->map[slot] <= cluster->peer_count);
+    return cluster->map[slot] ? cluster->peers[cluster->map[slot] - 1] : NULL;
+}
+
+/* Makes a place in the list of nodes; NULL: no memory, or too many. */
+static rlock__peer **rlock__peer_room(rlock__cluster *cluster) {
+    rlock__peer **peers;
+    uint32_t i = 0;
+    while (i < cluster->peer_count && cluster->peers[i]) {
+        i++;
+    }
+    if (i < cluster->peer_count) {
+        return &cluster->peers[i];
+    }
+    peers = i + 8 > UINT16_MAX ? NULL : (rlock__peer **)rlock__alloc((i + 8) * sizeof *peers);
+    if (!peers) {
+        return NULL;
+    }
+    if (i) {
+        memcpy(peers, cluster->peers, i * sizeof *peers);
+    }
+    rlock__dealloc(cluster->peers);
+    cluster->peers = peers;
+    cluster->peer_count = i + 8;
+    return &cluster->peers[i];
+}
+
+/* Returns the node at an address, which need not be open; NULL: no memory. */
+static rlock__peer *rlock__peer_at(rlock__cluster *cluster, const char *host, size_t len,
+                                   int port) {
+    rlock__peer *peer, **room;
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        peer = cluster->peers[i];
+        if (peer && peer->port == port && strlen(peer->host) == len &&
+            memcmp(peer->host, host, len) == 0) {
+            return peer;
+        }
+    }
+    room = rlock__peer_room(cluster);
+    peer = room ? (rlock__peer *)rlock__alloc(sizeof *peer) : NULL;
+    if (!peer) {
+        return NULL;
+    }
+    peer->host = rlock__copy(host, len);
+    if (!peer->host) {
+        rlock__dealloc(peer);
+        return NULL;
+    }
+    peer->cluster = cluster;
+    peer->port = port;
+    peer->number = (uint16_t)(room - cluster->peers + 1);
+    *room = peer;
+    return peer;
+}
+
+/* Gives it epochs that no other node has. What was noted with those before is not surely gone. */
+static void rlock__peer_epochs(rlock__peer *peer) {
+    rlock__redis *redis = peer->redis;
+    uint32_t first = peer->cluster->epochs;
+    peer->cluster->epochs =
+        first < RLOCK__EPOCHS_MIXED - 2 * RLOCK__EPOCHS ? first + RLOCK__EPOCHS : 0;
+    redis->first_epoch = redis->epoch = redis->gone_epoch = first;
+    redis->open_epoch = redis->moved_epoch = redis->lost_epoch = first;
+    redis->last_epoch = first + RLOCK__EPOCHS;
+}
+
+/* Opens the store of a node, if it is not open. It connects when it has something to say. */
+static int rlock__peer_open(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    rlock_config config = cluster->config;
+    void *state;
+    int status;
+    if (peer->redis) {
+        return RLOCK_OK;
+    }
+    config.host = peer->host;
+    config.port = peer->port;
+    status = rlock__redis_open(&rlock__redis_store, cluster->client, &config, cluster->of_peers,
+                               peer, &state);
+    if (status == RLOCK_OK) {
+        peer->redis = (rlock__redis *)state;
+        peer->redis->node = true;
+        peer->redis->push_wanted = cluster->tracks;
+        peer->where = RLOCK__PEER_NEW;
+        rlock__peer_epochs(peer);
+    }
+    return status;
+}
+
+/* True if a node has something to do, or an answer of it is awaited. */
+static bool rlock__peer_busy(const rlock__peer *peer) {
+    const rlock__redis *redis = peer->redis;
+    bool busy = peer->asked || (redis && redis->bytes);
+    int i;
+    for (i = 0; redis && i < 4; i++) {
+        busy = busy || !rlock__list_empty(&redis->queues[i]);
+    }
+    return busy;
+}
+
+static bool rlock__peer_ready(const rlock__peer *peer) {
+    const rlock__redis *redis = peer->redis;
+    return redis && redis->commands.state == RLOCK__CONN_READY && !redis->commands.doomed &&
+           !redis->commands.strayed;
+}
+
+static void rlock__peer_free(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    if (peer->redis) {
+        rlock__redis_close(peer->redis);
+    }
+    if (cluster->told == peer) {
+        cluster->told = NULL;
+    }
+    cluster->peers[peer->number - 1] = NULL;
+    rlock__dealloc(peer->host);
+    rlock__dealloc(peer);
+}
+
+/* --- where a request goes --- */
+
+/* Has the timer fire when the next thing is due. */
+static void rlock__cluster_plan(rlock__cluster *cluster) {
+    int64_t now_us = rlock_client_now_us(cluster->client);
+    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    int64_t due_us = now_us + RLOCK__MAP_US; /* to close who has nothing to do any more */
+    if (cluster->wanted) {
+        due_us = cluster->asked_us ? cluster->asked_us + pause_us : now_us;
+    }
+    if (!rlock__list_empty(&cluster->refused)) {
+        due_us = now_us;
+    }
+    rlock_timer_set(cluster->client, &cluster->timer, due_us);
+}
+
+/* A newer map is wanted. */
+static void rlock__cluster_want(rlock__cluster *cluster) {
+    cluster->wanted = true;
+    rlock__cluster_plan(cluster);
+}
+
+/* Answers a request with a fault, but not in here. */
+static void rlock__cluster_refuse(rlock__cluster *cluster, rlock_request *request,
+                                  rlock_fault fault) {
+    request->sent_us = rlock_client_now_us(cluster->client);
+    request->store.where = RLOCK__QUEUED;
+    request->store.how = (uint8_t)fault;
+    rlock__list_append(&cluster->refused, &request->store.link);
+    rlock__cluster_plan(cluster);
+}
+
+static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool asks) {
+    int status = rlock__peer_open(peer);
+    if (status != RLOCK_OK) {
+        rlock__cluster_refuse(peer->cluster, request,
+                              status == RLOCK_ERR_NOMEM ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_BUSY);
+        return;
+    }
+    rlock__redis_submit(peer->redis, request);
+    request->store.asks = asks;
+}
+
+/* Sends a request to the node that has the slot of its key, as far as is known. */
+static void rlock__cluster_route(rlock__cluster *cluster, rlock_request *request) {
+    rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(request->key, request->key_len));
+    if (peer) {
+        rlock__peer_submit(peer, request, false);
+        return;
+    }
+    if (cluster->mapped) {
+        rlock__cluster_refuse(cluster, request, RLOCK_FAULT_BUSY); /* nobody has it now */
+    } else {
+        request->store.where = RLOCK__QUEUED;
+        rlock__list_append(&cluster->waiting, &request->store.link);
+    }
+    rlock__cluster_want(cluster);
+}
+
+/* A node has said that another one has the key of this request, which it did nothing with. */
+static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
+                                  const rlock_answer *answer) {
+    rlock__cluster *cluster = peer->cluster;
+    rlock__peer *next;
+    rlock__slots there;
+    unsigned slot;
+    bool ask;
+    if (!rlock__slots_redirect(rlock__error_words(answer->text), &there, &ask)) {
+        return false;
+    }
+    cluster->told = ask ? cluster->told : peer;
+    rlock__cluster_want(cluster);
+    if (request->store.hops >= RLOCK__HOPS) {
+        return false;
+    }
+    next = rlock__peer_at(cluster, there.host ? there.host : peer->host,
+                          there.host ? there.host_len : strlen(peer->host), there.port);
+    if (!next) {
+        return false;
+    }
+    slot = rlock__key_slot(request->key, request->key_len);
+    request->store.hops++;
+    request->store.note = answer->sure ? 0 : request->store.note; /* this attempt left nothing */
+    rlock__peer_submit(next, request, ask);
+    if (ask && !rlock__bit(cluster->asking, slot)) {
+        rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);
+        rlock__bit_set(cluster->asking, slot);
+        cluster->events->pushing(cluster->owner, &way.part, 0);
+    }
+    return true;
+}
+
+/* --- the map --- */
+
+/* Notes that a slot is at a node now, or at none (NULL). */
+static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__peer *to) {
+    rlock__peer *from = rlock__slot_peer(cluster, slot);
+    if (from != to) {
+        if (from) {
+            from->slots--;
+        }
+        if (to) {
+            to->slots++;
+            to->gains = true;
+            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP;
+        }
+        cluster->map[slot] = to ? to->number : 0;
+        rlock__bit_set(cluster->changed, slot);
+    }
+}
+
+/* Puts a whole answer to CLUSTER SLOTS, of that node, into the map. A row for which there is no
+ * memory stays as it was. */
+static void rlock__map_read(rlock__cluster *cluster, const rlock__peer *says,
+                            const redisReply *reply) {
+    unsigned slot;
+    size_t i;
+    memcpy(cluster->changed, cluster->asking, sizeof cluster->changed);
+    memset(cluster->asking, 0, sizeof cluster->asking);
+    memset(cluster->seen, 0, sizeof cluster->seen);
+    for (i = 0; i < reply->elements; i++) {
+        rlock__slots row;
+        rlock__peer *peer;
+        rlock__slots_row(reply->element[i], &row);
+        peer = rlock__peer_at(cluster, row.host ? row.host : says->host,
+                              row.host ? row.host_len : strlen(says->host), row.port);
+        for (slot = row.from; slot <= row.to; slot++) {
+            rlock__bit_set(cluster->seen, slot);
+            if (peer) {
+                rlock__slot_moves(cluster, slot, peer);
+            }
+        }
+    }
+    for (slot = 0; slot < RLOCK__SLOTS; slot++) {
+        rlock__peer *peer = rlock__slot_peer(cluster, slot);
+        if (!rlock__bit(cluster->seen, slot)) {
+            rlock__slot_moves(cluster, slot, NULL);
+        } else if (peer && rlock__bit(cluster->changed, slot)) {
+            peer->gains = true; /* also what was on its way, and is here */
+        }
+    }
+}
+
+/* Sends what waits at a node, and is of a slot that it has no more, to the one that has it now. */
+static void rlock__peer_loses(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    int i;
+    for (i = 0; i < 4; i++) {
+        rlock_link *queue = &peer->redis->queues[i], *at, *next;
+        for (at = queue->next; at != queue; at = next) {
+            rlock_request *request = RLOCK__OF(at, rlock_request, store.link);
+            unsigned slot = rlock__key_slot(request->key, request->key_len);
+            next = at->next;
+            if (rlock__bit(cluster->changed, slot) && cluster->map[slot] != peer->number &&
+                !request->store.asks) {
+                rlock__list_remove(at);
+                rlock__cluster_route(cluster, request);
+            }
+        }
+    }
+}
+
+/* Tells of the slots that have come to a node. */
+static void rlock__peer_gains(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    rlock__slots_part some = rlock__slots_of(cluster, cluster->changed, peer->number, false);
+    bool joins = peer->joins;
+    peer->gains = peer->joins = false;
+    if (peer->redis && cluster->tracks && !peer->redis->push_wanted) {
+        rlock__redis_track(peer->redis, "", 0, true);
+    }
+    if (joins && peer->where == RLOCK__PEER_UP) { /* what stood still at the other one goes on */
+        cluster->events->up(cluster->owner, &some.part);
+    }
+    cluster->events->pushing(cluster->owner, &some.part, peer->pushing);
+}
+
+/* There is a map: what waits for it goes out, and what has moved is told of. */
+static void rlock__cluster_mapped(rlock__cluster *cluster) {
+    bool down = false;
+    rlock_link waiting;
+    uint32_t i;
+    cluster->mapped = true;
+    for (i = 0; i < cluster->peer_count; i++) {
+        if (cluster->peers[i] && cluster->peers[i]->redis) {
+            rlock__peer_loses(cluster->peers[i]);
+        }
+    }
+    rlock__list_init(&waiting);
+    rlock__list_move(&waiting, &cluster->waiting);
+    while (!rlock__list_empty(&waiting)) {
+        rlock_request *request = RLOCK__OF(waiting.next, rlock_request, store.link);
+        rlock__list_remove(&request->store.link);
+        rlock__cluster_route(cluster, request);
+    }
+    for (i = 0; i < cluster->peer_count; i++) {
+        rlock__peer *peer = cluster->peers[i];
+        if (peer && peer->gains) {
+            rlock__peer_gains(peer);
+        }
+        down = down || (peer && peer->slots && peer->where == RLOCK__PEER_DOWN);
+    }
+    cluster->wanted = down; /* somebody else may have its slots soon */
+    rlock__cluster_plan(cluster);
+}
+
+static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    rlock__peer *peer = (rlock__peer *)data;
+    rlock__cluster *cluster = peer->cluster;
+    const redisReply *reply = (const redisReply *)raw;
+    peer->asked = false;
+    if (!conn || !reply) {
+        return;
+    }
+    rlock__conn_answered(conn);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        rlock__conn_log(conn, RLOCK_LOG_WARNING, "no map of the cluster", reply->str);
+        if (!cluster->mapped) {
+            cluster->events->down(cluster->owner, NULL, rlock__classify(reply->str), reply->str);
+        }
+    } else if (!rlock__slots_whole(reply)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    } else {
+        rlock__map_read(cluster, peer, reply);
+        rlock__cluster_mapped(cluster);
+    }
+}
+
+/* Returns a node that can be asked for the map, or NULL: the one that knows more, or the next. */
+static rlock__peer *rlock__cluster_ready(rlock__cluster *cluster) {
+    rlock__peer *peer = cluster->told;
+    uint32_t i;
+    cluster->told = NULL;
+    if (peer && rlock__peer_ready(peer) && !peer->asked) {
+        return peer;
+    }
+    for (i = 0; i < cluster->peer_count; i++) {
+        peer = cluster->peers[(cluster->turn + i) % cluster->peer_count];
+        if (peer && rlock__peer_ready(peer) && !peer->asked) {
+            cluster->turn += i + 1;
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+/* Returns the next node that was named and is not open, or NULL. */
+static rlock__peer *rlock__cluster_closed(rlock__cluster *cluster) {
+    rlock__peer *peer = NULL;
+    uint32_t i;
+    for (i = 0; i < cluster->seed_count; i++) {
+        const rlock__host *seed = &cluster->seeds[i];
+        peer = rlock__peer_at(cluster, seed->name, strlen(seed->name), seed->port);
+        if (peer && !peer->redis) {
+            return peer;
+        }
+    }
+    for (i = 0; i < cluster->peer_count; i++) {
+        peer = cluster->peers[i];
+        if (peer && !peer->redis) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+/* Asks for the map: a node that is connected, or else one more is connected to. */
+static void rlock__cluster_ask(rlock__cluster *cluster) {
+    rlock__peer *peer = rlock__cluster_ready(cluster);
+    cluster->asked_us = rlock_client_now_us(cluster->client);
+    if (peer) {
+        rlock__put_words(peer->redis, "CLUSTER SLOTS", 0);
+        peer->asked = true;
+        rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
+        return;
+    }
+    peer = rlock__cluster_closed(cluster);
+    if (peer && rlock__peer_open(peer) == RLOCK_OK) {
+        rlock__conn_wanted(&peer->redis->commands);
+    }
+}
+
+/* Answers what was refused. */
+static void rlock__cluster_answers(rlock__cluster *cluster) {
+    rlock_link refused;
+    rlock__list_init(&refused);
+    rlock__list_move(&refused, &cluster->refused);
+    while (!rlock__list_empty(&refused)) {
+        rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
+        rlock_answer answer;
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = RLOCK_OUTCOME_FAULT;
+        answer.fault = (rlock_fault)request->store.how;
+        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no node is known for the key" : NULL;
+        rlock__list_remove(&request->store.link);
+        cluster->events->answered(cluster->owner, request, &answer);
+    }
+}
+
+/* Closes the nodes that have no slots, and nothing to do. */
+static void rlock__cluster_sweep(rlock__cluster *cluster) {
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        rlock__peer *peer = cluster->peers[i];
+        if (peer && !peer->slots && !rlock__peer_busy(peer)) {
+            rlock__peer_free(peer);
+        }
+    }
+}
+
+static void rlock__cluster_fire(rlock_timer *timer) {
+    rlock__cluster *cluster = RLOCK__OF(timer, rlock__cluster, timer);
+    int64_t now_us = rlock_client_now_us(cluster->client);
+    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    rlock__cluster_answers(cluster);
+    if (!cluster->wanted && cluster->mapped) {
+        rlock__cluster_sweep(cluster);
+    } else if (cluster->wanted && (!cluster->asked_us || cluster->asked_us + pause_us <= now_us)) {
+        rlock__cluster_ask(cluster);
+    }
+    if (cluster->wanted || !rlock__list_empty(&cluster->refused)) {
+        rlock__cluster_plan(cluster);
+    }
+}
+
+/* --- what a node reports --- */
+
+static void rlock__peer_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    bool busy =
+        answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY && answer->text;
+    if (busy && rlock__peer_redirects(peer, request, answer)) {
+        return;
+    }
+    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
+        rlock__cluster_want(peer->cluster);
+    }
+    cluster->events->answered(cluster->owner, request, answer);
+}
+
+static void rlock__peer_up(void *owner, const rlock_part *part) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    rlock__cluster *cluster = peer->cluster;
+    (void)part;
+    peer->where = RLOCK__PEER_UP;
+    if (!cluster->mapped) {
+        cluster->asked_us = 0;
+    }
+    if (cluster->wanted) {
+        rlock__cluster_plan(cluster);
+    }
+    if (peer->slots) {
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+        cluster->events->up(cluster->owner, &its.part);
+    }
+}
+
+/* True if no node can be reached of those that were tried; without a map, of all that are named. */
+static bool rlock__cluster_is_down(rlock__cluster *cluster) {
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        const rlock__peer *peer = cluster->peers[i];
+        if (peer && peer->redis && peer->where != RLOCK__PEER_DOWN) {
+            return false;
+        }
+    }
+    return cluster->mapped || !rlock__cluster_closed(cluster);
+}
+
+static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fault,
+                             const char *text) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    rlock__cluster *cluster = peer->cluster;
+    (void)part;
+    peer->where = RLOCK__PEER_DOWN;
+    if (peer->redis->last_epoch - peer->redis->epoch < RLOCK__EPOCHS_LEAST) {
+        rlock__peer_epochs(peer);
+    }
+    if (!cluster->mapped) {
+        cluster->asked_us = 0; /* the next one at once */
+    }
+    if (peer->slots || !cluster->mapped) { /* else it may be of the cluster no more */
+        rlock__cluster_want(cluster);
+    }
+    if (rlock__cluster_is_down(cluster)) {
+        cluster->events->down(cluster->owner, NULL, fault, text);
+    } else if (peer->slots) {
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+        cluster->events->down(cluster->owner, &its.part, fault, text);
+    } else {
+        rlock_client_counters(cluster->client)->faults++;
+    }
+}
+
+static void rlock__peer_pushing(void *owner, const rlock_part *part, unsigned what) {
+    rlock__peer *peer = (rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, true);
+    (void)part;
+    peer->pushing = (uint8_t)what;
+    cluster->events->pushing(cluster->owner, &its.part, what);
+}
+
+/* A node that has the key no more still listens to its channel. */
+static void rlock__peer_woken(void *owner, const char *key, size_t key_len) {
+    const rlock__peer *peer = (const rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    if (!key || peer->number == cluster->map[rlock__key_slot(key, key_len)]) {
+        cluster->events->woken(cluster->owner, key, key_len);
+    }
+}
+
+/* What one node publishes all of them deliver. */
+static void rlock__peer_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
+    const rlock__peer *peer = (const rlock__peer *)owner;
+    const rlock__cluster *cluster = peer->cluster;
+    if (peer->number == cluster->map[rlock__key_slot(key, key_len)]) {
+        cluster->events->notified(cluster->owner, key, key_len, token);
+    }
+}
+
+static const rlock_store_events rlock__peer_events = {rlock__peer_answered, rlock__peer_up,
+                                                      rlock__peer_down,     rlock__peer_pushing,
+                                                      rlock__peer_woken,    rlock__peer_notified};
+
+/* --- the store --- */
+
+static void rlock__cluster_submit(void *state, rlock_request *request) {
+    request->store.hops = 0;
+    rlock__cluster_route((rlock__cluster *)state, request);
+}
+
+static void rlock__cluster_track(void *state, const char *key, size_t len, bool on) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    const rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(key, len));
+    cluster->tracks = cluster->tracks || on;
+    if (peer && peer->redis) {
+        rlock__redis_track(peer->redis, key, len, on);
+    }
+}
+
+static void rlock__cluster_flush(void *state) {
+    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        if (cluster->peers[i] && cluster->peers[i]->redis) {
+            rlock__redis_flush(cluster->peers[i]->redis);
+        }
+    }
+}
+
+/* The keys of a set come one after the other. */
+static const char *rlock__cluster_refuses(void *state, const char *key, size_t len,
+                                          const rlock_terms *terms, bool fencing) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    const char *why =
+        rlock__wire_refuses(cluster->config.wire, cluster->config.prefix, key, len, terms, fencing);
+    unsigned slot = rlock__key_slot(key, len);
+    if (!why && cluster->left && slot != cluster->left_slot) {
+        why = "the keys are of several slots of the cluster; give them one hash tag {...}";
+    }
+    cluster->left = why ? 0 : cluster->left ? cluster->left - 1 : terms ? terms->count - 1 : 0;
+    cluster->left_slot = slot;
+    return why;
+}
+
+static unsigned rlock__cluster_pushes(void *state, const char *key, size_t len) {
+    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    unsigned slot = rlock__key_slot(key, len);
+    const rlock__peer *peer = rlock__slot_peer(cluster, slot);
+    return peer && !rlock__bit(cluster->asking, slot) ? peer->pushing : 0u;
+}
+
+static void rlock__cluster_close(void *state) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    uint32_t i;
+    for (i = 0; i < cluster->peer_count; i++) {
+        if (cluster->peers[i]) {
+            rlock__peer_free(cluster->peers[i]);
+        }
+    }
+    rlock_timer_drop(cluster->client, &cluster->timer);
+    for (i = 0; i < RLOCK__CLUSTER_TEXTS; i++) {
+        rlock__dealloc(cluster->texts[i]);
+    }
+    rlock__dealloc(cluster->seeds_text);
+    rlock__dealloc(cluster->seeds);
+    rlock__dealloc(cluster->peers);
+    rlock__dealloc(cluster);
+}
+
+/* Returns what is wrong with the configuration of a cluster, or NULL. */
+static const char *rlock__cluster_fault(const rlock_config *config, const char **detail) {
+    if (config->host || config->unix_path || config->connect || config->sentinels) {
+        return "config.cluster with config.host, unix_path, connect or sentinels";
+    }
+    if (config->database) {
+        return "a cluster has database 0 alone";
+    }
+    if (config->quarantine_ms) {
+        return "config.quarantine_ms is not for a cluster";
+    }
+    return rlock__hosts_fault(config, config->cluster,
+                              "config.cluster is no list like host:6379,[::1]:6379", detail);
+}
+
+/* Keeps what its nodes need of a configuration. False: no memory. */
+static bool rlock__cluster_keep(rlock__cluster *cluster, const rlock_config *config) {
+    const char **texts[RLOCK__CLUSTER_TEXTS];
+    bool failed = false;
+    int i;
+    cluster->config = *config;
+    texts[0] = &cluster->config.username;
+    texts[1] = &cluster->config.password;
+    texts[2] = &cluster->config.client_name;
+    texts[3] = &cluster->config.prefix;
+    for (i = 0; i < RLOCK__CLUSTER_TEXTS; i++) {
+        cluster->texts[i] = rlock__copy_text(*texts[i], &failed);
+        *texts[i] = cluster->texts[i];
+    }
+    cluster->seeds_text = rlock__copy_text(config->cluster, &failed);
+    cluster->config.cluster = NULL;
+    if (!failed) {
+        cluster->seeds = rlock__hosts_split(cluster->seeds_text, 6379, &cluster->seed_count);
+    }
+    return cluster->seeds != NULL;
+}
+
+static int rlock__cluster_open(const rlock_store *store, rlock_client *client,
+                               const rlock_config *config, const rlock_store_events *events,
+                               void *owner, void **state) {
+    const char *detail = NULL, *fault = rlock__cluster_fault(config, &detail);
+    rlock__cluster *cluster;
+    (void)store;
+    if (!fault) {
+        rlock_config node = *config;
+        node.cluster = NULL;
+        fault = rlock__redis_fault(&node, &detail);
+    }
+    if (fault) {
+        rlock_client_log(client, RLOCK_LOG_ERROR, fault, detail);
+        return RLOCK_ERR_ARG;
+    }
+    cluster = (rlock__cluster *)rlock__alloc(sizeof *cluster);
+    if (!cluster || rlock_timer_add(client, &cluster->timer, rlock__cluster_fire) != RLOCK_OK) {
+        rlock__dealloc(cluster);
+        return RLOCK_ERR_NOMEM;
+    }
+    cluster->client = client;
+    cluster->events = events;
+    cluster->of_peers = &rlock__peer_events;
+    cluster->owner = owner;
+    rlock__list_init(&cluster->waiting);
+    rlock__list_init(&cluster->refused);
+    if (!rlock__cluster_keep(cluster, config)) {
+        rlock__cluster_close(cluster);
+        return RLOCK_ERR_NOMEM;
+    }
+    *state = cluster;
+    return RLOCK_OK;
+}
+
+static const rlock_store rlock__cluster_store = {NULL,
+                                                 rlock__cluster_open,
+                                                 rlock__cluster_close,
+                                                 rlock__cluster_submit,
+                                                 rlock__redis_forget,
+                                                 rlock__cluster_track,
+                                                 rlock__cluster_flush,
+                                                 rlock__cluster_refuses,
+                                                 rlock__cluster_pushes};
+
+#endif /* RLOCK_STORE_CLUSTER_H */

@@ -1,0 +1,1015 @@
+/* cluster.c - real clusters: keys of all nodes, slots that move under what is held and waited for,
+ * nodes that are killed, stopped, added and taken away. */
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cluster_kit.h"
+
+#define PRIMARIES 3
+#define LEASE_MS 60000
+
+static rlock_config config_of(const char *seeds) {
+    rlock_config config = kit_config(&nodes[0]);
+
+    config.unix_path = NULL;
+    config.cluster = seeds;
+    config.command_timeout_ms = 500;
+    config.watchdog_lease_ms = LEASE_MS;
+    return config;
+}
+
+static rlock_client *client_of(const char *seeds) {
+    rlock_config config = config_of(seeds);
+
+    return kit_client(&config);
+}
+
+static rlock_client *client_new(void) {
+    return client_of(node_seeds);
+}
+
+static int three_begin(void **state) {
+    (void)state;
+    assert_int_equal(kit_open(), 0);
+    cluster_start(PRIMARIES, 0);
+    return 0;
+}
+
+static int group_ends(void **state) {
+    (void)state;
+    kit_reset();
+    cluster_stop();
+    kit_close();
+    return 0;
+}
+
+/* Every slot is where it was at the beginning, and every node there. */
+static int test_begins(void **state) {
+    int i;
+
+    (void)state;
+    for (i = 0; i < node_count; i++) {
+        if (nodes[i].pid == 0) {
+            assert_int_equal(server_restart(&nodes[i]), 0);
+        }
+    }
+    cluster_heals();
+    for (i = 0; i < node_count; i++) {
+        freeReplyObject(ask(&nodes[i], "FLUSHALL"));
+    }
+    return 0;
+}
+
+static int test_ends(void **state) {
+    int i;
+
+    (void)state;
+    kit_reset();
+    for (i = 0; i < node_count; i++) {
+        server_resume(&nodes[i]);
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Slots, and what nodes may say of them
+ */
+
+static void slots_are_those_of_the_specification(void **state) {
+    (void)state;
+    assert_int_equal(rlock__crc16("123456789", 9), 0x31c3);
+    assert_int_equal(key_slot("foo"), 12182);
+    assert_int_equal(key_slot("{user1000}.following"), key_slot("user1000"));
+    assert_int_equal(key_slot("rlock:{k}:fence"), key_slot("k"));
+    assert_int_equal(key_slot("a{b}{c}"), key_slot("b"));
+    assert_int_equal(key_slot("foo{{bar}}zap"), key_slot("{bar"));
+    assert_int_not_equal(key_slot("{}x"), key_slot("{}y"));
+    assert_int_not_equal(key_slot("a{b"), key_slot("b"));
+    assert_int_not_equal(key_slot("}b{"), key_slot("b"));
+}
+
+static bool led(const char *words, int slot, const char *host, int port, bool asks) {
+    rlock__slots there;
+    bool ask;
+
+    return rlock__slots_redirect(words, &there, &ask) && (int)there.from == slot &&
+           there.port == port && ask == asks &&
+           (host == NULL ? there.host == NULL
+                         : there.host != NULL && there.host_len == strlen(host) &&
+                               memcmp(there.host, host, there.host_len) == 0);
+}
+
+static void redirection_is_read_or_is_none(void **state) {
+    static const char *const none[] = {
+        "MOVED",
+        "MOVED ",
+        "MOVED 1",
+        "MOVED 1 ",
+        "MOVED 1 h",
+        "MOVED 1 h:",
+        "MOVED 1 h:x",
+        "MOVED 1 h:0",
+        "MOVED 1 h:65536",
+        "MOVED 16384 h:1",
+        "MOVED -1 h:1",
+        "MOVED 1 h:1x",
+        "MOVED x h:1",
+        "MOVED 123456 h:1",
+        "ASKING 1 h:1",
+        "ASK",
+        "BUSY",
+        "",
+        "MOVED 1  h:",
+    };
+    char many[400];
+    size_t i;
+
+    (void)state;
+    assert_true(led("MOVED 12182 10.0.0.1:6380", 12182, "10.0.0.1", 6380, false));
+    assert_true(led("ASK 1 ::1:6380", 1, "::1", 6380, true));
+    assert_true(led("MOVED 0 :27102", 0, NULL, 27102, false));
+    for (i = 0; i < sizeof none / sizeof *none; i++) {
+        rlock__slots there;
+        bool ask;
+
+        if (rlock__slots_redirect(none[i], &there, &ask)) {
+            fail_msg("%s", none[i]);
+        }
+    }
+    snprintf(many, sizeof many, "MOVED 1 %0300d:1", 0);
+    assert_false(led(many, 1, NULL, 1, false));
+}
+
+/* What hiredis makes of a reply in its own words. */
+static redisReply *reply_of(const char *resp) {
+    redisReader *reader = redisReaderCreate();
+    void *reply = NULL;
+
+    redisReaderFeed(reader, resp, strlen(resp));
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    redisReaderFree(reader);
+    assert_non_null(reply);
+    return (redisReply *)reply;
+}
+
+static bool whole(const char *resp) {
+    redisReply *reply = reply_of(resp);
+    bool answer = rlock__slots_whole(reply);
+
+    freeReplyObject(reply);
+    return answer;
+}
+
+#define ROW(node) "*1\r\n*3\r\n:0\r\n:16383\r\n" node
+#define IP "*2\r\n$2\r\nip\r\n$8\r\n10.0.0.9\r\n"
+
+static void map_is_read_whole_or_not_at_all(void **state) {
+    static const char *const hostile[] = {"+OK\r\n",
+                                          ":1\r\n",
+                                          "$-1\r\n",
+                                          "*1\r\n:1\r\n",
+                                          "*1\r\n*0\r\n",
+                                          "*1\r\n*2\r\n:0\r\n:1\r\n",
+                                          "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+                                          "*1\r\n*3\r\n:-1\r\n:1\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+                                          "*1\r\n*3\r\n:2\r\n:1\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+                                          "*1\r\n*3\r\n$1\r\n0\r\n:1\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+                                          ROW("$1\r\nh\r\n"),
+                                          ROW("*0\r\n"),
+                                          ROW("*1\r\n$1\r\nh\r\n"),
+                                          ROW("*2\r\n$1\r\nh\r\n:0\r\n"),
+                                          ROW("*2\r\n$1\r\nh\r\n:65536\r\n"),
+                                          ROW("*2\r\n$1\r\nh\r\n$1\r\n1\r\n"),
+                                          ROW("*2\r\n:1\r\n:1\r\n"),
+                                          ROW("*2\r\n*0\r\n:1\r\n")};
+    size_t i;
+
+    (void)state;
+    assert_true(whole("*0\r\n"));
+    assert_false(whole("*2\r\n*3\r\n:0\r\n:9999\r\n*2\r\n$1\r\nh\r\n:1\r\n"
+                       "*3\r\n:1\r\n:9999\r\n*2\r\n$1\r\nh\r\n:1\r\n"));
+    assert_true(whole(ROW("*2\r\n$1\r\nh\r\n:1\r\n")));
+    for (i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        if (whole(hostile[i])) {
+            fail_msg("%s", hostile[i]);
+        }
+    }
+}
+
+static const char *host_of(const char *resp) {
+    static char host[32];
+    redisReply *reply = reply_of(resp);
+    rlock__slots row;
+
+    assert_true(rlock__slots_row(reply->element[0], &row));
+    assert_int_equal(row.from, 0);
+    assert_int_equal(row.to, 16383);
+    assert_int_equal(row.port, 7000);
+    snprintf(host, sizeof host, "%.*s", (int)row.host_len, row.host != NULL ? row.host : "");
+    freeReplyObject(reply);
+    return host;
+}
+
+static void host_of_a_node_may_be_missing(void **state) {
+    (void)state;
+    assert_string_equal(host_of(ROW("*2\r\n$1\r\nh\r\n:7000\r\n")), "h");
+    assert_string_equal(host_of(ROW("*2\r\n$-1\r\n:7000\r\n")), "");
+    assert_string_equal(host_of(ROW("*2\r\n$0\r\n\r\n:7000\r\n")), "");
+    assert_string_equal(host_of(ROW("*4\r\n$1\r\n?\r\n:7000\r\n$1\r\ni\r\n" IP)), "10.0.0.9");
+    assert_string_equal(host_of(ROW("*4\r\n$1\r\n?\r\n:7000\r\n$1\r\ni\r\n*1\r\n$2\r\nip\r\n")),
+                        "");
+    assert_string_equal(host_of(ROW("*2\r\n$1\r\n?\r\n:7000\r\n")), "");
+}
+
+/* Connections 1025 to 2048 are this node's; it has the sixth, and those before are surely gone. */
+static void attempts_at_two_nodes_stay_in_doubt_at_both(void **state) {
+    static rlock__redis redis;
+
+    (void)state;
+    redis.first_epoch = redis.open_epoch = 1024;
+    redis.last_epoch = 2048;
+    redis.epoch = 1030;
+    redis.gone_epoch = 1029;
+    assert_int_equal(rlock__epoch_noted(&redis, 0), 1030);
+    assert_int_equal(rlock__epoch_noted(&redis, 1028), 1030);
+    assert_int_equal(rlock__epoch_noted(&redis, 1030), 1030);
+    assert_int_equal(rlock__epoch_noted(&redis, 5), RLOCK__EPOCHS_MIXED);
+    assert_int_equal(rlock__epoch_noted(&redis, 3000), RLOCK__EPOCHS_MIXED);
+    assert_false(rlock__epoch_gone(&redis, 5));
+    assert_false(rlock__epoch_gone(&redis, RLOCK__EPOCHS_MIXED));
+    assert_true(rlock__epoch_gone(&redis, 1029));
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The mutex over three nodes
+ */
+
+static void keys_of_all_nodes_exclude_and_are_let_go(void **state) {
+    rlock_client *ours = client_new(), *theirs = client_new();
+    int i;
+
+    (void)state;
+    for (i = 0; i < PRIMARIES; i++) {
+        const char *key = key_at(i, "all");
+        struct owner *holder = owner_new(ours, key), *other = owner_new(theirs, key);
+
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_true(key_is_at(i, key));
+        assert_int_equal(owner_acquire(other, 0, LEASE_MS), RLOCK_ERR_BUSY);
+        assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK);
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        assert_false(key_is_at(i, key));
+        assert_int_equal(owner_acquire(other, 0, LEASE_MS), RLOCK_OK);
+    }
+}
+
+/* One seed is enough, and one that is not there costs little. */
+static void any_seed_leads_to_all_nodes(void **state) {
+    char seeds[64];
+    struct owner *holder;
+    int64_t begun_us = kit_now_us();
+
+    (void)state;
+    snprintf(seeds, sizeof seeds, "127.0.0.1:1,localhost:%d", nodes[1].port);
+    holder = owner_new(client_of(seeds), key_at(2, "seed"));
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    assert_in_range(kit_now_us() - begun_us, 0, 1000000);
+}
+
+static void only_nodes_whose_keys_are_wanted_are_connected_to(void **state) {
+    rlock_client *client = client_new();
+    struct owner *holder = owner_new(client, key_at(0, "one"));
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    assert_int_equal(kit_stats(client).connects, 1);
+}
+
+static void slot_that_has_moved_is_followed(void **state) {
+    rlock_client *ours = client_new(), *theirs = client_new();
+    const char *key = key_at(0, "moved");
+    struct owner *holder = owner_new(ours, key), *other = owner_new(theirs, key);
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    assert_int_equal(owner_acquire(other, 0, LEASE_MS), RLOCK_ERR_BUSY);
+    slot_moves(key_slot(key), 0, 1);
+    assert_true(key_is_at(1, key));
+    assert_int_equal(owner_acquire(other, 0, LEASE_MS), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK);
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    assert_int_equal(owner_acquire(other, 0, LEASE_MS), RLOCK_OK);
+    assert_int_equal(owner_release(other), RLOCK_OK);
+    assert_int_equal(kit_stats(ours).cleaning, 0); /* what is moved leaves no doubt behind */
+    assert_int_equal(kit_stats(theirs).cleaning, 0);
+    slot_moves(key_slot(key), 1, 0);
+}
+
+static void node_that_is_killed_stops_its_own_keys_only(void **state) {
+    rlock_client *client = client_new();
+    struct owner *at[PRIMARIES];
+    int i;
+
+    (void)state;
+    for (i = 0; i < PRIMARIES; i++) {
+        at[i] = owner_new(client, key_at(i, "kill"));
+        assert_int_equal(owner_acquire(at[i], 5000, LEASE_MS), RLOCK_OK);
+    }
+    server_kill9(&nodes[2]);
+    for (i = 0; i < 2; i++) { /* the others serve until they notice, and again when it is back */
+        assert_int_equal(owner_renew(at[i], LEASE_MS), RLOCK_OK);
+        assert_int_equal(owner_release(at[i]), RLOCK_OK);
+    }
+    assert_int_equal(owner_renew(at[2], LEASE_MS) == RLOCK_OK, false);
+    assert_true(kit_stats(client).up);
+    assert_int_equal(at[2]->seen[RLOCK_LOST], 0);
+    assert_int_equal(server_restart(&nodes[2]), 0);
+    assert_int_equal(owner_wait(at[2], RLOCK_LOST, 10000), RLOCK_ERR_LOST); /* it had no dump */
+    assert_int_equal(owner_acquire(at[2], 10000, LEASE_MS), RLOCK_OK);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Kinds, questions, watching
+ */
+
+static struct owner *owner_of_kind(rlock_client *client, const char *key, rlock_kind kind) {
+    rlock_options options;
+
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.kind = kind;
+    options.permits = kind == RLOCK_KIND_SEMAPHORE ? 1 : 0;
+    return owner_with(client, &options);
+}
+
+/* Clients that never poll: a waiter that is not notified comes too late. */
+static rlock_client *client_that_listens(void) {
+    rlock_config config = config_of(node_seeds);
+
+    config.poll_ms = 60000;
+    return kit_client(&config);
+}
+
+/* Waits for the key, and is told of what happens to it. */
+static void waits(struct owner *waiter, rlock_client *client) {
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, LEASE_MS, owner_told, waiter),
+                     RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(100);
+    assert_int_equal(waiter->seen[RLOCK_ACQUIRED], 0);
+}
+
+static void comes_soon(struct owner *waiter, struct owner *holder) {
+    int64_t begun_us = kit_now_us();
+
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_in_range(kit_now_us() - begun_us, 0, 400000); /* an offer is looked for after 250 ms */
+}
+
+static void waiters_of_each_kind_are_told_at_each_node(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
+                                       RLOCK_KIND_SEMAPHORE};
+    rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
+    int node;
+    size_t k;
+
+    (void)state;
+    for (node = 0; node < PRIMARIES; node++) {
+        for (k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            const char *key = key_at(node, rlock_kind_str(kinds[k]));
+            struct owner *holder = owner_of_kind(ours, key, kinds[k]);
+            struct owner *waiter = owner_of_kind(theirs, key, kinds[k]);
+
+            assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+            waits(waiter, theirs);
+            comes_soon(waiter, holder);
+        }
+    }
+}
+
+/* PUBLISH at one node reaches those that listen at another one. */
+static void notification_is_heard_once_however_many_nodes_deliver_it(void **state) {
+    rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
+    struct owner *holders[PRIMARIES], *waiters[PRIMARIES];
+    uint64_t woken;
+    int i;
+
+    (void)state;
+    for (i = 0; i < PRIMARIES; i++) {
+        const char *key = key_at(i, "once");
+
+        holders[i] = owner_of_kind(ours, key, RLOCK_KIND_FAIR);
+        waiters[i] = owner_of_kind(theirs, key, RLOCK_KIND_FAIR);
+        assert_int_equal(owner_acquire(holders[i], 5000, LEASE_MS), RLOCK_OK);
+        waits(waiters[i], theirs);
+        kit_run(300); /* it listens at this node too */
+    }
+    woken = kit_stats(theirs).woken;
+    comes_soon(waiters[0], holders[0]);
+    kit_run(100);
+    assert_int_equal(kit_stats(theirs).woken - woken, 1);
+}
+
+/* Handles that are made when the node pushes already know it at once. */
+static void hold_that_is_taken_away_is_told_of(void **state) {
+    rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
+    struct owner *first = owner_new(ours, key_at(1, "first")), *other, *second;
+    const char *key = key_at(1, "second");
+
+    (void)state;
+    other = owner_new(theirs, rlock_key(first->lock, NULL));
+    assert_int_equal(owner_acquire(other, 5000, LEASE_MS), RLOCK_OK);
+    waits(first, ours);
+    second = owner_new(ours, key);
+    assert_int_equal(owner_acquire(second, 0, LEASE_MS), RLOCK_OK);
+    kit_run(1000); /* it is registered a while later */
+    tell(ask(&nodes[1], "DEL %s", key));
+    assert_int_equal(owner_wait(second, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
+}
+
+static struct {
+    int count;
+    rlock_info info;
+} told;
+
+static void on_told(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client, (void)user;
+    told.count++;
+    told.info = *info;
+}
+
+static int is_told(void *arg) {
+    (void)arg;
+    return told.count > 0;
+}
+
+static const rlock_info *answer_to(int status) {
+    assert_int_equal(status, RLOCK_OK);
+    assert_true(kit_until(is_told, NULL, 5000));
+    assert_int_equal(told.info.status, RLOCK_OK);
+    told.count = 0;
+    return &told.info;
+}
+
+static void questions_go_to_the_node_of_their_key(void **state) {
+    rlock_client *client = client_new();
+    int i;
+
+    (void)state;
+    for (i = 0; i < PRIMARIES; i++) {
+        rlock_options options;
+        struct owner *holder;
+
+        memset(&options, 0, sizeof options);
+        options.key = key_at(i, "question");
+        options.kind = RLOCK_KIND_SEMAPHORE;
+        options.permits = 1;
+        holder = owner_with(client, &options);
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_int_equal(answer_to(rlock_inspect(client, &options, on_told, NULL))->holders, 1);
+        answer_to(rlock_set_permits(client, &options, 3, on_told, NULL));
+        assert_int_equal(answer_to(rlock_inspect(client, &options, on_told, NULL))->permits, 2);
+        assert_int_equal(answer_to(rlock_force_release(client, &options, on_told, NULL))->holders,
+                         1);
+        assert_int_equal(owner_wait(holder, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    }
+}
+
+static void keys_of_one_slot_are_one_lock_and_of_two_are_refused(void **state) {
+    static const char *one[] = {"{tag}a", "{tag}b", "tag"}, *two[] = {"a", "b"};
+    rlock_client *client = client_new();
+    rlock_options options;
+    struct owner *holder;
+
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.keys = two;
+    options.key_count = 2;
+    assert_null(owner_with(client, &options));
+    assert_non_null(strstr(kit_log_text, "hash tag"));
+    options.keys = one;
+    options.key_count = 3;
+    options.fencing = true;
+    holder = owner_with(client, &options);
+    assert_non_null(holder);
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    assert_true(holder->fence[RLOCK_ACQUIRED] > 0);
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+}
+
+static void fences_of_a_key_rise_wherever_its_slot_is(void **state) {
+    rlock_client *client = client_new();
+    const char *key = key_at(0, "fence");
+    struct owner *holder = owner_fenced(client, key);
+    uint64_t last = 0;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_true(holder->fence[RLOCK_ACQUIRED] > last);
+        last = holder->fence[RLOCK_ACQUIRED];
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        assert_int_equal(kit_stats(client).cleaning, 0); /* who said MOVED did nothing */
+        slot_moves(key_slot(key), i % 2, 1 - i % 2);
+    }
+    slot_moves(key_slot(key), 1, 0);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * A slot on its way
+ */
+
+static void key_is_followed_while_its_slot_is_on_its_way(void **state) {
+    rlock_client *ours = client_new(), *theirs = client_new();
+    const char *key = key_at(0, "way");
+    char other[48];
+    struct owner *here, *there, *late;
+    int slot = key_slot(key);
+
+    (void)state;
+    snprintf(other, sizeof other, "{%s}other", key);
+    here = owner_new(ours, key);
+    there = owner_new(theirs, key);
+    late = owner_new(ours, other);
+    assert_int_equal(owner_acquire(here, 5000, LEASE_MS), RLOCK_OK);
+    slot_sets_out(slot, 0, 1);
+    assert_int_equal(owner_renew(here, LEASE_MS), RLOCK_OK); /* it is still here */
+    assert_int_equal(owner_acquire(there, 0, LEASE_MS), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_acquire(late, 0, LEASE_MS), RLOCK_OK); /* made there */
+    assert_int_equal(owner_renew(late, LEASE_MS), RLOCK_OK);
+    slot_keys_move(slot, 0, 1);
+    assert_int_equal(owner_renew(here, LEASE_MS), RLOCK_OK); /* it is there now */
+    assert_int_equal(owner_acquire(there, 0, LEASE_MS), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_release(here), RLOCK_OK);
+    assert_int_equal(owner_acquire(there, 0, LEASE_MS), RLOCK_OK);
+    slot_arrives(slot, 1);
+    assert_int_equal(owner_renew(there, LEASE_MS), RLOCK_OK);
+    assert_int_equal(owner_release(there), RLOCK_OK);
+    assert_int_equal(owner_release(late), RLOCK_OK);
+    assert_false(key_is_at(1, key) || key_is_at(1, other));
+    assert_int_equal(kit_stats(ours).cleaning + kit_stats(theirs).cleaning, 0);
+    slot_moves(slot, 1, 0);
+}
+
+/* A new node does not know the script, and says so only to whoever asks with ASKING. */
+static void script_that_is_unknown_there_is_sent_in_full_with_asking(void **state) {
+    rlock_client *client = client_new();
+    const char *key = key_at(2, "script");
+    struct owner *holder = owner_new(client, key);
+    int slot = key_slot(key);
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    slot_sets_out(slot, 2, 1);
+    slot_keys_move(slot, 2, 1);
+    tell(ask(&nodes[1], "SCRIPT FLUSH"));
+    assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK);
+    tell(ask(&nodes[1], "SCRIPT FLUSH"));
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    slot_arrives(slot, 1);
+    slot_moves(slot, 1, 2);
+}
+
+/* Of two keys one is here and one is there, or both are missing: nobody can say. */
+static void lock_of_two_keys_waits_until_its_slot_has_arrived(void **state) {
+    rlock_client *client = client_new();
+    const char *key = key_at(1, "again");
+    struct owner *fenced = owner_fenced(client, key), *fair;
+    int slot = key_slot(key);
+
+    (void)state;
+    fair = owner_of_kind(client, key, RLOCK_KIND_FAIR);
+    slot_sets_out(slot, 1, 2);
+    assert_int_equal(owner_acquire(fenced, 0, LEASE_MS), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(fenced->text[RLOCK_ACQUIRED], "TRYAGAIN"));
+    assert_int_equal(owner_acquire(fair, 300, LEASE_MS), RLOCK_ERR_SERVER);
+    assert_int_equal(rlock_acquire(fenced->lock, RLOCK_FOREVER, LEASE_MS, owner_told, fenced),
+                     RLOCK_OK);
+    kit_run(300);
+    assert_int_equal(fenced->seen[RLOCK_ACQUIRED], 1);
+    slot_arrives(slot, 2);
+    assert_int_equal(owner_wait(fenced, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(fenced), RLOCK_OK);
+    slot_moves(slot, 2, 1);
+}
+
+/* Whatever is waited for goes on at the new node: nobody polls here. */
+static void slot_moves_under(rlock_kind kind, int from, int to) {
+    rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
+    const char *key = key_at(from, rlock_kind_str(kind));
+    struct owner *holder = owner_of_kind(ours, key, kind);
+    struct owner *waiter = owner_of_kind(theirs, key, kind);
+
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    waits(waiter, theirs);
+    slot_moves(key_slot(key), from, to);
+    kit_run(2500);
+    assert_true(rlock_is_held(holder->lock));
+    assert_int_equal(holder->seen[RLOCK_LOST], 0);
+    assert_int_equal(waiter->seen[RLOCK_ACQUIRED], 0);
+    comes_soon(waiter, holder);
+    assert_int_equal(owner_release(waiter), RLOCK_OK);
+    slot_moves(key_slot(key), to, from);
+}
+
+static void mutex_that_is_waited_for_moves_with_its_slot(void **state) {
+    (void)state;
+    slot_moves_under(RLOCK_KIND_MUTEX, 0, 2);
+}
+
+static void queue_moves_with_its_slot(void **state) {
+    (void)state;
+    slot_moves_under(RLOCK_KIND_FAIR, 1, 0);
+    slot_moves_under(RLOCK_KIND_SEMAPHORE, 2, 1);
+}
+
+static long long maps_asked_for(void) {
+    long long sum = 0;
+    int i;
+
+    for (i = 0; i < PRIMARIES; i++) {
+        sum += info(&nodes[i], "commandstats", "cmdstat_cluster|slots:calls");
+    }
+    return sum;
+}
+
+/* On its way for long: it is asked for now and then, at the right node. */
+static void waiter_is_served_while_the_slot_is_on_its_way(void **state) {
+    rlock_client *ours = client_new(), *theirs = client_new();
+    const char *key = key_at(0, "long");
+    struct owner *holder = owner_new(ours, key), *waiter = owner_new(theirs, key);
+    int slot = key_slot(key);
+    long long maps;
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    waits(waiter, theirs);
+    slot_sets_out(slot, 0, 1);
+    slot_keys_move(slot, 0, 1);
+    maps = maps_asked_for();
+    kit_run(2500);
+    assert_in_range(maps_asked_for() - maps, 1, 8); /* by two clients */
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    slot_arrives(slot, 1);
+    assert_int_equal(owner_release(waiter), RLOCK_OK);
+    slot_moves(slot, 1, 0);
+}
+
+/* Two nodes that each say that the other one has it. */
+static void nodes_that_lead_in_a_circle_are_not_followed_for_ever(void **state) {
+    rlock_client *client = client_new();
+    const char *key = key_at(0, "circle");
+    struct owner *holder = owner_new(client, key);
+    int slot = key_slot(key);
+    uint64_t commands;
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    tell(ask(&nodes[1], "CLUSTER SETSLOT %d NODE %s", slot, node_ids[0]));
+    tell(ask(&nodes[0], "CLUSTER SETSLOT %d NODE %s", slot, node_ids[1]));
+    commands = kit_stats(client).commands;
+    assert_int_equal(owner_acquire(holder, 0, LEASE_MS), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(holder->text[RLOCK_ACQUIRED], "MOVED"));
+    assert_in_range(kit_stats(client).commands - commands, 6, 16);
+    slot_arrives(slot, 0);
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Nodes that say little of themselves, come and go
+ */
+
+static void endpoint_is(const char *type) {
+    int i;
+
+    for (i = 0; i < node_count; i++) {
+        tell(ask(&nodes[i], "CONFIG SET cluster-preferred-endpoint-type %s", type));
+    }
+}
+
+static void nodes_without_a_name_are_where_the_one_is_that_answered(void **state) {
+    static const char *const types[] = {"unknown-endpoint", "hostname", "ip"};
+    size_t t;
+    int i;
+
+    (void)state;
+    for (t = 0; t < 3; t++) {
+        rlock_client *client;
+
+        endpoint_is(types[t]);
+        client = client_new();
+        for (i = 0; i < PRIMARIES; i++) {
+            const char *key = key_at(i, "nameless");
+            struct owner *holder = owner_new(client, key);
+            int to = (i + 1) % PRIMARIES;
+
+            assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+            slot_moves(key_slot(key), i, to);
+            assert_int_equal(owner_release(holder), RLOCK_OK);
+            slot_moves(key_slot(key), to, i);
+        }
+    }
+}
+
+static int is_forgotten(void *arg) {
+    int *open = (int *)arg;
+    rlock_client *client = kit_clients[0];
+
+    return (int)kit_stats(client).connects >= *open && kit_stats(client).up;
+}
+
+static void node_that_is_added_serves_and_one_that_is_taken_away_does_not(void **state) {
+    rlock_client *client = client_new();
+    const char *key = key_at(0, "new");
+    struct owner *holder = owner_new(client, key);
+    int slot = key_slot(key), added = node_count, i, none = 0;
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+    node_count++;
+    node_start(added);
+    node_meets(added, 0);
+    cluster_heals();
+    slot_moves(slot, 0, added);
+    assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK);
+    assert_true(key_is_at(added, key));
+    slot_moves(slot, added, 0);
+    assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK);
+    for (i = 0; i < added; i++) {
+        tell(ask(&nodes[i], "CLUSTER FORGET %s", node_ids[added]));
+    }
+    node_count--;
+    kit_hand_drop();
+    server_stop(&nodes[added]);
+    kit_run(2500); /* its connections end, and nobody asks there again */
+    assert_true(kit_until(is_forgotten, &none, 5000));
+    assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK);
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    {
+        const rlock__cluster *cluster = (const rlock__cluster *)client->store_state;
+        uint32_t n;
+
+        for (n = 0; n < cluster->peer_count; n++) {
+            assert_true(cluster->peers[n] == NULL || cluster->peers[n]->port != nodes[added].port);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Replicas
+ */
+
+static int six_begin(void **state) {
+    (void)state;
+    assert_int_equal(kit_open(), 0);
+    cluster_start(PRIMARIES, 1);
+    return 0;
+}
+
+static void replica_as_the_only_seed_leads_to_all_nodes(void **state) {
+    char seeds[32];
+    struct owner *holder;
+
+    (void)state;
+    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", nodes[PRIMARIES].port);
+    holder = owner_new(client_of(seeds), key_at(1, "replica"));
+    assert_int_equal(owner_acquire(holder, 2000, LEASE_MS), RLOCK_OK);
+}
+
+struct move {
+    int slot, from, says;
+};
+
+static int slot_is_elsewhere(void *arg) {
+    struct move *move = (struct move *)arg;
+
+    return slot_node_by(move->says, move->slot) != move->from &&
+           node_knows(move->says, "cluster_state:ok");
+}
+
+/* A hold, and somebody who waits for it, whose node goes in that way. */
+static void pair_survives(void (*goes)(int node), const char *name) {
+    rlock_client *ours = client_new(), *theirs = client_new();
+    const char *key = key_at(0, name);
+    struct owner *holder = owner_new(ours, key), *waiter = owner_new(theirs, key);
+    struct owner *elsewhere = owner_new(ours, key_at(1, name));
+    struct move move;
+    int64_t begun_us, moved_us;
+
+    move.slot = key_slot(key);
+    move.says = 1;
+    move.from = slot_node_by(1, move.slot);
+    assert_int_equal(owner_acquire(holder, 5000, 0), RLOCK_OK); /* the watchdog renews it */
+    waits(waiter, theirs);
+    tell(ask(&nodes[move.from], "SET {%s}copied 1", key));
+    assert_int_equal(num(ask(&nodes[move.from], "WAIT 1 4000")), 1);
+    begun_us = kit_now_us();
+    goes(move.from);
+    assert_int_equal(owner_acquire(elsewhere, 0, LEASE_MS), RLOCK_OK);
+    assert_true(kit_until(slot_is_elsewhere, &move, CLUSTER_LIMIT_MS));
+    moved_us = kit_now_us();
+    while (owner_renew(holder, LEASE_MS) != RLOCK_OK) {
+        if (kit_now_us() - moved_us > 10000000) {
+            fail_msg("%s: %s\n%s", name, holder->text[RLOCK_RENEWED], kit_log_text);
+        }
+        kit_run(20);
+    }
+    print_message("%s: promoted after %d ms, served %d ms later\n", name,
+                  (int)((moved_us - begun_us) / 1000), (int)((kit_now_us() - moved_us) / 1000));
+    assert_true(rlock_is_held(holder->lock));
+    assert_int_equal(holder->seen[RLOCK_LOST], 0);
+    assert_int_equal(waiter->seen[RLOCK_ACQUIRED], 0);
+    server_resume(&nodes[move.from]);
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_renew(waiter, LEASE_MS), RLOCK_OK);
+}
+
+static void is_killed(int node) {
+    server_kill9(&nodes[node]);
+}
+static void is_stopped(int node) {
+    server_pause(&nodes[node]);
+}
+static void hands_over(int node) {
+    tell(ask(&nodes[node < PRIMARIES ? node + PRIMARIES : node - PRIMARIES], "CLUSTER FAILOVER"));
+}
+
+static void failover_by_an_operator_is_followed(void **state) {
+    (void)state;
+    pair_survives(hands_over, "failover");
+}
+static void killed_primary_is_followed(void **state) {
+    (void)state;
+    pair_survives(is_killed, "killed");
+}
+static void stopped_primary_is_followed(void **state) {
+    (void)state;
+    pair_survives(is_stopped, "stopped");
+}
+
+/* It lies in the socket of a node that stands still, and may be executed there yet. */
+static void acquire_that_was_not_answered_stays_in_doubt_at_the_next_node(void **state) {
+    rlock_config config = config_of(node_seeds);
+    rlock_client *client;
+    const char *key = key_at(2, "doubt");
+    struct owner *holder, *first;
+    struct move move;
+
+    (void)state;
+    config.watchdog_lease_ms = 3000;
+    client = kit_client(&config);
+    holder = owner_new(client, key);
+    first = owner_new(client, key_at(2, "first"));
+    assert_int_equal(owner_acquire(first, 5000, 0), RLOCK_OK);
+    move.slot = key_slot(key);
+    move.says = 0;
+    move.from = slot_node_by(0, move.slot);
+    server_pause(&nodes[move.from]);
+    assert_int_equal(rlock_acquire(holder->lock, RLOCK_FOREVER, 3000, owner_told, holder),
+                     RLOCK_OK);
+    assert_true(kit_until(slot_is_elsewhere, &move, CLUSTER_LIMIT_MS));
+    assert_int_equal(owner_wait(holder, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    assert_int_equal(kit_stats(client).cleaning, 1);
+    server_resume(&nodes[move.from]);
+    assert_true(kit_until(kit_is_clean, client, 10000));
+    assert_false(key_is_at(slot_node_by(0, move.slot), key));
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What is wrong with a configuration, or with a server
+ */
+
+static int refused(rlock_config config, const char *words) {
+    rlock_client *client = NULL;
+    int status = rlock_client_new(&client, &config);
+
+    assert_null(client);
+    assert_non_null(strstr(kit_log_text, words));
+    kit_log_text[0] = '\0';
+    return status;
+}
+
+static void what_a_cluster_does_not_have_is_refused(void **state) {
+    rlock_config config = config_of("127.0.0.1:7000");
+
+    (void)state;
+    config.database = 1;
+    assert_int_equal(refused(config, "database"), RLOCK_ERR_ARG);
+    config = config_of("127.0.0.1:7000,");
+    config.host = "127.0.0.1";
+    assert_int_equal(refused(config, "config.host"), RLOCK_ERR_ARG);
+    assert_int_equal(refused(config_of("127.0.0.1:70000"), "no list"), RLOCK_ERR_ARG);
+    assert_int_equal(refused(config_of(""), "no list"), RLOCK_ERR_ARG);
+    config = config_of("127.0.0.1");
+    config.prefix = "{x}";
+    assert_int_equal(refused(config, "prefix"), RLOCK_ERR_ARG);
+    config = config_of("name.invalid");
+    config.loop.resolve = NULL;
+    assert_int_equal(refused(config, "resolve"), RLOCK_ERR_ARG);
+}
+
+/* A server that is no cluster says so, and so do we. */
+static void server_that_is_no_cluster_is_told_of(void **state) {
+    static struct server alone;
+    char seeds[32];
+    struct owner *holder;
+
+    (void)state;
+    alone.port = server_free_port();
+    assert_int_equal(server_start(&alone, NULL), 0);
+    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", alone.port);
+    holder = owner_new(client_of(seeds), "k");
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(holder->text[RLOCK_ACQUIRED], "cluster support"));
+    kit_reset();
+    server_stop(&alone);
+}
+
+static void nobody_at_the_seeds_is_no_connection(void **state) {
+    struct owner *holder = owner_new(client_of("127.0.0.1:1,127.0.0.1:2"), "k");
+    int64_t begun_us = kit_now_us();
+
+    (void)state;
+    assert_int_equal(owner_acquire(holder, 0, LEASE_MS), RLOCK_ERR_CONN);
+    assert_in_range(kit_now_us() - begun_us, 0, 450000);
+    assert_int_equal(owner_acquire(holder, 300, LEASE_MS), RLOCK_ERR_CONN);
+}
+
+static void url_names_some_nodes(void **state) {
+    rlock_config config = config_of(NULL);
+    char url[64];
+    struct owner *holder;
+
+    (void)state;
+    snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d,127.0.0.1:%d?poll_ms=100",
+             nodes[0].port, nodes[1].port);
+    config.url = url;
+    holder = owner_new(kit_client(&config), key_at(2, "url"));
+    assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+}
+
+int main(int argc, char **argv) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, test_begins, test_ends)
+    static const struct CMUnitTest of_slots[] = {
+        cmocka_unit_test(slots_are_those_of_the_specification),
+        cmocka_unit_test(redirection_is_read_or_is_none),
+        cmocka_unit_test(map_is_read_whole_or_not_at_all),
+        cmocka_unit_test(host_of_a_node_may_be_missing),
+        cmocka_unit_test(attempts_at_two_nodes_stay_in_doubt_at_both),
+    };
+    static const struct CMUnitTest of_three[] = {
+        CASE(keys_of_all_nodes_exclude_and_are_let_go),
+        CASE(any_seed_leads_to_all_nodes),
+        CASE(only_nodes_whose_keys_are_wanted_are_connected_to),
+        CASE(slot_that_has_moved_is_followed),
+        CASE(waiters_of_each_kind_are_told_at_each_node),
+        CASE(notification_is_heard_once_however_many_nodes_deliver_it),
+        CASE(hold_that_is_taken_away_is_told_of),
+        CASE(questions_go_to_the_node_of_their_key),
+        CASE(keys_of_one_slot_are_one_lock_and_of_two_are_refused),
+        CASE(fences_of_a_key_rise_wherever_its_slot_is),
+        CASE(key_is_followed_while_its_slot_is_on_its_way),
+        CASE(script_that_is_unknown_there_is_sent_in_full_with_asking),
+        CASE(lock_of_two_keys_waits_until_its_slot_has_arrived),
+        CASE(mutex_that_is_waited_for_moves_with_its_slot),
+        CASE(queue_moves_with_its_slot),
+        CASE(waiter_is_served_while_the_slot_is_on_its_way),
+        CASE(nodes_that_lead_in_a_circle_are_not_followed_for_ever),
+        CASE(nodes_without_a_name_are_where_the_one_is_that_answered),
+        CASE(node_that_is_added_serves_and_one_that_is_taken_away_does_not),
+        CASE(what_a_cluster_does_not_have_is_refused),
+        CASE(server_that_is_no_cluster_is_told_of),
+        CASE(nobody_at_the_seeds_is_no_connection),
+        CASE(url_names_some_nodes),
+        CASE(node_that_is_killed_stops_its_own_keys_only),
+    };
+    static const struct CMUnitTest of_six[] = {
+        CASE(replica_as_the_only_seed_leads_to_all_nodes),
+        CASE(failover_by_an_operator_is_followed),
+        CASE(killed_primary_is_followed),
+        CASE(stopped_primary_is_followed),
+        CASE(acquire_that_was_not_answered_stays_in_doubt_at_the_next_node),
+    };
+    int failed;
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    failed = cmocka_run_group_tests_name("slots", of_slots, NULL, NULL);
+    failed += cmocka_run_group_tests_name("three nodes", of_three, three_begin, group_ends);
+    failed += cmocka_run_group_tests_name("with replicas", of_six, six_begin, group_ends);
+    return failed;
+}
