@@ -349,6 +349,7 @@ int main(int argc, char **argv) {
         TEST(sentinel_that_lied_and_went_away_is_left),
         TEST(hidden_epoch_is_done_without),
         TEST(epoch_that_is_not_told_is_done_without),
+        TEST(address_of_the_same_epoch_is_for_the_next_attempt),
         TEST(address_that_changes_between_two_answers_is_not_believed),
         TEST(client_is_freed_under_a_question),
         TEST(each_gets_its_own_password_alone),

@@ -443,6 +443,24 @@ static void epoch_that_is_not_told_is_done_without(void **state) {
     }
 }
 
+/* Two names of one primary may have one epoch: what serves stays, the next attempt takes the new
+ * one. */
+static void address_of_the_same_epoch_is_for_the_next_attempt(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+
+    (void)state;
+    assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 60000), RLOCK_OK);
+    all_say(1, 1);
+    quay.primary = SERVER(1);
+    quay.former = SERVER(0);
+    stage_runs(3000);
+    assert_int_equal(serves(client), 0);
+    stage_hangs_up(commands_at(0));
+    stage_runs(1000);
+    assert_int_equal(serves(client), 1);
+}
+
 /* The epoch of the new primary says nothing of the address that was told before it. */
 static void address_that_changes_between_two_answers_is_not_believed(void **state) {
     int i;
