@@ -125,8 +125,11 @@ typedef struct rlock__command { /* one request or more in flight; kept for the n
     struct rlock__redis *redis;
     rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
     rlock_request **batch;          /* room for a batch, once there was one */
+    uint64_t fence;                 /* of an acquire whose answer is kept, with `ours` */
     uint32_t bytes;
     uint8_t count, op, how;
+    uint8_t kept; /* how many of the requests, from the first on, are answered when synced */
+    bool ours;
     bool tells; /* its request's script in full */
     bool heard; /* the keys that it reads are registered, and the push connection listens */
 } rlock__command;
@@ -160,6 +163,16 @@ typedef struct rlock__sentinel {
 #define RLOCK__HAS_SENTINEL 0
 #endif
 
+/* How many replicas must have what is granted or renewed: see rlock__answer. */
+typedef struct rlock__sync {
+    int replicas;    /* 0: none */
+    int64_t ms;      /* how long one WAIT takes at most */
+    rlock_link kept; /* commands whose answers wait for one */
+    bool wanted;     /* in this flush */
+    bool refused;    /* the last one was; it was logged */
+    char words[RLOCK__LINE];
+} rlock__sync;
+
 /* For how long the server grants nothing, by config.quarantine_ms. */
 typedef struct rlock__quarantine {
     int64_t ms;       /* 0: there is none */
@@ -185,6 +198,7 @@ typedef struct rlock__redis {
     struct rlock__sentinel *sentinel; /* NULL: none is asked */
 #endif
     rlock__quarantine quarantine;
+    rlock__sync sync;
     rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
     rlock_link spare;     /* rlock__command */
     uint32_t bytes;       /* of commands in flight */
