@@ -51,6 +51,7 @@
  *     >>redis-sentinel where the primary is, asked of Sentinels
  *     >>redis-quarantine  a server that may have lost holds grants none for a while
  *     >>redis-greeting a connection from the first attempt until it can be used
+ *     >>redis-wait     a grant or a renewal counts when enough replicas have it
  *     >>redis-store    requests in their order, and what is answered
  *     >>redis-url      config.url: one text for the address and the settings
  *     >>cluster-map    the slots of a cluster
@@ -175,9 +176,10 @@
  *         the first connection and after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
- *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients"; an acquire in
- *         quarantine (config.quarantine_ms). After READONLY, MASTERDOWN and MOVED the address is
- *         looked up anew: the name, or the connect hook.
+ *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
+ *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook. An
+ *         acquire in quarantine (config.quarantine_ms), and what too few replicas have
+ *         (config.replicas), are the same.
  *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
  *         refused: only an operator can mend it, so it is reported to a waiter even with
  *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
@@ -662,11 +664,11 @@ typedef enum rlock_wire {
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
- * poll_ms, drift_permille, handovers, quarantine_ms; with Sentinels sentinel_username,
- * sentinel_password (their own) and sentinel_tls (yes or no; the default is what the scheme says).
- * They have the limits of their fields, which have to be zero. %XX stands for a byte: write
- * % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as
- * %26 %3D. The log names the part that is wrong, and never shows the password. */
+ * poll_ms, drift_permille, handovers, quarantine_ms, replicas, replicas_ms; with Sentinels
+ * sentinel_username, sentinel_password (their own) and sentinel_tls (yes or no; the default is what
+ * the scheme says). They have the limits of their fields, which have to be zero. %XX stands for a
+ * byte: write % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and =
+ * elsewhere as %26 %3D. The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
 
@@ -759,6 +761,13 @@ typedef struct rlock_config {
      * nodes are found by asking. All of them take the same username, password and tls. The
      * database is 0. */
     const char *cluster;
+
+    /* None; 1 to 100; Redis, and what is made of it. So many replicas must have a grant or a
+     * renewal before it counts (WAIT): else the grant is given back and refused for now, and the
+     * hold has the deadline that it had before the renewal. */
+    int replicas;
+    int64_t replicas_ms; /* a quarter of the command timeout; 1 to half of it; how long to wait for
+                            them. Meanwhile the server answers this client nothing else */
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -2049,7 +2058,7 @@ typedef struct rlock__setting { /* a field of rlock_config; zero stands for its 
 #define RLOCK__SETTING(name, type, least, most, standard) \
     { #name, most, standard, offsetof(rlock_config, name), least, type }
 
-#define RLOCK__SETTINGS 6
+#define RLOCK__SETTINGS 8
 
 static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(watchdog_lease_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 30000),
@@ -2058,6 +2067,8 @@ static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(drift_permille, RLOCK__INT, 1, 500, 10),
     RLOCK__SETTING(handovers, RLOCK__INT, -1, 4096, 256),
     RLOCK__SETTING(quarantine_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 0),
+    RLOCK__SETTING(replicas, RLOCK__INT, 1, 100, 0),
+    RLOCK__SETTING(replicas_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 0),
 };
 
 RLOCK__NOINLINE static int64_t rlock__number(const rlock_config *config,
@@ -2103,6 +2114,14 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     }
     if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
         rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
+        return false;
+    }
+    config->replicas_ms =
+        config->replicas_ms ? config->replicas_ms : config->command_timeout_ms / 4;
+    if (config->replicas &&
+        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 2)) {
+        rlock__line_add(line, 0, "config.replicas_ms is above half of config.command_timeout_ms",
+                        "");
         return false;
     }
     return true;
@@ -2932,12 +2951,15 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
     uint8_t count, op, how;
+    uint8_t kept; /* how many of the requests, from the first on, are answered when synced */
+    bool ours;
     bool tells; /* its request's script in full */
     bool heard; /* the keys that it reads are registered, and the push connection listens */
     uint32_t bytes;
     struct rlock__redis *redis;
     rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
     rlock_request **batch;          /* room for a batch, once there was one */
+    uint64_t fence;                 /* of an acquire whose answer is kept, with `ours` */
 } rlock__command;
 
 typedef struct rlock__host {
@@ -2969,6 +2991,16 @@ typedef struct rlock__sentinel {
 #else
 #define RLOCK__HAS_SENTINEL 0
 #endif
+
+/* How many replicas must have what is granted or renewed: see rlock__answer. */
+typedef struct rlock__sync {
+    int replicas;    /* 0: none */
+    int64_t ms;      /* how long one WAIT takes at most */
+    rlock_link kept; /* commands whose answers wait for one */
+    bool wanted;     /* in this flush */
+    bool refused;    /* the last one was; it was logged */
+    char words[RLOCK__LINE];
+} rlock__sync;
 
 /* For how long the server grants nothing, by config.quarantine_ms. */
 typedef struct rlock__quarantine {
@@ -3024,6 +3056,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     struct rlock__sentinel *sentinel; /* NULL: none is asked */
 #endif
     rlock__quarantine quarantine;
+    rlock__sync sync;
     rlock__conn commands, push;
     rlock__place place;               /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
@@ -5537,6 +5570,188 @@ RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *re
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>redis-wait - a grant or a renewal counts when enough replicas have it: config.replicas
+ *
+ * One WAIT follows the acquires and renewals of a flush. What they were answered is kept until the
+ * WAIT is answered: replies come in the order of the commands, so that answer is about all of them.
+ * If too few replicas have it, a grant is given back before it is answered as refused for now. A
+ * renewal is answered so at once: the hold has the deadline that it had.
+ */
+
+static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    answer->sure = !request->store.note || request->store.note == redis->epoch ||
+                   rlock__epoch_gone(redis, request->store.note);
+    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
+        request->store.note = 0;
+    }
+    redis->events->answered(redis->owner, request, answer);
+}
+
+static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
+                                const char *text) {
+    rlock_answer answer;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    answer.fault = fault;
+    answer.text = text;
+    redis->events->answered(redis->owner, request, &answer);
+}
+
+/* Answers that the connection ended, or the server's words did not say what was done. */
+static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
+    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN,
+                        redis->commands.text[0] ? redis->commands.text : NULL);
+}
+
+/* True if a success of the request counts only when replicas have it. */
+static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request) {
+    return redis->sync.replicas && (request->op == RLOCK_OP_ACQUIRE ||
+                                    (request->op == RLOCK_OP_RENEW && request->lease_ms));
+}
+
+/* Answers a request, at once or when replicas have what was done for it. Those of a command that
+ * are kept move to its head: those before have been answered. */
+static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    rlock__command *command = (rlock__command *)request->store.data;
+    if (answer->outcome != RLOCK_OUTCOME_DONE || !rlock__syncs(redis, request)) {
+        rlock__answer_now(redis, request, answer);
+        return;
+    }
+    RLOCK_ASSERT(command->kept < command->count);
+    command->requests[command->kept++] = request;
+    command->fence = answer->fence; /* of an acquire, which is alone in its command */
+    command->ours = answer->ours;
+}
+
+/* Puts a command away whose reply was read. */
+static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
+    if (command->kept) {
+        command->count = command->kept;
+        rlock__list_append(&redis->sync.kept, &command->link);
+    } else { /* first: few get room for a batch */
+        rlock__list_append(redis->spare.next, &command->link);
+    }
+}
+
+/* What was granted and not copied is surely gone, or may still be there. */
+static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__command *command = (rlock__command *)data;
+    rlock__redis *redis = command->redis;
+    rlock_request *request = command->requests[0];
+    const redisReply *reply = (const redisReply *)raw;
+    (void)ac;
+    if (reply) {
+        rlock__conn_answered(&redis->commands);
+    }
+    if (request && !redis->closing && reply && reply->type == REDIS_REPLY_INTEGER) {
+        rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+    } else if (request && !redis->closing && reply) {
+        rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
+    } else if (request && !redis->closing) {
+        rlock__answer_unknown(redis, request);
+    }
+    command->kept = 0;
+    rlock__command_done(redis, command);
+}
+
+/* Gives back what a command was granted. False: it cannot be sent. */
+static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
+    rlock_request back = *command->requests[0];
+    back.op = RLOCK_OP_RELEASE;
+    back.flags = 0;
+    back.fences = 0;
+    back.next = 0;
+    back.store.how = RLOCK__HOW_EVAL;
+    rlock__put_request(redis, &back);
+    return rlock__conn_send(&redis->commands, rlock__on_given_back, command);
+}
+
+/* Notes what a WAIT was answered. True: enough replicas have what was written. */
+static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
+    rlock__sync *sync = &redis->sync;
+    bool counted = reply->type == REDIS_REPLY_INTEGER;
+    char number[21];
+    size_t n;
+    if (counted) {
+        number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
+        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
+        number[rlock__digits(number, (uint64_t)sync->replicas)] = 0;
+        rlock__line_add(sync->words, n, " of ", number);
+    } else {
+        rlock__line_add(sync->words, 0, "WAIT is refused: ", reply->str);
+    }
+    if (!counted && !sync->refused) {
+        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, sync->words, NULL);
+    }
+    sync->refused = !counted;
+    return counted && reply->integer >= sync->replicas;
+}
+
+/* Answers what was kept for one command. */
+static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, bool heard,
+                               bool synced) {
+    bool back = false;
+    uint32_t i;
+    for (i = 0; i < command->count; i++) {
+        rlock_request *request = command->requests[i];
+        rlock_answer answer;
+        if (request && synced) {
+            memset(&answer, 0, sizeof answer);
+            answer.fence = command->fence;
+            answer.ours = command->ours;
+            rlock__answer_now(redis, request, &answer);
+        } else if (request && heard && request->op == RLOCK_OP_RENEW) {
+            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+        } else if (request && heard && rlock__give_back(redis, command)) {
+            back = true;
+        } else if (request) {
+            rlock__answer_unknown(redis, request);
+        }
+    }
+    command->kept = 0;
+    if (!back) {
+        rlock__command_done(redis, command);
+    }
+}
+
+static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    bool heard = reply && (reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_ERROR);
+    rlock__redis *redis;
+    bool synced;
+    (void)data;
+    if (!conn) {
+        return; /* rlock__redis_free finds what was kept */
+    }
+    redis = conn->redis;
+    if (reply) {
+        rlock__conn_answered(conn);
+    }
+    if (reply && !heard) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    }
+    synced = heard && rlock__sync_told(redis, reply);
+    while (!rlock__list_empty(&redis->sync.kept)) {
+        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+        rlock__sync_settle(redis, command, heard, synced);
+    }
+}
+
+/* After the last command of a flush: asks whether replicas have what it writes. */
+static void rlock__sync_ask(rlock__redis *redis) {
+    if (redis->sync.wanted) {
+        redis->sync.wanted = false;
+        rlock__put_words(redis, "WAIT", 2);
+        rlock__put_number(redis, (uint64_t)redis->sync.replicas);
+        rlock__put_number(redis, (uint64_t)redis->sync.ms);
+        rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>redis-store - requests in their order, many in one command, and what is answered
  */
 
@@ -5603,26 +5818,6 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
         again = true;
     }
     return again;
-}
-
-static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
-    answer->sure = !request->store.note || request->store.note == redis->epoch ||
-                   rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->store.note = 0;
-    }
-    redis->events->answered(redis->owner, request, answer);
-}
-
-static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
-                                const char *text) {
-    rlock_answer answer;
-    memset(&answer, 0, sizeof answer);
-    answer.outcome = RLOCK_OUTCOME_FAULT;
-    answer.fault = fault;
-    answer.text = text;
-    redis->events->answered(redis->owner, request, &answer);
 }
 
 static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
@@ -5729,11 +5924,10 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
         if (request && reply) {
             rlock__answer_one(redis, request, reply);
         } else if (request) {
-            rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN,
-                                redis->commands.text[0] ? redis->commands.text : NULL);
+            rlock__answer_unknown(redis, request);
         }
     }
-    rlock__list_append(redis->spare.next, &command->link); /* first: few get room for a batch */
+    rlock__command_done(redis, command);
 }
 
 static rlock__command *rlock__command_new(rlock__redis *redis) {
@@ -5760,7 +5954,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
-    command->count = 0;
+    command->count = command->kept = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
     if (redis->batches && rlock__batched(first, first->lease_ms) &&
@@ -5879,6 +6073,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
+    redis->sync.wanted = redis->sync.wanted || (sent && rlock__syncs(redis, first));
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
@@ -5936,6 +6131,7 @@ static void rlock__redis_flush(void *state) {
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
     }
+    rlock__sync_ask(redis);
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
 #ifndef RLOCK_NO_SENTINEL
@@ -5969,6 +6165,7 @@ static void rlock__redis_free(rlock__redis *redis) {
         rlock__sentinel_free(redis->sentinel);
     }
 #endif
+    rlock__list_move(&redis->spare, &redis->sync.kept);
     while (!rlock__list_empty(&redis->spare)) {
         rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
         rlock__list_remove(&command->link);
@@ -6107,6 +6304,9 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
+    rlock__list_init(&redis->sync.kept);
+    redis->sync.replicas = config->replicas;
+    redis->sync.ms = config->replicas_ms;
     for (i = 0; i < 4; i++) {
         rlock__list_init(&redis->queues[i]);
     }

@@ -202,6 +202,8 @@ static inline void bench_run(double seconds) {
     ev_timer_stop(EV_DEFAULT, &timer);
 }
 
+static int bench_replicas; /* config.replicas of the next clients */
+
 static inline rlock_client *bench_client(const struct server *s, bool tcp, int64_t lease_ms) {
     rlock_config config;
     rlock_client *client;
@@ -211,6 +213,7 @@ static inline rlock_client *bench_client(const struct server *s, bool tcp, int64
     config.unix_path = tcp ? NULL : s->socket;
     config.port = tcp ? s->port : 0;
     config.watchdog_lease_ms = lease_ms;
+    config.replicas = bench_replicas;
     if (rlock_client_new(&client, &config) != RLOCK_OK) {
         bench_fail("no client");
     }

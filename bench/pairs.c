@@ -6,6 +6,9 @@
 
 #define IN_FLIGHT_MAX 1024
 
+/* A replica that lags is waited for. */
+#define WAIT_MS (bench_replicas > 0 ? RLOCK_FOREVER : 0)
+
 struct slot {
     rlock *lock;
     struct hand_lock by_hand;
@@ -46,7 +49,7 @@ static void on_released(rlock *lock, const rlock_event *event, void *user) {
     }
     if (ends((struct slot *)user)) {
         starts((struct slot *)user);
-        rlock_acquire(lock, 0, 0, on_acquired, user);
+        rlock_acquire(lock, WAIT_MS, 0, on_acquired, user);
     }
 }
 
@@ -164,7 +167,7 @@ static void by_rlock(const char *what, int in_flight, bool tcp, bool tracked, do
     for (i = 0; i < in_flight; i++) {
         snprintf(key, sizeof key, "bench:%014d", i);
         slots[i].lock = bench_lock(client, key, NULL, NULL);
-        rlock_acquire(slots[i].lock, 0, 0, on_acquired, &slots[i]);
+        rlock_acquire(slots[i].lock, WAIT_MS, 0, on_acquired, &slots[i]);
     }
     measure(what, seconds / 4, seconds);
     for (i = 0; i < in_flight; i++) {
@@ -207,6 +210,36 @@ static void both(int in_flight, bool tcp, bool tracked) {
     }
 }
 
+/* What WAIT costs: the same server with a replica, without it and with it. */
+static void with_a_replica(void) {
+    static const int in_flight[] = {1, 256};
+    static struct server replica;
+    char text[4096] = "";
+    size_t i;
+    int tries;
+
+    bench_server(&replica);
+    server_cli(&replica, text, sizeof text, "REPLICAOF 127.0.0.1 %d", server.port);
+    for (tries = 0; strstr(text, "master_link_status:up") == NULL; tries++) {
+        if (tries == 200) {
+            bench_fail("the replica does not follow");
+        }
+        server_sleep_ms(50);
+        server_cli(&replica, text, sizeof text, "INFO replication");
+    }
+    for (i = 0; i < 2; i++) {
+        char what[64];
+
+        for (bench_replicas = 0; bench_replicas < 2; bench_replicas++) {
+            snprintf(what, sizeof what, "pairs.rlock_%s.unix.%d",
+                     bench_replicas == 0 ? "copied" : "synced", in_flight[i]);
+            by_rlock(what, in_flight[i], false, false, bench_quick ? 0.05 : 0.4);
+        }
+    }
+    bench_replicas = 0;
+    server_stop(&replica);
+}
+
 int main(int argc, char **argv) {
     static const int in_flight[] = {1, 16, 64, 256, 1024};
     size_t i;
@@ -222,6 +255,9 @@ int main(int argc, char **argv) {
             both(in_flight[i], tcp == 1, false);
         }
         both(256, tcp == 1, true);
+    }
+    if (!bench_few) {
+        with_a_replica();
     }
     server_stop(&server);
     return 0;

@@ -51,6 +51,7 @@
  *     >>redis-sentinel where the primary is, asked of Sentinels
  *     >>redis-quarantine  a server that may have lost holds grants none for a while
  *     >>redis-greeting a connection from the first attempt until it can be used
+ *     >>redis-wait     a grant or a renewal counts when enough replicas have it
  *     >>redis-store    requests in their order, and what is answered
  *     >>redis-url      config.url: one text for the address and the settings
  *     >>cluster-map    the slots of a cluster
@@ -175,9 +176,10 @@
  *         the first connection and after it.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
- *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients"; an acquire in
- *         quarantine (config.quarantine_ms). After READONLY, MASTERDOWN and MOVED the address is
- *         looked up anew: the name, or the connect hook.
+ *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
+ *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook. An
+ *         acquire in quarantine (config.quarantine_ms), and what too few replicas have
+ *         (config.replicas), are the same.
  *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
  *         refused: only an operator can mend it, so it is reported to a waiter even with
  *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
@@ -274,6 +276,8 @@ extern "C" {
 #include "store/redis/quarantine.h"
 
 #include "store/redis/greeting.h"
+
+#include "store/redis/wait.h"
 
 #include "store/redis/store.h"
 

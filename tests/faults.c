@@ -139,6 +139,7 @@ static void user_may_do_everything(void) {
 #include "faults_batches.h"
 #include "faults_connecting.h"
 #include "faults_quarantine.h"
+#include "faults_wait.h"
 #include "faults_push.h"
 #include "faults_process.h"
 #include "faults_refusals.h"
@@ -378,6 +379,15 @@ int main(int argc, char **argv) {
         TEST(quarantine_may_end_without_a_connection),
         TEST(lease_above_the_quarantine_is_refused),
         TEST(key_of_the_marker_is_refused),
+        TEST(grants_of_one_turn_are_asked_about_once),
+        TEST(grant_that_is_not_copied_is_given_back),
+        TEST(renewal_that_is_not_copied_does_not_count),
+        TEST(renewals_of_a_batch_are_synced_each),
+        TEST(refused_wait_is_said_once_and_grants_nothing),
+        TEST(grant_that_is_cut_off_is_cleaned_up),
+        TEST(waiter_may_leave_while_its_grant_is_synced),
+        TEST(wait_that_cannot_be_sent_leaves_nothing),
+        TEST(time_for_replicas_is_bounded),
     };
 
     if (argc > 1) {

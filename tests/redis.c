@@ -2119,6 +2119,7 @@ static void reason_that_repeats_is_logged_ever_more_seldom(void **state) {
 }
 
 #include "redis_quarantine.h"
+#include "redis_wait.h"
 
 /* ---- the group ---- */
 
@@ -2239,6 +2240,9 @@ int main(int argc, char **argv) {
         TEST(quarantine_needs_its_rights),
         TEST(full_server_begins_no_quarantine),
         TEST(promotion_is_seen_and_a_new_history_is_not),
+        TEST(every_kind_is_granted_when_a_replica_has_it),
+        TEST(waiter_is_granted_when_the_replica_is_back),
+        TEST(hold_without_replicas_ends_by_its_deadline),
     };
 
     if (argc > 1) {

@@ -34,6 +34,10 @@ static void bad_configurations_are_refused_with_a_log_line(void **state) {
     REFUSE_CONFIG(drift_permille, 501);
     REFUSE_CONFIG(handovers, -2);
     REFUSE_CONFIG(handovers, 4097);
+    REFUSE_CONFIG(replicas, -1);
+    REFUSE_CONFIG(replicas, 101);
+    REFUSE_CONFIG(replicas_ms, -1);
+    REFUSE_CONFIG(replicas_ms, 86400001);
     REFUSE_CONFIG(quarantine_ms, -1);
     REFUSE_CONFIG(quarantine_ms, 9);
     REFUSE_CONFIG(quarantine_ms, 86400001);

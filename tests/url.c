@@ -81,7 +81,9 @@ static const char *fields(const rlock_config *config) {
                    {"poll", config->poll_ms},
                    {"drift", config->drift_permille},
                    {"handovers", config->handovers},
-                   {"quarantine", config->quarantine_ms}};
+                   {"quarantine", config->quarantine_ms},
+                   {"replicas", config->replicas},
+                   {"replicas_ms", config->replicas_ms}};
     size_t n = 0, i;
     text[0] = 0;
     for (i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -139,6 +141,7 @@ static void each_form_means_what_its_fields_mean(void **state) {
          "host=h lease=86400000 handovers=4096"},
         {"redis://h?handovers=0&", "host=h"},
         {"redis://h?quarantine_ms=86400000", "host=h quarantine=86400000"},
+        {"redis://h?replicas=100&replicas_ms=1", "host=h replicas=100 replicas_ms=1"},
         {"redis://h?poll_ms=%31%30", "host=h poll=10"},
         {"unix:///tmp/s", "unix=/tmp/s"},
         {"unix:///tmp/a%20b/s?db=1", "unix=/tmp/a b/s db=1"},
@@ -209,7 +212,7 @@ static void client_has_what_its_url_says(void **state) {
     rlock_config config = config_of("redis://user:p%40ss@127.0.0.1:6380/5?watchdog_lease_ms=7000"
                                     "&command_timeout_ms=800&poll_ms=70&drift_permille=20"
                                     "&handovers=3&client_name=me&prefix=own:&wire=redisson"
-                                    "&quarantine_ms=9000");
+                                    "&quarantine_ms=9000&replicas=2&replicas_ms=90");
     rlock_client *client = NULL;
     const rlock__redis *redis;
     (void)state;
@@ -223,6 +226,8 @@ static void client_has_what_its_url_says(void **state) {
     SAME(client->handovers, 3);
     SAME(client->lease_most_ms, 9000);
     SAME(redis->quarantine.ms, 9000);
+    SAME(redis->sync.replicas, 2);
+    SAME(redis->sync.ms, 90);
     assert_string_equal(redis->place.host, "127.0.0.1");
     SAME(redis->place.port, 6380);
     assert_string_equal(redis->username, "user");
@@ -251,6 +256,7 @@ static void client_has_defaults_for_what_its_url_leaves_out(void **state) {
     SAME(client->handovers, 256);
     SAME(client->lease_most_ms, RLOCK_LEASE_MAX_MS);
     SAME(redis->quarantine.ms, 0);
+    SAME(redis->sync.replicas, 0);
     assert_string_equal(redis->place.host, "127.0.0.1");
     SAME(redis->place.port, 6379);
     assert_string_equal(redis->name, "me");
@@ -406,6 +412,8 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h?poll_ms=1%20", "the parameter \"poll_ms\" is not 1 to 86400000"},
         {"redis://h?drift_permille=501", "the parameter \"drift_permille\" is not 1 to 500"},
         {"redis://h?quarantine_ms=9", "the parameter \"quarantine_ms\" is not 10 to 86400000"},
+        {"redis://h?replicas=101", "the parameter \"replicas\" is not 1 to 100"},
+        {"redis://h?replicas_ms=-1", "the parameter \"replicas_ms\" is not 1 to 86400000"},
         {"redis://h?handovers=-2", "the parameter \"handovers\" is not -1 to 4096"},
         {"redis://h?handovers=4097", "the parameter \"handovers\" is not -1 to 4096"},
         {"redis://h?handovers=-", "the parameter \"handovers\" is not -1 to 4096"},
@@ -473,6 +481,8 @@ static void fields_that_it_replaces_are_refused_beside_it(void **state) {
     TWICE(drift_permille, 10, "10");
     TWICE(handovers, 1, "1");
     TWICE(quarantine_ms, 40000, "40000");
+    TWICE(replicas, 1, "1");
+    TWICE(replicas_ms, 10, "10");
 }
 
 static void other_store_has_no_url(void **state) {

@@ -24,7 +24,7 @@ typedef struct rlock__setting { /* a field of rlock_config; zero stands for its 
 #define RLOCK__SETTING(name, type, least, most, standard) \
     { #name, most, standard, offsetof(rlock_config, name), least, type }
 
-#define RLOCK__SETTINGS 6
+#define RLOCK__SETTINGS 8
 
 static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(watchdog_lease_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 30000),
@@ -33,6 +33,8 @@ static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
     RLOCK__SETTING(drift_permille, RLOCK__INT, 1, 500, 10),
     RLOCK__SETTING(handovers, RLOCK__INT, -1, 4096, 256),
     RLOCK__SETTING(quarantine_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 0),
+    RLOCK__SETTING(replicas, RLOCK__INT, 1, 100, 0),
+    RLOCK__SETTING(replicas_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 0),
 };
 
 RLOCK__NOINLINE static int64_t rlock__number(const rlock_config *config,
@@ -78,6 +80,14 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     }
     if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
         rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
+        return false;
+    }
+    config->replicas_ms =
+        config->replicas_ms ? config->replicas_ms : config->command_timeout_ms / 4;
+    if (config->replicas &&
+        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 2)) {
+        rlock__line_add(line, 0, "config.replicas_ms is above half of config.command_timeout_ms",
+                        "");
         return false;
     }
     return true;

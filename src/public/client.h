@@ -34,11 +34,11 @@ typedef enum rlock_wire {
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
- * poll_ms, drift_permille, handovers, quarantine_ms; with Sentinels sentinel_username,
- * sentinel_password (their own) and sentinel_tls (yes or no; the default is what the scheme says).
- * They have the limits of their fields, which have to be zero. %XX stands for a byte: write
- * % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and = elsewhere as
- * %26 %3D. The log names the part that is wrong, and never shows the password. */
+ * poll_ms, drift_permille, handovers, quarantine_ms, replicas, replicas_ms; with Sentinels
+ * sentinel_username, sentinel_password (their own) and sentinel_tls (yes or no; the default is what
+ * the scheme says). They have the limits of their fields, which have to be zero. %XX stands for a
+ * byte: write % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and =
+ * elsewhere as %26 %3D. The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
 
@@ -131,6 +131,13 @@ typedef struct rlock_config {
      * nodes are found by asking. All of them take the same username, password and tls. The
      * database is 0. */
     const char *cluster;
+
+    /* None; 1 to 100; Redis, and what is made of it. So many replicas must have a grant or a
+     * renewal before it counts (WAIT): else the grant is given back and refused for now, and the
+     * hold has the deadline that it had before the renewal. */
+    int replicas;
+    int64_t replicas_ms; /* a quarter of the command timeout; 1 to half of it; how long to wait for
+                            them. Meanwhile the server answers this client nothing else */
 } rlock_config;
 
 typedef struct rlock_stats {

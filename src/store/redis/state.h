@@ -125,12 +125,15 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
     uint8_t count, op, how;
+    uint8_t kept; /* how many of the requests, from the first on, are answered when synced */
+    bool ours;
     bool tells; /* its request's script in full */
     bool heard; /* the keys that it reads are registered, and the push connection listens */
     uint32_t bytes;
     struct rlock__redis *redis;
     rlock_request *one, **requests; /* in the order of its arguments; NULL: forgotten */
     rlock_request **batch;          /* room for a batch, once there was one */
+    uint64_t fence;                 /* of an acquire whose answer is kept, with `ours` */
 } rlock__command;
 
 typedef struct rlock__host {
@@ -162,6 +165,16 @@ typedef struct rlock__sentinel {
 #else
 #define RLOCK__HAS_SENTINEL 0
 #endif
+
+/* How many replicas must have what is granted or renewed: see rlock__answer. */
+typedef struct rlock__sync {
+    int replicas;    /* 0: none */
+    int64_t ms;      /* how long one WAIT takes at most */
+    rlock_link kept; /* commands whose answers wait for one */
+    bool wanted;     /* in this flush */
+    bool refused;    /* the last one was; it was logged */
+    char words[RLOCK__LINE];
+} rlock__sync;
 
 /* For how long the server grants nothing, by config.quarantine_ms. */
 typedef struct rlock__quarantine {
@@ -217,6 +230,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     struct rlock__sentinel *sentinel; /* NULL: none is asked */
 #endif
     rlock__quarantine quarantine;
+    rlock__sync sync;
     rlock__conn commands, push;
     rlock__place place;               /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */

@@ -21,6 +21,7 @@
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
 #include "store/redis/greeting.h"
+#include "store/redis/wait.h"
 
 static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
@@ -85,26 +86,6 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
         again = true;
     }
     return again;
-}
-
-static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
-    answer->sure = !request->store.note || request->store.note == redis->epoch ||
-                   rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->store.note = 0;
-    }
-    redis->events->answered(redis->owner, request, answer);
-}
-
-static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
-                                const char *text) {
-    rlock_answer answer;
-    memset(&answer, 0, sizeof answer);
-    answer.outcome = RLOCK_OUTCOME_FAULT;
-    answer.fault = fault;
-    answer.text = text;
-    redis->events->answered(redis->owner, request, &answer);
 }
 
 static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
@@ -211,11 +192,10 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
         if (request && reply) {
             rlock__answer_one(redis, request, reply);
         } else if (request) {
-            rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN,
-                                redis->commands.text[0] ? redis->commands.text : NULL);
+            rlock__answer_unknown(redis, request);
         }
     }
-    rlock__list_append(redis->spare.next, &command->link); /* first: few get room for a batch */
+    rlock__command_done(redis, command);
 }
 
 static rlock__command *rlock__command_new(rlock__redis *redis) {
@@ -242,7 +222,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
-    command->count = 0;
+    command->count = command->kept = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
     if (redis->batches && rlock__batched(first, first->lease_ms) &&
@@ -361,6 +341,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
+    redis->sync.wanted = redis->sync.wanted || (sent && rlock__syncs(redis, first));
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
@@ -418,6 +399,7 @@ static void rlock__redis_flush(void *state) {
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
     }
+    rlock__sync_ask(redis);
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
 #ifndef RLOCK_NO_SENTINEL
@@ -451,6 +433,7 @@ static void rlock__redis_free(rlock__redis *redis) {
         rlock__sentinel_free(redis->sentinel);
     }
 #endif
+    rlock__list_move(&redis->spare, &redis->sync.kept);
     while (!rlock__list_empty(&redis->spare)) {
         rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
         rlock__list_remove(&command->link);
@@ -589,6 +572,9 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
+    rlock__list_init(&redis->sync.kept);
+    redis->sync.replicas = config->replicas;
+    redis->sync.ms = config->replicas_ms;
     for (i = 0; i < 4; i++) {
         rlock__list_init(&redis->queues[i]);
     }

@@ -1,0 +1,195 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>redis-wait - a grant or a renewal counts when enough replicas have it: config.replicas
+ *
+ * One WAIT follows the acquires and renewals of a flush. What they were answered is kept until the
+ * WAIT is answered: replies come in the order of the commands, so that answer is about all of them.
+ * If too few replicas have it, a grant is given back before it is answered as refused for now. A
+ * renewal is answered so at once: the hold has the deadline that it had.
+ */
+
+#ifndef RLOCK_STORE_REDIS_WAIT_H
+#define RLOCK_STORE_REDIS_WAIT_H
+
+#include "public/head.h"
+#include "public/store.h"
+#include "public/client.h"
+#include "base/platform.h"
+#include "base/list.h"
+#include "store/redis/state.h"
+#include "store/redis/dialect.h"
+#include "store/redis/link.h"
+
+static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    answer->sure = !request->store.note || request->store.note == redis->epoch ||
+                   rlock__epoch_gone(redis, request->store.note);
+    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
+        request->store.note = 0;
+    }
+    redis->events->answered(redis->owner, request, answer);
+}
+
+static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
+                                const char *text) {
+    rlock_answer answer;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    answer.fault = fault;
+    answer.text = text;
+    redis->events->answered(redis->owner, request, &answer);
+}
+
+/* Answers that the connection ended, or the server's words did not say what was done. */
+static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
+    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN,
+                        redis->commands.text[0] ? redis->commands.text : NULL);
+}
+
+/* True if a success of the request counts only when replicas have it. */
+static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request) {
+    return redis->sync.replicas && (request->op == RLOCK_OP_ACQUIRE ||
+                                    (request->op == RLOCK_OP_RENEW && request->lease_ms));
+}
+
+/* Answers a request, at once or when replicas have what was done for it. Those of a command that
+ * are kept move to its head: those before have been answered. */
+static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    rlock__command *command = (rlock__command *)request->store.data;
+    if (answer->outcome != RLOCK_OUTCOME_DONE || !rlock__syncs(redis, request)) {
+        rlock__answer_now(redis, request, answer);
+        return;
+    }
+    RLOCK_ASSERT(command->kept < command->count);
+    command->requests[command->kept++] = request;
+    command->fence = answer->fence; /* of an acquire, which is alone in its command */
+    command->ours = answer->ours;
+}
+
+/* Puts a command away whose reply was read. */
+static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
+    if (command->kept) {
+        command->count = command->kept;
+        rlock__list_append(&redis->sync.kept, &command->link);
+    } else { /* first: few get room for a batch */
+        rlock__list_append(redis->spare.next, &command->link);
+    }
+}
+
+/* What was granted and not copied is surely gone, or may still be there. */
+static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__command *command = (rlock__command *)data;
+    rlock__redis *redis = command->redis;
+    rlock_request *request = command->requests[0];
+    const redisReply *reply = (const redisReply *)raw;
+    (void)ac;
+    if (reply) {
+        rlock__conn_answered(&redis->commands);
+    }
+    if (request && !redis->closing && reply && reply->type == REDIS_REPLY_INTEGER) {
+        rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+    } else if (request && !redis->closing && reply) {
+        rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
+    } else if (request && !redis->closing) {
+        rlock__answer_unknown(redis, request);
+    }
+    command->kept = 0;
+    rlock__command_done(redis, command);
+}
+
+/* Gives back what a command was granted. False: it cannot be sent. */
+static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
+    rlock_request back = *command->requests[0];
+    back.op = RLOCK_OP_RELEASE;
+    back.flags = 0;
+    back.fences = 0;
+    back.next = 0;
+    back.store.how = RLOCK__HOW_EVAL;
+    rlock__put_request(redis, &back);
+    return rlock__conn_send(&redis->commands, rlock__on_given_back, command);
+}
+
+/* Notes what a WAIT was answered. True: enough replicas have what was written. */
+static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
+    rlock__sync *sync = &redis->sync;
+    bool counted = reply->type == REDIS_REPLY_INTEGER;
+    char number[21];
+    size_t n;
+    if (counted) {
+        number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
+        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
+        number[rlock__digits(number, (uint64_t)sync->replicas)] = 0;
+        rlock__line_add(sync->words, n, " of ", number);
+    } else {
+        rlock__line_add(sync->words, 0, "WAIT is refused: ", reply->str);
+    }
+    if (!counted && !sync->refused) {
+        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, sync->words, NULL);
+    }
+    sync->refused = !counted;
+    return counted && reply->integer >= sync->replicas;
+}
+
+/* Answers what was kept for one command. */
+static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, bool heard,
+                               bool synced) {
+    bool back = false;
+    uint32_t i;
+    for (i = 0; i < command->count; i++) {
+        rlock_request *request = command->requests[i];
+        rlock_answer answer;
+        if (request && synced) {
+            memset(&answer, 0, sizeof answer);
+            answer.fence = command->fence;
+            answer.ours = command->ours;
+            rlock__answer_now(redis, request, &answer);
+        } else if (request && heard && request->op == RLOCK_OP_RENEW) {
+            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+        } else if (request && heard && rlock__give_back(redis, command)) {
+            back = true;
+        } else if (request) {
+            rlock__answer_unknown(redis, request);
+        }
+    }
+    command->kept = 0;
+    if (!back) {
+        rlock__command_done(redis, command);
+    }
+}
+
+static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    bool heard = reply && (reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_ERROR);
+    rlock__redis *redis;
+    bool synced;
+    (void)data;
+    if (!conn) {
+        return; /* rlock__redis_free finds what was kept */
+    }
+    redis = conn->redis;
+    if (reply) {
+        rlock__conn_answered(conn);
+    }
+    if (reply && !heard) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    }
+    synced = heard && rlock__sync_told(redis, reply);
+    while (!rlock__list_empty(&redis->sync.kept)) {
+        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+        rlock__sync_settle(redis, command, heard, synced);
+    }
+}
+
+/* After the last command of a flush: asks whether replicas have what it writes. */
+static void rlock__sync_ask(rlock__redis *redis) {
+    if (redis->sync.wanted) {
+        redis->sync.wanted = false;
+        rlock__put_words(redis, "WAIT", 2);
+        rlock__put_number(redis, (uint64_t)redis->sync.replicas);
+        rlock__put_number(redis, (uint64_t)redis->sync.ms);
+        rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
+    }
+}
+
+#endif /* RLOCK_STORE_REDIS_WAIT_H */

@@ -1,0 +1,125 @@
+/* redis_wait.h - config.replicas on a real server and its replica */
+#ifndef TESTS_REDIS_WAIT_H
+#define TESTS_REDIS_WAIT_H
+
+#define REPLICAS_MS 150
+
+static rlock_client *synced_on(rlock_wire wire, int replicas) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+
+    config.wire = wire;
+    config.replicas = replicas;
+    config.replicas_ms = REPLICAS_MS;
+    config.watchdog_lease_ms = 1500;
+    client = kit_client(&config);
+    assert_non_null(client);
+    return client;
+}
+
+static void replica_begins(void) {
+    static const char *args[] = {"--repl-diskless-sync-delay", "0", NULL};
+
+    assert_int_equal(server_start(&replica, args), 0);
+    tell(ask(&replica, "REPLICAOF 127.0.0.1 %d", server.port));
+    assert_true(kit_until(server_follows, &replica, 20000));
+    tell(ask(&server, "SET copied 1"));
+    assert_int_equal(num(ask(&server, "WAIT 1 5000")), 1);
+    tell(ask(&server, "DEL copied"));
+}
+
+static void replica_ends(void) {
+    server_resume(&replica);
+    kit_hand_drop();
+    server_stop(&replica);
+}
+
+/* A handle of each kind, on each wire that has it. */
+static struct owner *of_kind(rlock_client *client, int kind) {
+    static const char *const keys[] = {"{k}1", "{k}2"};
+    rlock_options options;
+
+    memset(&options, 0, sizeof options);
+    options.fencing = true;
+    if (kind > RLOCK_KIND_SEMAPHORE) {
+        options.keys = keys;
+        options.key_count = 2;
+    } else {
+        options.key = "k";
+        options.kind = (rlock_kind)kind;
+        options.permits = kind == RLOCK_KIND_SEMAPHORE ? 3 : 0;
+    }
+    return owner_with(client, &options);
+}
+
+static void every_kind_is_granted_when_a_replica_has_it(void **state) {
+    int kind, wire;
+
+    (void)state;
+    replica_begins();
+    for (wire = 0; wire < 2; wire++) {
+        rlock_client *client = synced_on(wires[wire], 1);
+
+        for (kind = 0; kind <= (wire == 0 ? RLOCK_KIND_SEMAPHORE + 1 : RLOCK_KIND_MUTEX); kind++) {
+            struct owner *o = of_kind(client, kind);
+
+            server_resume(&replica);
+            assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
+            assert_true(num(ask(&replica, "DBSIZE")) >= 2); /* with its fence */
+            server_pause(&replica);
+            assert_int_equal(owner_renew(o, 5000), RLOCK_ERR_SERVER);
+            assert_non_null(
+                strstr(o->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+            assert_true(rlock_remaining_ms(o->lock) < 1500);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+            assert_int_equal(owner_acquire(o, 0, 0), RLOCK_ERR_SERVER);
+            assert_non_null(
+                strstr(o->text[RLOCK_ACQUIRED], "WAIT: too few replicas have it: 0 of 1"));
+            assert_int_equal(num(ask(&server, "EXISTS k {k}1 {k}2")), 0); /* given back */
+            assert_int_equal(kit_stats(client).cleaning, 0);
+        }
+    }
+    replica_ends();
+}
+
+static void waiter_is_granted_when_the_replica_is_back(void **state) {
+    rlock_client *client = synced_on(RLOCK_WIRE_STRING, 1);
+    struct owner *o = owner_new(client, "k"), *fair = of_kind(client, RLOCK_KIND_FAIR);
+
+    (void)state;
+    replica_begins();
+    server_pause(&replica);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    kit_run(700);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    server_resume(&replica);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(owner_acquire(fair, 5000, 0), RLOCK_OK);
+    replica_ends();
+}
+
+/* The watchdog goes on for as long as the lease that was copied last; two replicas are one too
+ * many here. */
+static void hold_without_replicas_ends_by_its_deadline(void **state) {
+    rlock_client *client = synced_on(RLOCK_WIRE_STRING, 1);
+    struct owner *o = owner_new(client, "k"),
+                 *two = owner_new(synced_on(RLOCK_WIRE_STRING, 2), "l");
+    int64_t renewed_us;
+
+    (void)state;
+    replica_begins();
+    assert_int_equal(owner_acquire(two, 0, 0), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(two->text[RLOCK_ACQUIRED], "1 of 2"));
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    kit_run(2500);
+    assert_true(rlock_is_held(o->lock)); /* it was renewed, and copied */
+    renewed_us = kit_now_us();
+    server_pause(&replica);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
+    assert_true(o->at_us[RLOCK_LOST] - renewed_us < 1600000);
+    replica_ends();
+}
+
+#endif /* TESTS_REDIS_WAIT_H */
