@@ -5582,8 +5582,8 @@ static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock
     RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
     answer->sure = !request->store.note || request->store.note == redis->epoch ||
                    rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->store.note = 0;
+    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
+        request->store.note = 0; /* also if it was refused: this attempt is over */
     }
     redis->events->answered(redis->owner, request, answer);
 }
@@ -7219,7 +7219,6 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
     }
     slot = rlock__key_slot(request->key, request->key_len);
     request->store.hops++;
-    request->store.note = answer->sure ? 0 : request->store.note; /* this attempt left nothing */
     rlock__peer_submit(next, request, ask);
     if (ask && !rlock__bit(cluster->asking, slot)) {
         rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);

@@ -665,6 +665,142 @@ static void waiter_is_served_while_the_slot_is_on_its_way(void **state) {
     slot_moves(slot, 1, 0);
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * Many handles, while slots move all the time
+ */
+
+#define CROWD_CLIENTS 4
+#define CROWD_KEYS 6
+#define CROWD 8 /* handles of each client for each key */
+#define CROWD_MS 8000
+
+struct one_of_many {
+    struct owner *o;
+    int key;
+    bool waits;
+    int64_t until_us;
+    int served;
+};
+
+static struct one_of_many crowd[CROWD_CLIENTS * CROWD_KEYS * CROWD];
+static int crowd_most[CROWD_KEYS]; /* may hold together */
+static int crowd_overlaps, crowd_served;
+static int64_t crowd_end_us;
+
+static void crowd_steps(void) {
+    int holds[CROWD_KEYS] = {0};
+    size_t i;
+
+    for (i = 0; i < sizeof crowd / sizeof *crowd; i++) {
+        struct one_of_many *one = &crowd[i];
+        bool held = rlock_is_held(one->o->lock);
+
+        holds[one->key] += held;
+        if (one->waits && one->o->seen[RLOCK_ACQUIRED] > one->o->taken[RLOCK_ACQUIRED]) {
+            one->o->taken[RLOCK_ACQUIRED]++;
+            one->waits = false;
+            one->until_us = kit_now_us() + 3000;
+            if (one->o->status[RLOCK_ACQUIRED] == RLOCK_OK) {
+                one->served++;
+                crowd_served++;
+            }
+        } else if (!one->waits && held && kit_now_us() >= one->until_us) {
+            rlock_release(one->o->lock, owner_told, one->o);
+        } else if (!one->waits && !held && kit_now_us() < crowd_end_us &&
+                   rlock_acquire(one->o->lock, RLOCK_FOREVER, 0, owner_told, one->o) == RLOCK_OK) {
+            one->waits = true;
+        }
+    }
+    for (i = 0; i < CROWD_KEYS; i++) {
+        crowd_overlaps += holds[i] > crowd_most[i];
+    }
+}
+
+static int crowd_is_over(void *arg) {
+    size_t i;
+
+    (void)arg;
+    crowd_steps();
+    for (i = 0; i < sizeof crowd / sizeof *crowd; i++) {
+        if (crowd[i].waits || rlock_is_held(crowd[i].o->lock)) {
+            return 0;
+        }
+    }
+    return kit_now_us() >= crowd_end_us;
+}
+
+static int crowd_pause(void *arg) {
+    crowd_steps();
+    return kit_now_us() >= *(int64_t *)arg;
+}
+
+static void crowd_goes_on(int64_t ms) {
+    int64_t until_us = kit_now_us() + ms * 1000;
+
+    kit_until(crowd_pause, &until_us, ms + 1000);
+}
+
+static void many_are_served_one_at_a_time_while_slots_move(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_SEMAPHORE};
+    rlock_client *clients[CROWD_CLIENTS];
+    const char *keys[CROWD_KEYS];
+    int at[CROWD_KEYS], i, k, n = 0, moves = 0;
+
+    (void)state;
+    memset(crowd, 0, sizeof crowd);
+    crowd_overlaps = crowd_served = 0;
+    crowd_end_us = kit_now_us() + CROWD_MS * 1000;
+    for (k = 0; k < CROWD_KEYS; k++) {
+        at[k] = k % PRIMARIES;
+        keys[k] = key_at(at[k], k < 3 ? "many" : "more");
+        crowd_most[k] = kinds[k % 3] == RLOCK_KIND_SEMAPHORE ? 2 : 1;
+    }
+    for (i = 0; i < CROWD_CLIENTS; i++) {
+        clients[i] = client_new();
+        for (k = 0; k < CROWD_KEYS * CROWD; k++, n++) {
+            rlock_options options;
+
+            memset(&options, 0, sizeof options);
+            crowd[n].key = k % CROWD_KEYS;
+            options.key = keys[crowd[n].key];
+            options.kind = kinds[crowd[n].key % 3];
+            options.permits = options.kind == RLOCK_KIND_SEMAPHORE ? 2 : 0;
+            options.fencing = k % 2 == 0 && options.kind != RLOCK_KIND_MUTEX;
+            crowd[n].o = owner_with(clients[i], &options);
+            assert_non_null(crowd[n].o);
+        }
+    }
+    for (k = 0; kit_now_us() < crowd_end_us; k = (k + 1) % CROWD_KEYS, moves++) {
+        int slot = key_slot(keys[k]), to = (at[k] + 1) % PRIMARIES;
+
+        crowd_goes_on(60);
+        slot_sets_out(slot, at[k], to);
+        crowd_goes_on(60);
+        slot_keys_move(slot, at[k], to);
+        crowd_goes_on(60);
+        slot_arrives(slot, to);
+        at[k] = to;
+    }
+    assert_true(kit_until(crowd_is_over, NULL, 30000));
+    assert_int_equal(crowd_overlaps, 0);
+    n = 1 << 30;
+    for (i = 0; i < (int)(sizeof crowd / sizeof *crowd); i++) {
+        n = crowd[i].served < n ? crowd[i].served : n;
+        assert_int_equal(crowd[i].o->seen[RLOCK_LOST], 0);
+    }
+    print_message("%d moves, %d grants, each handle %d or more\n", moves, crowd_served, n);
+    assert_true(n > 0);
+    for (i = 0; i < CROWD_CLIENTS; i++) {
+        assert_true(kit_until(kit_is_clean, clients[i], 5000));
+    }
+    for (k = 0; k < CROWD_KEYS; k++) {
+        assert_false(key_is_at(at[k], keys[k]));
+        if (at[k] != k % PRIMARIES) {
+            slot_moves(key_slot(keys[k]), at[k], k % PRIMARIES);
+        }
+    }
+}
+
 /* Two nodes that each say that the other one has it. */
 static void nodes_that_lead_in_a_circle_are_not_followed_for_ever(void **state) {
     rlock_client *client = client_new();
@@ -987,6 +1123,7 @@ int main(int argc, char **argv) {
         CASE(mutex_that_is_waited_for_moves_with_its_slot),
         CASE(queue_moves_with_its_slot),
         CASE(waiter_is_served_while_the_slot_is_on_its_way),
+        CASE(many_are_served_one_at_a_time_while_slots_move),
         CASE(nodes_that_lead_in_a_circle_are_not_followed_for_ever),
         CASE(nodes_without_a_name_are_where_the_one_is_that_answered),
         CASE(node_that_is_added_serves_and_one_that_is_taken_away_does_not),

@@ -218,11 +218,54 @@ static int cluster_group_begins(void **state) {
     return cluster_is_whole() ? 0 : -1;
 }
 
+/* Opening, asking for the map and the key, and letting go: without memory for one thing each. */
+static void every_failing_allocation_of_a_cluster_is_survived(void **state) {
+    int n, granted = 0;
+    (void)state;
+    for (n = 1; n < 200; n++) {
+        rlock_config config;
+        rlock_client *client = NULL;
+        bool failed;
+        memset(&config, 0, sizeof config);
+        memset(&w, 0, sizeof w);
+        cluster_begins(&config);
+        virtual_memory.failed = false;
+        virtual_memory.fail_at = (uint64_t)n;
+        if (rlock_client_new(&client, &config) == RLOCK_OK) {
+            struct hand *one = &w.hands[w.hand_count++];
+            rlock_options options = want("k", RLOCK_KIND_FAIR);
+            if (rlock_new(&one->lock, client, &options) == RLOCK_OK &&
+                rlock_acquire(one->lock, 2000, 2000, on_hand, one) == RLOCK_OK) {
+                int status = ends(one, RLOCK_ACQUIRED, 0);
+                assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM ||
+                            status == RLOCK_ERR_CONN);
+                granted += status == RLOCK_OK;
+                if (status == RLOCK_OK) {
+                    lets_go(one);
+                }
+            }
+            rlock_free(one->lock);
+        }
+        failed = virtual_memory.failed;
+        virtual_memory.fail_at = 0;
+        rlock_client_free(client);
+        cluster_ends();
+        if (!failed) {
+            break;
+        }
+    }
+    WITHIN(n, 20, 199);
+    assert_true(granted > 3); /* it was tried again */
+}
+
 /* With one argument, the tests of that name; with another one, on this store alone. */
 int main(int argc, char **argv) {
     static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS};
     static const struct CMUnitTest of_mutexes[] = {STORE_MUTEX, STORE_FENCES};
     static const struct CMUnitTest without_fences[] = {STORE_MUTEX};
+    static const struct CMUnitTest of_clusters[] = {
+        STORE_MUTEX, STORE_FENCES, STORE_KINDS,
+        cmocka_unit_test(every_failing_allocation_of_a_cluster_is_survived)};
     int failed = 0;
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1) {
@@ -238,6 +281,6 @@ int main(int argc, char **argv) {
     RUN(redisson, of_mutexes);
     RUN(quorum, without_fences);
     RUN(file, of_mutexes);
-    RUN(cluster, of_all);
+    RUN(cluster, of_clusters);
     return failed;
 }

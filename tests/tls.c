@@ -390,6 +390,53 @@ static redisAsyncContext *connect_plainly(void *user) {
     return redisAsyncConnectUnix(((const struct server *)user)->socket);
 }
 
+/* The node says its name, which the certificate is for, and its TLS port. */
+static void nodes_of_a_cluster_are_asked_by_tls(void **state) {
+    static struct server node;
+    static char port[16], bus[16];
+    const char *args[] = {"--tls-port",
+                          port,
+                          "--tls-cert-file",
+                          files_path("server.crt"),
+                          "--tls-key-file",
+                          files_path("server.key"),
+                          "--tls-ca-cert-file",
+                          files_path("ca.crt"),
+                          "--tls-auth-clients",
+                          "no",
+                          "--tls-cluster",
+                          "yes",
+                          "--cluster-enabled",
+                          "yes",
+                          "--cluster-port",
+                          bus,
+                          NULL};
+    rlock_tls_options options = by_ca();
+    rlock_config config = config_of(NULL, &options);
+    char url[64];
+    int tries = 0;
+
+    (void)state;
+    snprintf(port, sizeof port, "%d", server_free_port());
+    snprintf(bus, sizeof bus, "%d", server_free_port());
+    node.port = server_free_port();
+    SAME(server_start(&node, args), 0);
+    tell(ask(&node, "CONFIG SET cluster-announce-hostname localhost"));
+    tell(ask(&node, "CONFIG SET cluster-preferred-endpoint-type hostname"));
+    tell(ask(&node, "CLUSTER ADDSLOTSRANGE 0 16383"));
+    while (strstr(str(ask(&node, "CLUSTER INFO")), "cluster_state:ok") == NULL && tries++ < 500) {
+        server_sleep_ms(10);
+    }
+    config.port = 0;
+    config.url = url;
+    snprintf(url, sizeof url, "rediss+cluster://localhost:%s", port);
+    works(kit_client(&config), "by-a-node");
+    IN(kit_log_text, "connection to localhost:");
+    kit_reset();
+    kit_hand_drop();
+    server_stop(&node);
+}
+
 static void other_ways_to_connect_stay_as_they_are(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
@@ -1144,6 +1191,7 @@ int main(int argc, char **argv) {
         TEST(quorum_has_its_own_for_each_server),
         TEST(url_says_whether_it_is_encrypted),
         TEST(sentinels_are_asked_by_tls_and_the_primary_too),
+        TEST(nodes_of_a_cluster_are_asked_by_tls),
         TEST(other_ways_to_connect_stay_as_they_are),
         TEST(certificate_of_an_unknown_authority_is_refused),
         TEST(certificate_for_another_name_is_refused),

@@ -325,7 +325,6 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
     }
     slot = rlock__key_slot(request->key, request->key_len);
     request->store.hops++;
-    request->store.note = answer->sure ? 0 : request->store.note; /* this attempt left nothing */
     rlock__peer_submit(next, request, ask);
     if (ask && !rlock__bit(cluster->asking, slot)) {
         rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);

@@ -23,8 +23,8 @@ static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock
     RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
     answer->sure = !request->store.note || request->store.note == redis->epoch ||
                    rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && answer->outcome != RLOCK_OUTCOME_FAULT) {
-        request->store.note = 0;
+    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
+        request->store.note = 0; /* also if it was refused: this attempt is over */
     }
     redis->events->answered(redis->owner, request, answer);
 }
