@@ -141,13 +141,17 @@ static void down_as(rlock_client *client, const char *text) {
     SAME(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_CANCELED);
 }
 
-static void works(rlock_client *client, const char *key) {
+static void works_at(const struct server *at, rlock_client *client, const char *key) {
     struct owner *o = owner_new(client, key);
 
     SAME(owner_acquire(o, 5000, 0), RLOCK_OK);
-    assert_true(is_token(str(ask(&server, "GET %s", key))));
+    assert_true(is_token(str(ask(at, "GET %s", key))));
     SAME(owner_release(o), RLOCK_OK);
-    SAME(num(ask(&server, "EXISTS %s", key)), 0);
+    SAME(num(ask(at, "EXISTS %s", key)), 0);
+}
+
+static void works(rlock_client *client, const char *key) {
+    works_at(&server, client, key);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -430,7 +434,7 @@ static void nodes_of_a_cluster_are_asked_by_tls(void **state) {
     config.port = 0;
     config.url = url;
     snprintf(url, sizeof url, "rediss+cluster://localhost:%s", port);
-    works(kit_client(&config), "by-a-node");
+    works_at(&node, kit_client(&config), "by-a-node");
     IN(kit_log_text, "connection to localhost:");
     kit_reset();
     kit_hand_drop();
