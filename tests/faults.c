@@ -145,6 +145,7 @@ static void user_may_do_everything(void) {
 #include "faults_refusals.h"
 #include "faults_identity.h"
 #include "faults_sentinel.h"
+#include "faults_cluster.h"
 
 /* ---- the group ---- */
 
@@ -368,6 +369,21 @@ int main(int argc, char **argv) {
         TEST(memory_may_fail_at_each_step_to_the_primary),
         TEST(sentinels_of_a_configuration_are_checked),
         TEST(other_fields_beside_sentinels_are_checked),
+        TEST(key_that_no_node_has_is_refused_for_now),
+        TEST(slots_that_no_node_has_any_more_come_back),
+        TEST(map_that_is_none_is_asked_for_again),
+        TEST(map_that_is_refused_is_told),
+        TEST(question_for_the_map_that_is_lost_is_asked_again),
+        TEST(client_that_ends_while_it_asks_for_the_map_leaves_nothing),
+        TEST(nodes_of_a_large_cluster_are_all_served),
+        TEST(redirection_that_is_none_is_not_followed),
+        TEST(node_that_is_asked_hears_asking_before_each_command),
+        TEST(request_that_asks_waits_at_the_node_that_was_named),
+        TEST(command_that_is_refused_behind_its_asking_ends_the_connection),
+        TEST(every_failing_allocation_on_the_way_to_a_node_is_survived),
+        TEST(node_that_is_lost_often_gets_new_epochs),
+        TEST(clusters_of_a_configuration_are_checked),
+        TEST(seeds_of_a_store_are_checked),
         TEST(nothing_is_granted_in_quarantine),
         TEST(no_kind_is_granted_in_quarantine),
         TEST(quarantine_keeps_what_is_held),

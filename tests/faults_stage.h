@@ -6,7 +6,7 @@
 #define TESTS_FAULTS_STAGE_H
 
 #define STAGE_CONNS 256
-#define STAGE_FDS 4
+#define STAGE_FDS 32
 #define STAGE_LIES 10
 
 struct stage_conn {

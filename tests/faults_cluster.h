@@ -1,0 +1,526 @@
+/* faults_cluster.h - nodes of a cluster that are silent, of another mind, or lie
+ *
+ * The stage is all of them: each has an address of this machine. What a map or a redirection means
+ * on real nodes is tested in cluster.c.
+ */
+#ifndef TESTS_FAULTS_CLUSTER_H
+#define TESTS_FAULTS_CLUSTER_H
+
+#define NODES 12
+
+static struct {
+    int port;
+    int maps;           /* so many questions for the map were heard */
+    const char *map;    /* what all say to them; NULL = the slots below; "" = nothing */
+    bool hangs_up;      /* ... instead */
+    int of_slots[3][3]; /* from, to, and the node */
+    bool silent[NODES]; /* it answers nothing at all */
+    struct {
+        char keyed[64]; /* what it says to commands with a key; "" = the truth */
+        int heard;      /* so many of them */
+        int asking;     /* so many ASKING before them */
+    } of[NODES];
+} fleet;
+
+static void slots_are(int row, int from, int to, int node) {
+    fleet.of_slots[row][0] = from;
+    fleet.of_slots[row][1] = to;
+    fleet.of_slots[row][2] = node;
+}
+
+static void node_redirects(int i, const char *word, int slot, int to) {
+    snprintf(fleet.of[i].keyed, sizeof fleet.of[i].keyed, "-%s %d 127.0.0.%d:%d\r\n", word, slot,
+             to + 1, fleet.port);
+}
+
+static const char *fleet_map(void) {
+    static char text[512];
+    char rows[480];
+    int i, n = 0, count = 0;
+
+    for (i = 0; i < 3; i++) {
+        if (fleet.of_slots[i][1] >= fleet.of_slots[i][0]) {
+            n += snprintf(rows + n, sizeof rows - (size_t)n,
+                          "*3\r\n:%d\r\n:%d\r\n*3\r\n$%d\r\n127.0.0.%d\r\n:%d\r\n$1\r\nn\r\n",
+                          fleet.of_slots[i][0], fleet.of_slots[i][1],
+                          fleet.of_slots[i][2] >= 9 ? 10 : 9, fleet.of_slots[i][2] + 1, fleet.port);
+            count++;
+        }
+    }
+    rows[n] = '\0';
+    snprintf(text, sizeof text, "*%d\r\n%s", count, rows);
+    return text;
+}
+
+static const char *node_answers(const struct stage_conn *conn, const struct words *words) {
+    int i = (int)(conn->home - SERVER(0));
+
+    assert_in_range(i, 0, NODES - 1);
+    if (fleet.silent[i]) {
+        return "";
+    }
+    if (liar_hears(words, "CLUSTER SLOTS")) {
+        fleet.maps++;
+        if (fleet.hangs_up) {
+            shutdown(conn->fd, SHUT_RDWR);
+            return "";
+        }
+        return fleet.map != NULL ? fleet.map : fleet_map();
+    }
+    if (liar_hears(words, "ASKING")) {
+        fleet.of[i].asking++;
+    } else if (liar_hears(words, "SET ") || liar_hears(words, "EVAL") ||
+               liar_hears(words, "DELIFEQ")) {
+        fleet.of[i].heard++;
+        return fleet.of[i].keyed[0] != '\0' ? fleet.of[i].keyed : NULL;
+    }
+    return NULL;
+}
+
+/* Returns a key of that slot, or of one from there on up to the next node's. */
+static const char *key_of(int from, int to) {
+    static char keys[16][16];
+    static unsigned next, number;
+    char *key = keys[next++ % 16];
+
+    do {
+        snprintf(key, sizeof keys[0], "k%u", number++);
+    } while ((int)rlock__key_slot(key, strlen(key)) < from ||
+             (int)rlock__key_slot(key, strlen(key)) > to);
+    return key;
+}
+
+static int slot_of(const char *key) {
+    return (int)rlock__key_slot(key, strlen(key));
+}
+
+/* The first node has the first half of the slots, the second one the other half. */
+static rlock_config fleet_begins(void) {
+    static char list[64];
+    rlock_config config;
+
+    stage_begins();
+    memset(&fleet, 0, sizeof fleet);
+    fleet.port = stage_on_address(INADDR_ANY);
+    slots_are(0, 0, 8191, 0);
+    slots_are(1, 8192, 16383, 1);
+    slots_are(2, 1, 0, 0);
+    stage.script = node_answers;
+    snprintf(list, sizeof list, "127.0.0.1:%d,127.0.0.2:%d", fleet.port, fleet.port);
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.cluster = list;
+    config.command_timeout_ms = 1000;
+    return config;
+}
+
+static rlock__cluster *cluster_of(const rlock_client *client) {
+    return (rlock__cluster *)client->store_state;
+}
+
+static rlock__peer *peer_of(const rlock_client *client, int i) {
+    rlock__cluster *cluster = cluster_of(client);
+    char host[24];
+
+    snprintf(host, sizeof host, "127.0.0.%d", i + 1);
+    return rlock__peer_at(cluster, host, strlen(host), fleet.port);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The map
+ */
+
+/* Who waits is served as soon as some node has the slot. */
+static void key_that_no_node_has_is_refused_for_now(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *first = owner_new(client, key_of(0, 8191)),
+                 *once = owner_new(client, key_of(8192, 16383)),
+                 *waits = owner_new(client, key_of(8192, 16383));
+
+    (void)state;
+    slots_are(1, 1, 0, 0);
+    assert_int_equal(stage_acquire(first, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_acquire(once, 0, 0), RLOCK_ERR_SERVER);
+    assert_string_equal(once->text[RLOCK_ACQUIRED], "no node is known for the key");
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits), RLOCK_OK);
+    stage_runs(3000);
+    assert_int_equal(waits->seen[RLOCK_ACQUIRED], 0);
+    assert_int_equal(fleet.of[1].heard, 0);
+    slots_are(1, 8192, 16383, 1);
+    assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+}
+
+/* Its keys are refused for now, and go on with the next map; what is held stays held. */
+static void slots_that_no_node_has_any_more_come_back(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *held = owner_new(client, key_of(8192, 16383)),
+                 *other = owner_new(client, key_of(8192, 16383));
+
+    (void)state;
+    assert_int_equal(stage_acquire(held, 0, 60000), RLOCK_OK);
+    slots_are(1, 1, 0, 0);
+    snprintf(fleet.of[1].keyed, sizeof fleet.of[1].keyed, "-CLUSTERDOWN Hash slot not served\r\n");
+    assert_int_equal(stage_acquire(other, 0, 0), RLOCK_ERR_SERVER);
+    stage_runs(2000);
+    assert_int_equal(stage_acquire(other, 0, 0), RLOCK_ERR_SERVER);
+    assert_string_equal(other->text[RLOCK_ACQUIRED], "no node is known for the key");
+    assert_true(rlock_is_held(held->lock));
+    fleet.of[1].keyed[0] = '\0';
+    slots_are(1, 8192, 16383, 2);
+    stage_runs(2000);
+    assert_int_equal(stage_renew(held, 60000), RLOCK_OK);
+    assert_int_equal(stage_acquire(other, 0, 0), RLOCK_OK);
+    assert_true(fleet.of[2].heard > 1);
+}
+
+/* The connection on which it came is given up, and another node is asked. */
+static void map_that_is_none_is_asked_for_again(void **state) {
+    static const char *const maps[] = {
+        "+OK\r\n",
+        ":1\r\n",
+        "$-1\r\n",
+        "*-1\r\n",
+        "*1\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n$1\r\n5\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, key_of(0, 8191));
+
+        fleet.map = maps[i];
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(2000);
+        assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+        assert_true(fleet.maps > 1);
+        assert_non_null(strstr(kit_log_text, "unexpected reply"));
+        fleet.map = NULL;
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    }
+}
+
+/* Before there is a map the refusal ends who does not wait; after that it is told in the log. */
+static void map_that_is_refused_is_told(void **state) {
+    static const char refusal[] = "-ERR This instance has cluster support disabled\r\n";
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *moved = key_of(0, 8191);
+    struct owner *o = owner_new(client, key_of(0, 8191)), *next = owner_new(client, moved);
+
+    (void)state;
+    fleet.map = refusal;
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "cluster support disabled"));
+    fleet.map = NULL;
+    stage_runs(3000);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    fleet.map = refusal;
+    kit_log_text[0] = '\0';
+    node_redirects(0, "MOVED", slot_of(moved), 1);
+    assert_int_equal(stage_acquire(next, 0, 60000), RLOCK_OK);
+    stage_runs(3000);
+    assert_non_null(strstr(kit_log_text, "no map of the cluster"));
+    assert_true(rlock_is_held(o->lock));
+}
+
+/* Neither is an answer: the next node is asked. */
+static void question_for_the_map_that_is_lost_is_asked_again(void **state) {
+    int i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, key_of(0, 8191));
+
+        fleet.hangs_up = i == 0;
+        fleet.map = "";
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(4000);
+        assert_true(fleet.maps > 1);
+        fleet.hangs_up = false;
+        fleet.map = NULL;
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    }
+}
+
+static void client_that_ends_while_it_asks_for_the_map_leaves_nothing(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, key_of(0, 8191));
+
+    (void)state;
+    fleet.map = "";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(50);
+    assert_int_equal(fleet.maps, 1);
+    kit_reset();
+    assert_null(stage.client);
+}
+
+/* The client has room for as many as there are. */
+static void nodes_of_a_large_cluster_are_all_served(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    int i;
+
+    (void)state;
+    for (i = 0; i < NODES; i++) {
+        const char *key = key_of(0, 8191);
+        struct owner *o = owner_new(client, key);
+
+        node_redirects(0, "MOVED", slot_of(key), i);
+        if (i == 0) {
+            fleet.of[0].keyed[0] = '\0';
+        }
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        assert_true(fleet.of[i].heard > 0);
+        stage_runs(1);
+    }
+    stage_runs(5000); /* those that have no slots are left */
+    assert_int_equal(cluster_of(client)->peer_count % 8, 0);
+    assert_true(cluster_of(client)->peer_count > 8);
+    assert_null(peer_of(client, 5)->redis);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Redirections
+ */
+
+/* What cannot be read leads nowhere: it is an answer like any other. */
+static void redirection_that_is_none_is_not_followed(void **state) {
+    static const char *const words[] = {
+        "-MOVED\r\n",
+        "-MOVED x 127.0.0.3:1\r\n",
+        "-MOVED 1\r\n",
+        "-MOVED 1 127.0.0.3\r\n",
+        "-MOVED 1 127.0.0.3:\r\n",
+        "-MOVED 1 127.0.0.3:0\r\n",
+        "-MOVED 1 127.0.0.3:65536\r\n",
+        "-MOVED 1 127.0.0.3:12x\r\n",
+        "-ASK 16384 127.0.0.3:1\r\n",
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof words / sizeof words[0]; i++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, key_of(0, 8191));
+
+        snprintf(fleet.of[0].keyed, sizeof fleet.of[0].keyed, "%s", words[i]);
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_SERVER);
+        assert_int_equal(stage.count, 1);
+    }
+}
+
+/* ASKING goes before each command, and the key is polled until the next map. */
+static void node_that_is_asked_hears_asking_before_each_command(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *key = key_of(0, 8191);
+    struct owner *o = owner_new(client, key);
+
+    (void)state;
+    node_redirects(0, "ASK", slot_of(key), 2);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(fleet.of[2].asking, fleet.of[2].heard);
+    assert_true(fleet.of[2].asking > 0);
+    fleet.of[0].keyed[0] = '\0';
+    slots_are(0, 0, 8191, 2);
+    stage_runs(3000);
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    assert_true(fleet.of[2].asking < fleet.of[2].heard);
+}
+
+/* What waits for a node that was named by ASK stays there, though the map names another one. */
+static void request_that_asks_waits_at_the_node_that_was_named(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *key = key_of(0, 8191);
+    struct owner *o = owner_new(client, key);
+
+    (void)state;
+    fleet.silent[2] = true;
+    node_redirects(0, "ASK", slot_of(key), 2);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(20);
+    slots_are(0, 0, 8191, 3);
+    stage_runs(300);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    assert_int_equal(fleet.of[3].heard, 0);
+    fleet.silent[2] = false;
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+}
+
+/* Its connection is given up, so that the ASKING of one command is never that of another. */
+static void command_that_is_refused_behind_its_asking_ends_the_connection(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *key = key_of(0, 8191);
+    struct owner *o = owner_new(client, key);
+    unsigned n;
+
+    (void)state;
+    node_redirects(0, "ASK", slot_of(key), 2);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_release(o), RLOCK_OK);
+    for (n = 1; n <= 3; n++) { /* at the first node, of ASKING, and behind it */
+        assert_null(strstr(kit_log_text, "out of memory"));
+        commands_last = n;
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_NOMEM);
+        assert_int_equal(commands_last, 0);
+        stage_runs(2000);
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        assert_int_equal(stage_release(o), RLOCK_OK);
+    }
+    assert_non_null(strstr(kit_log_text, "out of memory"));
+    assert_int_equal(fleet.of[2].asking, fleet.of[2].heard);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Memory, numbers and configurations
+ */
+
+/* One allocation after the other fails while a node is found out about, and while the map grows. */
+static void every_failing_allocation_on_the_way_to_a_node_is_survived(void **state) {
+    int n, done = 0, denied = 0;
+
+    (void)state;
+    for (n = 1; n <= 60; n++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        const char *key = key_of(0, 8191);
+        struct owner *first = owner_new(client, key_of(0, 8191)), *o = owner_new(client, key);
+        int status;
+
+        assert_int_equal(stage_acquire(first, 0, 60000), RLOCK_OK);
+        node_redirects(0, "MOVED", slot_of(key), 3 + n % 2);
+        slots_are(0, 0, 8191, 4 - n % 2);
+        slots_are(2, 16383, 16383, 7);
+        slots_are(1, 8192, 16382, 8);
+        memory_lasts = (unsigned)n;
+        status = stage_acquire(o, 0, 60000);
+        done += status == RLOCK_OK;
+        denied += status != RLOCK_OK;
+        assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM || status == RLOCK_ERR_SERVER);
+        fleet.of[0].keyed[0] = '\0';
+        stage_runs(3000);
+        memory_lasts = 0;
+        stage_runs(3000);
+        if (rlock_is_held(o->lock)) {
+            assert_int_equal(stage_release(o), RLOCK_OK);
+        }
+        assert_int_equal(stage_acquire(o, 5000, 60000), RLOCK_OK);
+        assert_true(rlock_is_held(first->lock));
+    }
+    assert_true(done > 30 && denied > 2);
+}
+
+/* The numbers by which doubt is remembered end: new ones are given, and what is noted stays. */
+static void node_that_is_lost_often_gets_new_epochs(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, key_of(0, 8191));
+    rlock__redis *redis;
+    uint32_t first;
+    int i;
+
+    (void)state;
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    redis = peer_of(client, 0)->redis;
+    first = redis->first_epoch;
+    redis->epoch = redis->last_epoch - RLOCK__EPOCHS_LEAST;
+    for (i = 0; i < 3; i++) {
+        stage_hangs_up(stage_conn(false));
+        stage_runs(2000);
+        assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    }
+    assert_true(redis->first_epoch > first);
+    cluster_of(client)->epochs = RLOCK__EPOCHS_MIXED - RLOCK__EPOCHS;
+    redis->epoch = redis->last_epoch - 1;
+    for (i = 0; i < 3; i++) {
+        stage_hangs_up(stage_conn(false));
+        stage_runs(2000);
+        assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    }
+    assert_true(redis->last_epoch <= RLOCK__EPOCHS_MIXED);
+}
+
+static void clusters_of_a_configuration_are_checked(void **state) {
+    static const struct {
+        const char *cluster, *host, *path, *sentinels, *words;
+        int database;
+        bool connects;
+    } rows[] = {
+        {"", NULL, NULL, NULL, "no list like", 0, false},
+        {"a,,b", NULL, NULL, NULL, "no list like", 0, false},
+        {"127.0.0.1", "h", NULL, NULL, "config.cluster with", 0, false},
+        {"127.0.0.1", NULL, "/p", NULL, "config.cluster with", 0, false},
+        {"127.0.0.1", NULL, NULL, "s", "config.cluster with", 0, false},
+        {"127.0.0.1", NULL, NULL, NULL, "config.cluster with", 0, true},
+        {"127.0.0.1", NULL, NULL, NULL, "database 0 alone", 1, false},
+        {"127.0.0.1,[::1],[::1]:7000,127.0.0.1:65535", NULL, NULL, NULL, NULL, 0, false},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = NULL;
+        int status;
+
+        config.cluster = rows[i].cluster;
+        config.host = rows[i].host;
+        config.unix_path = rows[i].path;
+        config.sentinels = rows[i].sentinels;
+        config.database = rows[i].database;
+        config.connect = rows[i].connects ? connects_nowhere : NULL;
+        kit_log_text[0] = '\0';
+        status = rlock_client_new(&client, &config);
+        assert_int_equal(status, rows[i].words != NULL ? RLOCK_ERR_ARG : RLOCK_OK);
+        if (rows[i].words != NULL) {
+            assert_non_null(strstr(kit_log_text, rows[i].words));
+        }
+        rlock_client_free(client);
+    }
+}
+
+/* As a store of the user's own: a node has an address and nothing else of its own. */
+static void seeds_of_a_store_are_checked(void **state) {
+    static rlock_store some;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 11; i++) {
+        rlock_config config = fleet_begins(), seeds[2];
+        rlock_store *store = NULL;
+        rlock_client *client = NULL;
+
+        memset(seeds, 0, sizeof seeds);
+        seeds[0].host = i == 10 ? "::1" : NULL;
+        seeds[1].host = "127.0.0.2";
+        seeds[1].port = i == 1 ? -1 : i == 2 ? 65536 : i == 10 ? 7000 : 0;
+        seeds[1].url = i == 3 ? "redis://h" : NULL;
+        seeds[1].store = i == 4 ? &some : NULL;
+        seeds[1].unix_path = i == 5 ? "/p" : NULL;
+        seeds[1].connect = i == 6 ? connects_nowhere : NULL;
+        seeds[1].sentinels = i == 7 ? "s" : NULL;
+        assert_int_equal(rlock_cluster_new(&store, seeds, 2), RLOCK_OK);
+        config.cluster = NULL;
+        config.store = store;
+        assert_int_equal(rlock_client_new(&client, &config),
+                         i >= 1 && i <= 7 ? RLOCK_ERR_ARG : RLOCK_OK);
+        rlock_client_free(client);
+        rlock_cluster_free(store);
+    }
+    rlock_cluster_free(NULL);
+}
+
+#endif /* TESTS_FAULTS_CLUSTER_H */
