@@ -1120,6 +1120,9 @@ static inline void sim_model_touched(void *ctx, void *by, const char *key, size_
     if (server == sim.primary) {
         sim_spread(key, len);
     }
+    if (line != NULL && line->peer != NULL && line->peer->db != server->database) {
+        return; /* a client that was lied to about SELECT: a key of the same name is another one */
+    }
     if (sim.touched != NULL && !replica) {
         sim.touched(server, line, key, len);
     }
