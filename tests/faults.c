@@ -59,6 +59,8 @@ static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, c
     return refused ? REDIS_ERR : redisAsyncFormattedCommand(ac, fn, data, command, len);
 }
 
+#include "clustered.h"
+
 #define RLOCK_MALLOC(n) memory_get(n)
 #define RLOCK_FREE(p) free(p)
 #define clock_gettime(id, now) clock_get(id, now)
@@ -85,13 +87,6 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
     }
     return mmap(at, size, access, flags, fd, offset);
 }
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "kit.h"
 #include "whole.h"
@@ -125,6 +120,12 @@ static rlock_client *client_with(const char *path, rlock_wire wire, int64_t time
 
 static rlock_client *client_at(const char *path, rlock_wire wire) {
     return client_with(path, wire, TIMEOUT_MS);
+}
+
+/* The store of the server that a client has, or of its only node. */
+static rlock__redis *redis_of(const rlock_client *client) {
+    return clustered() ? ((rlock__cluster *)client->store_state)->peers[0]->redis
+                       : (rlock__redis *)client->store_state;
 }
 
 static void user_may_do_everything(void) {
@@ -206,10 +207,40 @@ static int test_ends(void **state) {
     return 0;
 }
 
+/* What cannot be on a cluster, and why. */
+#define NO_BATCHES "renewals of a node go alone, since their keys are of several slots"
+#define NO_REPLICAOF "a node becomes no replica so, and a replica of a cluster says MOVED"
+#define NO_QUARANTINE "config.quarantine_ms is not for a cluster"
+#define NO_CLUSTER "of a client that takes a node for a server"
+static const struct clustered_skip skipped[] = {
+    {"renewals_of_a_batch_*", NO_BATCHES},
+    {"renewal_that_is_forgotten_leaves_its_batch_in_order", NO_BATCHES},
+    {"batch_*", NO_BATCHES},
+    {"read_only_server_refuses_for_now", NO_REPLICAOF},
+    {"server_that_may_not_write_is_left", NO_REPLICAOF},
+    {"servers_that_never_write_are_not_stormed", NO_REPLICAOF},
+    {"answers_behind_a_refusal_to_write_are_read", NO_REPLICAOF},
+    {"replica_is_followed_by_the_next", NO_REPLICAOF},
+    {"replica_is_not_used", NO_REPLICAOF},
+    {"real_replica_is_not_used", NO_REPLICAOF},
+    {"primary_that_was_demoted_is_left_by_all", NO_REPLICAOF},
+    {"server_that_refuses_for_now_is_kept", NO_CLUSTER},
+    {"node_that_serves_other_keys_is_seldom_left", NO_CLUSTER},
+    {"keys_of_two_slots_are_refused_and_leave_nothing", NO_CLUSTER},
+    {"refused_greeting_is_done_without_or_ends_the_connection", "it has a database, and replicas"},
+    {"time_for_replicas_is_bounded", "it looks at what a server's store has"},
+    {"server_killed_without_data_tells_the_holder",
+     "a node that starts says CLUSTERDOWN for two seconds, and so to the check of the hold"},
+    {"*quarantine*", NO_QUARANTINE},
+    {"server_that_can*_tell_*", NO_QUARANTINE},
+    {"key_of_the_marker_is_refused", NO_QUARANTINE},
+    {NULL, NULL},
+};
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, test_begins, test_ends)
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         /* This one is first: the library finds it out once and keeps it. */
         TEST(fork_is_seen_whatever_the_kernel_can_do),
         TEST(missing_socket_is_no_connection),
@@ -406,8 +437,6 @@ int main(int argc, char **argv) {
         TEST(time_for_replicas_is_bounded),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
-    return cmocka_run_group_tests_name("faults", tests, group_begins, group_ends);
+    return clustered_run("faults", tests, sizeof tests / sizeof *tests, skipped, group_begins,
+                         group_ends, argc > 1 ? argv[1] : NULL);
 }

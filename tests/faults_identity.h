@@ -56,7 +56,7 @@ static void only_a_restart_makes_sure_that_nothing_comes_late(void **state) {
             stage_iterates(stage.now_us + 1000);
         }
         if (rows[i].elsewhere) {
-            ((rlock__redis *)client->store_state)->peer.ss_family = AF_INET;
+            redis_of(client)->peer.ss_family = AF_INET;
         }
         stage_runs(2000);
         assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);

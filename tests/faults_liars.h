@@ -83,11 +83,22 @@ static bool liar_hears_batch(const struct words *words) {
     return liar_hears(words, RENEW_MANY) || liar_hears(words, RENEW_MANY_IN_FULL);
 }
 
+/* Returns what a node says that has all slots, and knows its port alone. */
+static const char *liar_has_slots(int port) {
+    static char text[80];
+
+    snprintf(text, sizeof text, "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$-1\r\n:%d\r\n", port);
+    return text;
+}
+
 /* Returns what an honest server says to the command. */
 static const char *liar_is_honest(const struct words *words) {
     static char text[160];
     int count = words->count > 2 ? atoi(words->text[2]) : 0;
 
+    if (liar_hears(words, "CLUSTER SLOTS")) {
+        return liar_has_slots(clustered_port());
+    }
     if (liar_hears(words, "CLIENT ID")) {
         return ":7\r\n";
     }

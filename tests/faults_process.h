@@ -50,8 +50,8 @@ static void release_that_was_slept_over_ends_once(void **state) {
     (void)state;
     stage_begins();
     o = stage_owner(RLOCK_WIRE_STRING, "k");
-    redis = (const rlock__redis *)kit_clients[0]->store_state;
     assert_int_equal(stage_acquire(o, 0, 3000), RLOCK_OK);
+    redis = redis_of(kit_clients[0]);
     stage_lies("EVALSHA", "-BUSY Redis is busy\r\n", true, true);
     stage_lies("EVALSHA", "", true, true);
     assert_int_equal(rlock_release(o->lock, owner_told, o), RLOCK_OK);

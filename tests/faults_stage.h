@@ -12,6 +12,7 @@
 struct stage_conn {
     int fd;        /* -1 = closed */
     uint32_t home; /* the address that it was made to, on TCP */
+    int port;
     bool watching;
     size_t len;
     char bytes[16384];
@@ -150,6 +151,10 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
     char text[512];
     size_t i;
 
+    if (liar_hears(words, "CLUSTER SLOTS")) { /* all are at the address to which it was made */
+        stage_says(conn, liar_has_slots(conn->port));
+        return;
+    }
     conn->watching = conn->watching || liar_hears(words, "SUBSCRIBE");
     snprintf(text, sizeof text, "%s %s\n", words->text[0], words->text[1]);
     if (strlen(stage.trail) + strlen(text) < sizeof stage.trail) {
@@ -191,6 +196,8 @@ static bool stage_serves(void) {
         memset(&stage.conns[stage.count], 0, sizeof stage.conns[0]);
         getsockname(fd, (struct sockaddr *)&home, &len);
         stage.conns[stage.count].home = ntohl(home.sin_addr.s_addr);
+        stage.conns[stage.count].port =
+            home.sin_family == AF_INET ? ntohs(home.sin_port) : clustered_port();
         stage.conns[stage.count++].fd = fd;
         moved = true;
     }

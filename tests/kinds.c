@@ -1,20 +1,21 @@
 /* The kinds beside the plain mutex, against a real private server, as far as they are special to
  * Redis: what stands in it, what it costs, and what the server does to it. What they have in common
  * with those of other stores is proved in tests/stores.c. */
+#include "clustered.h"
+
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "kit.h"
 #include "whole.h"
 
 static struct server server;
+
+/* Keys of one slot, that of "k": a set of them can be had in a cluster too. */
+#define A "a2ji"
+#define B "bgqb"
+#define J "jbdv"
+#define THIRD "third5mb"
 
 static rlock_client *client_new(void) {
     rlock_config config = kit_config(&server);
@@ -612,7 +613,7 @@ static struct owner *owner_of_keys(rlock_client *client, const char *a, const ch
     rlock_options options;
     struct owner *o;
 
-    keys[0] = a, keys[1] = b, keys[2] = "third";
+    keys[0] = a, keys[1] = b, keys[2] = THIRD;
     memset(&options, 0, sizeof options);
     options.keys = keys;
     options.key_count = 3;
@@ -624,11 +625,11 @@ static struct owner *owner_of_keys(rlock_client *client, const char *a, const ch
 
 static void fence_of_a_set_becomes_the_counter_of_each_of_its_keys(void **state) {
     rlock_client *client = client_new();
-    struct owner *one = owner_fenced(client, "b"), *set = owner_of_keys(client, "a", "b", true);
+    struct owner *one = owner_fenced(client, B), *set = owner_of_keys(client, A, B, true);
     uint64_t fence;
 
     (void)state;
-    tell(ask(&server, "SET rlock:{b}:fence 9000000000000000 PX 90000"));
+    tell(ask(&server, "SET rlock:{" B "}:fence 9000000000000000 PX 90000"));
     assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
     fence = set->fence[RLOCK_ACQUIRED];
     assert_true(fence == 9000000000000001);
@@ -636,7 +637,7 @@ static void fence_of_a_set_becomes_the_counter_of_each_of_its_keys(void **state)
     assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
     assert_true(one->fence[RLOCK_ACQUIRED] > fence);
     assert_int_equal(owner_release(one), RLOCK_OK);
-    one = owner_fenced(client, "a");
+    one = owner_fenced(client, A);
     assert_int_equal(owner_acquire(one, 0, 0), RLOCK_OK);
     assert_true(one->fence[RLOCK_ACQUIRED] > fence);
 }
@@ -648,7 +649,7 @@ static void freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_script
     int i;
 
     (void)state;
-    o[0] = owner_new(client, "x"), o[1] = owner_of_keys(client, "a", "b", false);
+    o[0] = owner_new(client, "x"), o[1] = owner_of_keys(client, A, B, false);
     o[2] = owner_of(client, RLOCK_KIND_FAIR), o[3] = owner_new(client, "y");
     for (i = 0; i < 4; i++) {
         assert_int_equal(owner_acquire(o[i], 0, 60000), RLOCK_OK);
@@ -658,23 +659,23 @@ static void freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_script
     rlock_client_free(client);
     kit_client_count--;
     assert_true(key_goes(&server, "x", 2000) && key_goes(&server, "y", 2000));
-    assert_true(key_goes(&server, "a", 2000) && key_goes(&server, "k", 2000));
+    assert_true(key_goes(&server, A, 2000) && key_goes(&server, "k", 2000));
     assert_int_equal(num(ask(&server, "DBSIZE")), 0);
 }
 
 static void set_that_loses_one_key_lets_the_others_go(void **state) {
     rlock_client *client = client_new();
-    struct owner *set = owner_of_keys(client, "a", "b", false);
+    struct owner *set = owner_of_keys(client, A, B, false);
 
     (void)state;
     assert_int_equal(owner_acquire(set, 0, 0), RLOCK_OK);
     assert_true(kit_until(kit_is_pushing, client, 5000));
     kit_run(100);
-    tell(ask(&server, "DEL b"));
+    tell(ask(&server, "DEL " B));
     assert_int_equal(owner_wait(set, RLOCK_LOST, 500), RLOCK_ERR_LOST);
     assert_int_equal(set->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-    assert_true(key_goes(&server, "a", 2000));
-    assert_true(key_goes(&server, "third", 2000));
+    assert_true(key_goes(&server, A, 2000));
+    assert_true(key_goes(&server, THIRD, 2000));
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -803,7 +804,7 @@ static void questions_that_cannot_be_asked_are_refused_or_end(void **state) {
 
 static void free_of_a_client_lets_each_kind_go_where_no_script_is_known(void **state) {
     rlock_client *client = client_new();
-    struct owner *one = owner_new(client, "one"), *set = owner_of_keys(client, "a", "b", false),
+    struct owner *one = owner_new(client, "one"), *set = owner_of_keys(client, A, B, false),
                  *fair = owner_of(client, RLOCK_KIND_FAIR),
                  *next = owner_of(client, RLOCK_KIND_FAIR);
 
@@ -816,8 +817,8 @@ static void free_of_a_client_lets_each_kind_go_where_no_script_is_known(void **s
     rlock_client_free(client);
     kit_client_count--;
     assert_true(key_goes(&server, "one", 2000));
-    assert_true(key_goes(&server, "a", 2000));
-    assert_true(key_goes(&server, "third", 2000));
+    assert_true(key_goes(&server, A, 2000));
+    assert_true(key_goes(&server, THIRD, 2000));
     assert_true(key_goes(&server, "k", 2000));
     assert_true(key_goes(&server, "rlock:{k}:queue", 2000));
 }
@@ -850,7 +851,7 @@ static void every_kind_costs_a_command_to_take_and_one_to_let_go(void **state) {
     static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
                                        RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
     rlock_client *client = client_new();
-    struct owner *set = owner_of_keys(client, "a", "b", false);
+    struct owner *set = owner_of_keys(client, A, B, false);
     size_t i;
     int round;
 
@@ -869,6 +870,13 @@ static void every_kind_costs_a_command_to_take_and_one_to_let_go(void **state) {
 }
 
 /* What docs/guarantees.md says that a user needs, and no more. */
+/* The row of the table of rights, where the suite is run on a cluster. */
+static void cluster_is_allowed(const char *user) {
+    if (clustered()) {
+        tell(ask(&server, "ACL SETUSER %s +cluster|slots +asking", user));
+    }
+}
+
 static void user_with_the_rights_that_are_documented_can_do_it_all(void **state) {
     rlock_config config = kit_config(&server);
     rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 1, 0);
@@ -885,6 +893,7 @@ static void user_with_the_rights_that_are_documented_can_do_it_all(void **state)
             "+client|reply +command|info +time +exists +publish +zadd +zrem +zrange +zrangebyscore "
             "+zremrangebyscore +zscore +zcount +zcard +zrank"));
     config.username = "shop", config.password = "secret";
+    cluster_is_allowed("shop");
     client = kit_client(&config), other = kit_client(&config);
     options.fencing = true;
     a = owner_with(client, &options), b = owner_with(other, &options);
@@ -1138,7 +1147,7 @@ static void fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **stat
     rlock_config config = kit_config(&server);
     rlock_client *client = client_new(), *redisson;
     rlock_options options = of_kind(RLOCK_KIND_MUTEX, 0, 0);
-    struct owner *owners[3], *set = owner_of_keys(client, "j", "k", true);
+    struct owner *owners[3], *set = owner_of_keys(client, J, "k", true);
     size_t i, o;
 
     (void)state;
@@ -1154,7 +1163,7 @@ static void fence_counter_that_is_no_number_of_ours_refuses_the_lock(void **stat
             refused_with_this_counter(owners[o], "k", 0, RLOCK_ERR_SERVER);
             refused_with_this_counter(owners[o], "k", 5000, RLOCK_ERR_SERVER);
         }
-        refused_with_this_counter(set, "k third", 0, RLOCK_ERR_SERVER);
+        refused_with_this_counter(set, J, 0, RLOCK_ERR_SERVER);
         assert_string_equal(str(ask(&server, "GET rlock:{k}:fence")), counters[i]);
     }
     tell(ask(&server, "DEL rlock:{k}:fence"));
@@ -1188,15 +1197,15 @@ static void who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused(
 
 static void set_lets_go_beside_a_key_that_is_of_another_type_now(void **state) {
     rlock_client *client = client_new();
-    struct owner *set = owner_of_keys(client, "a", "b", false);
+    struct owner *set = owner_of_keys(client, A, B, false);
 
     (void)state;
     assert_int_equal(owner_acquire(set, 0, 60000), RLOCK_OK);
-    tell(ask(&server, "DEL a"));
-    tell(ask(&server, "LPUSH a 1"));
+    tell(ask(&server, "DEL " A));
+    tell(ask(&server, "LPUSH " A " 1"));
     assert_int_equal(owner_release(set), RLOCK_ERR_NOT_HELD);
-    assert_int_equal(num(ask(&server, "EXISTS b third")), 0);
-    assert_int_equal(num(ask(&server, "LLEN a")), 1);
+    assert_int_equal(num(ask(&server, "EXISTS " B " " THIRD)), 0);
+    assert_int_equal(num(ask(&server, "LLEN " A)), 1);
 }
 
 static void keys_that_the_queue_of_another_may_be_named_are_refused(void **state) {
@@ -1240,6 +1249,7 @@ static void user_of_redissons_wire_with_the_documented_rights_can_do_it_all(void
              "+hkeys +hlen +evalsha +eval +subscribe +client|id +client|tracking +info "
              "+client|kill +client|reply"));
     config.username = "shop", config.password = "secret", config.wire = RLOCK_WIRE_REDISSON;
+    cluster_is_allowed("shop");
     client = kit_client(&config);
     o = owner_with(client, &options);
     assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
@@ -1280,10 +1290,15 @@ static int group_ends(void **state) {
     return 0;
 }
 
+/* What cannot be on a cluster, and why. */
+static const struct clustered_skip skipped[] = {
+    {NULL, NULL},
+};
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begins, ends)
 
 int main(int argc, char **argv) {
-    static const struct CMUnitTest tests[] = {
+    static struct CMUnitTest tests[] = {
         TEST(fair_stands_in_a_sorted_set_and_its_queue_beside_it_expires),
         TEST(fair_who_joins_a_queue_that_is_there_keeps_it_for_as_long_again),
         TEST(fair_the_dead_in_the_queue_are_skipped_at_once),
@@ -1337,8 +1352,6 @@ int main(int argc, char **argv) {
         TEST(user_of_redissons_wire_with_the_documented_rights_can_do_it_all),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
-    return cmocka_run_group_tests_name("kinds", tests, group_begins, group_ends);
+    return clustered_run("kinds", tests, sizeof tests / sizeof *tests, skipped, group_begins,
+                         group_ends, argc > 1 ? argv[1] : NULL);
 }

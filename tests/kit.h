@@ -108,8 +108,13 @@ static inline rlock_config kit_config(const struct server *server) {
 
 static inline rlock_client *kit_client(const rlock_config *config) {
     rlock_client *client = NULL;
-    int status =
-        kit_client_count < KIT_CLIENTS ? rlock_client_new(&client, config) : RLOCK_ERR_NOMEM;
+    rlock_config its = *config;
+    int status;
+
+#ifdef TESTS_CLUSTERED_H
+    its = clustered_config(config);
+#endif
+    status = kit_client_count < KIT_CLIENTS ? rlock_client_new(&client, &its) : RLOCK_ERR_NOMEM;
 
     if (status != RLOCK_OK) {
         fprintf(stderr, "rlock_client_new: %s\n%s", rlock_strerror(status), kit_log_text);

@@ -461,6 +461,7 @@ static rlock_client *new_client_of_a_name(const char *host) {
     config.loop = hooks;
     config.host = host;
     config.port = server.port;
+    config = clustered_config(&config);
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
     return client;
 }

@@ -37,6 +37,7 @@ struct server {
     char dir[64];                          /* its folder, under $TMPDIR or /tmp */
     char socket[96];                       /* its unix socket, inside the folder */
     int port;                              /* set before the start; 0 = no TCP */
+    char bus[8];                           /* the other port of a node */
     const char *file;                      /* set before the start: a configuration; NULL = none */
     const char *args[SERVER_ARGS_MAX + 1]; /* pointers as given: they must outlive the server */
 };
@@ -72,12 +73,15 @@ static inline int server_free_port(void) {
     return port;
 }
 
-/* True when the server accepts a connection and answers a PING, with whatever words. */
-static inline int server_answers(const struct server *s) {
+/* True when the server accepts a connection and answers a command, with words that have `with` and
+ * do not begin with `without`. */
+static inline int server_says(const struct server *s, const char *command, const char *with,
+                              const char *without) {
     struct sockaddr_un a;
     struct timeval patience = {1, 0};
-    char reply[64];
-    int ok, fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    char reply[1024];
+    ssize_t n = -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
     if (fd < 0) {
         return 0;
@@ -86,11 +90,17 @@ static inline int server_answers(const struct server *s) {
     a.sun_family = AF_UNIX;
     memcpy(a.sun_path, s->socket, sizeof s->socket);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    ok = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
-         send(fd, "PING\r\n", 6, MSG_NOSIGNAL) == 6 && recv(fd, reply, sizeof reply, 0) > 0 &&
-         strncmp(reply, "-LOADING", 8) != 0;
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
+        send(fd, command, strlen(command), MSG_NOSIGNAL) == (ssize_t)strlen(command)) {
+        n = recv(fd, reply, sizeof reply - 1, 0);
+    }
     close(fd);
-    return ok;
+    reply[n > 0 ? n : 0] = '\0';
+    return n > 0 && strstr(reply, with) != NULL && strncmp(reply, without, strlen(without)) != 0;
+}
+
+static inline int server_answers(const struct server *s) {
+    return server_says(s, "PING\r\n", "", "-LOADING");
 }
 
 /* In the child: become the server. Its words go to a file in its folder. */
@@ -206,9 +216,39 @@ static inline int server_restart(struct server *s) {
     return -1;
 }
 
+/* True if the suite is run on a cluster, each server of it one with all slots: see clustered.h. */
+static inline int server_is_clustered(void) {
+    const char *said = getenv("RLOCK_TEST_CLUSTER");
+
+    return said != NULL && strcmp(said, "1") == 0;
+}
+
+/* Gives a node all slots. 0, or -1 if it is not content in 20 s. */
+static inline int server_gets_slots(struct server *s) {
+    int tries;
+
+    for (tries = 0; tries < 2000; tries++) {
+        if (server_says(s, "CLUSTER INFO\r\n", "cluster_state:ok", "-")) {
+            return 0;
+        }
+        server_says(s, "CLUSTER ADDSLOTSRANGE 0 16383\r\n", "", "-");
+        server_sleep_ms(10);
+    }
+    fprintf(stderr, "the node has no slots; its words are in %s/log\n", s->dir);
+    return -1;
+}
+
 /* Makes the folder and starts. `s` must stand still until server_stop: static, or in a frame that
  * outlives it. */
 static inline int server_start(struct server *s, const char *extra_args[]) {
+    static const char *const node[] = {"--cluster-enabled",
+                                       "yes",
+                                       "--cluster-preferred-endpoint-type",
+                                       "unknown-endpoint",
+                                       "--repl-diskless-sync-delay",
+                                       "0",
+                                       "--cluster-port",
+                                       NULL};
     static int registered;
     const char *tmp = getenv("TMPDIR");
     char dir[sizeof s->dir];
@@ -216,6 +256,13 @@ static inline int server_start(struct server *s, const char *extra_args[]) {
 
     for (i = 0; extra_args != NULL && extra_args[i] != NULL && i < SERVER_ARGS_MAX; i++) {
         s->args[i] = extra_args[i];
+    }
+    if (server_is_clustered() && i + (int)(sizeof node / sizeof *node) < SERVER_ARGS_MAX) {
+        memcpy(&s->args[i], node, sizeof node);
+        i += (int)(sizeof node / sizeof *node);
+        s->args[i - 1] = s->bus;
+        snprintf(s->bus, sizeof s->bus, "%d", server_free_port());
+        s->port = s->port != 0 ? s->port : server_free_port();
     }
     s->args[i] = NULL;
     for (i = 0; i < SERVER_MAX; i++) {
@@ -242,7 +289,10 @@ static inline int server_start(struct server *s, const char *extra_args[]) {
         signal(SIGTERM, server_on_signal);
         signal(SIGHUP, server_on_signal);
     }
-    return server_restart(s);
+    if (server_restart(s) != 0) {
+        return -1;
+    }
+    return server_is_clustered() ? server_gets_slots(s) : 0;
 }
 
 /* Ends it by its pid and removes its folder. */
