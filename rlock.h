@@ -2923,6 +2923,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool blamed;  /* text and fault are of this attempt */
     bool strayed; /* it led to the wrong server: ends when all in flight is answered */
     bool doubted; /* late with an answer: its socket is read once more */
+    bool shard;   /* what is read now came on a sharded channel */
     struct rlock__redis *redis;
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
@@ -3025,6 +3026,9 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool queue_wanted;   /* a handle of this client has waited in a queue */
     bool notify_refused; /* notifications are refused, by an ACL */
     bool notifying;      /* the client's own channel is subscribed to */
+    bool sharded;        /* this push connection asked for channels of slots */
+    bool shards_refused; /* and may not, or the server knows none */
+    bool shards_moved;   /* another node has the slot of one: a newer map is wanted */
     bool overflow;       /* of the buffer */
     rlock_client *client;
     const rlock_store_events *events;
@@ -3089,16 +3093,18 @@ struct rlock__redis;
     "\204\241\211r,'GT\215e\217='1'\205\205\204\244\307\202\306.concat(\223"
 #define RLOCK__SHA_STRING_RENEW_MANY "\215\005 \227\263\207~\367,L\012G5-\325\321\005X\322\346"
 #define RLOCK__LUA_REDISSON_ACQUIRE                                                              \
-    "\311,q=\303\2223\247\245,\264 \200I=\204H\244\211h)\2261 \242I\230\204\244c)\2261\243\251"  \
-    "\221\205\305q\206GET\203E)\232\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=" \
-    "\273\270\212\201I\210\271\252 \204HSET\203\211h,1)\257q\206\241\211r\225\237b\246\267\202b" \
+    "\311,m=\303\2223\247\245,\264 \200I=\204H\244\211h)\2261 \242I\230\204\244c)\2261\243\251"  \
+    "\221\205\305m\206GET\203E)\232\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=" \
+    "\273\270\212\201I\210\271\252 \204HSET\203\211h,1)\257m\206\241\211r\225\237b\246\267\202b" \
     "\220\205\202g"
-#define RLOCK__SHA_REDISSON_ACQUIRE "/'\250\2540\352\374n<\366\373\365\015\023\234\232\001&\006\251"
+#define RLOCK__SHA_REDISSON_ACQUIRE "\235\307\211\3113#\310Z\262\353\252\215r`\0154\250\232\307\367"
 #define RLOCK__LUA_REDISSON_RENEW "\312\310\271\251\221\2021"
 #define RLOCK__SHA_REDISSON_RENEW \
     "\350\362\222\032\204\000\213d\266\236D\332XL\317]\227\237\306\300"
-#define RLOCK__LUA_REDISSON_RELEASE "\263\310\267\264\3012\247\231)\2021"
-#define RLOCK__SHA_REDISSON_RELEASE "6\353\331R;\226\2720}\262GG\343/q\366\225\373`~"
+#define RLOCK__LUA_REDISSON_RELEASE                                                               \
+    "\200\211\315a,m=\227\216,\2222\247\245,\264 \310\267m\206PUBLISH\203\315\231\225\2223]\207m" \
+    "\206SPUBLISH\203\315\231\212\2021"
+#define RLOCK__SHA_REDISSON_RELEASE "\232\235\330#~\0316:\341\303\202~\330\202C\307\336\321.\245"
 #define RLOCK__LUA_QUARANTINE                                                                      \
     "\200j,a=\227\216,\245 \200f,m,h=\204TIME\215,\204INFO\203'server\215,\204INFO\203'replicatio" \
     "n\215\200e=f\216*1\266+\353f\236/1\266)\200d=m\254\206run_id:(%x+)\215\200\211i=h\254\206mas" \
@@ -3135,8 +3141,10 @@ struct rlock__redis;
 #define RLOCK__SHA_STRING_FORCE "\034\267\236\223\271\207\365\031K\247dv\206\212\2673G\306\024\021"
 #define RLOCK__LUA_REDISSON_INSPECT "\263\257\204H\227\221\216\364"
 #define RLOCK__SHA_REDISSON_INSPECT "\134\001\311\032e\014`q\321\264\257\374\237>`\203Ir\375\356"
-#define RLOCK__LUA_REDISSON_FORCE "\263\201\204HLEN\221\255\202\214\205\267\264\3011\247\231)\2021"
-#define RLOCK__SHA_REDISSON_FORCE "\004t\326,P@;X\307\001\316\077;\223\003m\015C\270\311"
+#define RLOCK__LUA_REDISSON_FORCE                                                                  \
+    "\200\211\315a,m=\227\216,\2221\247\245,\264 \201\204HLEN\221\255\202\214\205\267m\206PUBLISH" \
+    "\203\315\231\225\2222]\207m\206SPUBLISH\203\315\231\212\2021"
+#define RLOCK__SHA_REDISSON_FORCE "E\042C\262_\330R\242\347\034\260\356|)q\026\362\025\344\376"
 #define RLOCK__LUA_KEYS_ACQUIRE                                                                  \
     "\200h,r,F=\302\2563]\200a,f,\315g=\245,#\227,{},\231\201F\210f=f/2\220\327f\321b\217=\250"  \
     "\203\227\217\225b\217\213b\217\235h\243\251\203\227\217\316\201F\210\277\362\200j=\250\203" \
@@ -3148,40 +3156,80 @@ struct rlock__redis;
     "\200a=\245 \274\304\205\274\313\2222])\207\204\241\211\2222]\316\204\244\307\2021"
 #define RLOCK__SHA_KEYS_RENEW "\374\205\251\372\364\134O\273G\207\366\037\245\370\320\007\012\22230"
 #define RLOCK__LUA_KEYS_RELEASE                                                                  \
-    "\200o=1 \274\257\264\206GET\221\201b\226\2221]\207\245\206DEL\221\252\201\237b\246o=b \252" \
-    "\201o\2261\210o=b\230\214\232\233\205\205\202o"
-#define RLOCK__SHA_KEYS_RELEASE "KJ{\247\210#\2279\330\002\277\302\351'\266\311\332p\356\000"
+    "\200p=1 \274\257\264\206GET\221\201b\226\2221]\207\245\206DEL\221\252\201\237b\246p=b \252" \
+    "\201p\2261\210p=b\230\214\232\233\205\205\202p"
+#define RLOCK__SHA_KEYS_RELEASE "F\262d\220$\230\374)\225\000\033=\012BPc\017V\212\237"
 #define RLOCK__LUA_QUEUE                                                                           \
-    "\200S,r,_g,_i,F,E=\2224\2566\2567\2568\2569\247\227[3]\352\3310'\213\253E\230\204\244\315k)"  \
-    "\255\336f+r \200_h=x\240f'\224e\254\206\341%a$\215+0>1 \200t=q\206\332\315(_h \360\203\223"   \
-    "\200m=\237t)\240\272'\213q\206\241\315r\225\237m\246\325\223\205\202\237m)\240\272'and\231"   \
-    "\224m\314t\220\3312'\213\204\244k)\255\336\337\351)\325\223\202h\346\366V=\337\323\226e\230i" \
-    "\236\224\335\213\351)\320_b(t)\200n=T and'\261'\224r \200m=\253t\230Q(n)\305q\206GET\203E)"   \
-    "\232\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=\273\270\212m=R(e,\324\223,"  \
-    "\354f+r,V),n,m\225m\314t\243m\314g\220\200_e=q\206\333\330\231)\216\202_e\230_e\345\226e\345" \
-    "\213g\322+'\224g\220\3310'\207\242\323\213\204\244k)\255\202_b(\326\212\201V>f\243_b(\316"    \
-    "\3312'\207\201V\255\334\317\223\252 \325\223\205\201\323\226e\230\253\335\207i={}\205C=q\206" \
-    "\333\330\330A\225\253C\216\207\202V\346\205\320\357Y(\225z\2402'\207\242O\210_a(\212\202V"    \
-    "\346\200_f \201p<v\230\323\367\212\201_i\235''\213\337\350_i)\2240)>f\210_f=\326 \334\317"    \
-    "\223\205\201_f\314_a()\213p+\324\223<=v\314I\210\200o=_b(\225I\230\237o\246\325\223\205\202o" \
-    "\220\201_g\235\231\207\200n=S*3\214\322'\204\241\317n)\200j=Z\206-1\215\236\201\204\332\317'" \
-    "NX\203\353(j\3140)+1)+_g\233\322\203\223\255\204\332\317\353\204Z\342\203\317\223)+_g\233"    \
-    "\322\203\223\205\242j\210\204\241\317n\316\336\335\213to\272(\356\236)h=\343min(h\314L\3140," \
-    "L\314h\3140)\202h>\214\213h-f \232-1"
-#define RLOCK__SHA_QUEUE "t$1\271\326Qq{\354\270&\310\307\231\255\307\033\177S\247"
+    "\200S,r,_g,_i,F,E=\2224\2566\2567\2568\2569\247\227[3]\200a,m,\315\317z,e,A=\245,\264,\303'W" \
+    "ITH\342S'\200s,q,v,T,L,I,O,C=\204TIME\215\200f=s\216*1\266+\353s\236/1\266)\200x,N=e:sub(-1)" \
+    ",'^[%x-]+:%d+\341([fws])$'\3310'\213\253E\230\204\244\315k)\255\336f+r \200_h=x\240f'\224e"   \
+    "\254\206\341%a$\215+0>1 \200t=m\206\332\315(_h \360\203\223\200n=\237t)\240\272'\213m\206"    \
+    "\241\315r\225\237n\246\325\223\205\202\237n)\240\272'and\231\224n\314t\220\3312'\213\204\244" \
+    "k)\255\336\337\351)\325\223\202h\346\320\324\211D)\200l,M=c\254(N\225M\226x\314D\230M\243l+"  \
+    "\214\205\201z\235'2'\207\250\203b)\250\203k\212O=\326 \202\214\205\320Q(o)\200p=m\206\241"    \
+    "\315o,'GT\215\201p\2261\243\326\220\201p\235\214\207m\206ZREM\203\315e\234x\212p=\251\203b)"  \
+    "\202p\226\233\224p>=o+\214\205\320R(\211l,h,o,n)\200t=m\206\332\315((l>1\314x\240f\215\360"   \
+    "\221\201\237t\246\202t\220n=n\314m\206\241\315o\225\237n)\235'\306'\207\202\205\201t\2261"    \
+    "\210\325c\212\202n\220\200i=\204\347\203\315\330'1\203A)\320Z(K,u)u=u\314\204\333K,K,A)while" \
+    " u\216\213\253u\216\254(N)do \334\317u\216)u=\204\333K,K,A\212\202u\220\200V=\337\323\226e"   \
+    "\230i\236\224\335\213\351)\320_b(t)\200o=T and'\261'\224r \200n=\253t\230Q(o)\305m\206GET"    \
+    "\203E)\232\231\201\237j\246\202j\220\276\277\275\262E,\300\260+\261)g=\273\270\212n=R(e,\324" \
+    "\223,\354f+r,V),o,n\225n\314t\243n\314g\220\200_e=m\206\333\330\231)\216\202_e\230_e\345\226" \
+    "e\345\213g\322+'\224g\220\3310'\207\242\323\213\204\244k)\255\202_b(\326\212\201V>f\243_b("   \
+    "\316\3312'\207\201V\255\334\317\223\252 \325\223\205\201\323\226e\230\253\335\207i={}\205C=m" \
+    "\206\333\330\330A\225\253C\216\207\202V\346\205\320B(_\211_d,\234.)\202\204\347BY\342\203"    \
+    "\315_\211_d,A,\234.\212\320J(\211X\225X\240\340'\207T=\326 v=(x\240s'\213c\254\206^permits"   \
+    "\341$\215\224\324'\215)+\214\202\205\336\337X)\200l=\324\211h<=f\225h>f\210q,L=q+l,h\220\205" \
+    "\320Y()q,v=0,\2223]+\214\201\323\207J(\323,i\236\212\242\335\207\202\205J(\335,i[4]\225\253L" \
+    "\210\200P=\356\201P\216\207J(P\216,P\236\316q=\204ZCOUNT\203\315'\344\215\200w=B\206\355\327" \
+    "#w,2\321J(w\217,w[d+1]\316\320U(H,D)\327#H,2\321\324H\217,D\212\327#H,2\321\325H\217\316\320" \
+    "W(c)\202m\3015]\234c\345,c\254\206\341:\215\322:'\234b)\235\214\205\320_a()while q<v\321\200" \
+    "G=Z\2060\203C)C=nil \200c=G\216\242c\243\326\220\200l=\324c\225O\243\205\201l<=v\210\201q+l>" \
+    "v\314R(\211l,f+S,S,\323\213Q(S))\207\202\205q,i=q+l,{\2110,\2110}\201c\226e\210I=\326 \252"   \
+    "\201c\235\2226]\213G\236%1\226\214\213\253W(c)\207q=q-l \325c\316\334\317c\316Y(\225z\2402'"  \
+    "\207\242O\210_a(\212\202V\346\200_f \201q<v\230\323\367\212\201_i\235''\213\337\350_i)\2240)" \
+    ">f\210_f=\326 \334\317\223\205\201_f\314_a()\213q+\324\223<=v\314I\210\200p=_b(\225I\230\237" \
+    "p\246\325\223\205\202p\220\201_g\235\231\207\200o=S*3\214\322'\204\241\317o)\200j=Z\206-1"    \
+    "\215\236\201\204\332\317'NX\203\353(j\3140)+1)+_g\233\322\203\223\255\204\332\317\353\204Z"   \
+    "\342\203\317\223)+_g\233\322\203\223\205\242j\210\204\241\317o\316\336\335\213to\272(\356"    \
+    "\236)h=\343min(h\314L\3140,L\314h\3140)\202h>\214\213h-f \232-1"
+#define RLOCK__SHA_QUEUE "c\027<LL\022{\011\261n\006M\042 jc\254r\217\345"
 #define RLOCK__LUA_QUEUE_RENEW                                                                     \
-    "\352\365h=\337\351\225h<=f\210\265\233\205\200n=\2226]\200d=h<f+n\230R(e,\324\223,f+n,n,Q(n)" \
-    "\225d\243d\220\350\223\2021"
-#define RLOCK__SHA_QUEUE_RENEW ":9J\253\272\362\252\333\321\261\042\350\350N\334\270u\241\2357"
+    "\200a,m,\315\317z,e,A=\245,\264,\303'WITH\342S'\200s,q,v,T,L,I,O,C=\204TIME\215\200f=s\216*1" \
+    "\266+\353s\236/1\266)\200x,N=e:sub(-1),'^[%x-]+:%d+\341([fws])$'\320\324\211D)\200l,M=c\254(" \
+    "N\225M\226x\314D\230M\243l+\214\205\201z\235'2'\207\250\203b)\250\203k\212O=\326 \202\214"    \
+    "\205\320Q(o)\200p=m\206\241\315o,'GT\215\201p\2261\243\326\220\201p\235\214\207m\206ZREM\203" \
+    "\315e\234x\212p=\251\203b)\202p\226\233\224p>=o+\214\205\320R(\211l,h,o,n)\200t=m\206\332"    \
+    "\315((l>1\314x\240f\215\360\221\201\237t\246\202t\220n=n\314m\206\241\315o\225\237n)\235'"    \
+    "\306'\207\202\205\201t\2261\210\325c\212\202n\220\336\337\351\225h<=f\210\265\233\205\200o="  \
+    "\2226]\200d=h<f+o\230R(e,\324\223,f+o,o,Q(o)\225d\243d\220\350\223\2021"
+#define RLOCK__SHA_QUEUE_RENEW "n\006\371\3449j\222\250\377L\2749^\314\336Gb\211a\014"
 #define RLOCK__LUA_QUEUE_QUESTION                                                                  \
-    "\200S,E=\2224\2566]\352\366\363\357\200g,w=B\206\344\215,B\206(\355\200j=(#g+#w)/2 Y()\200G=" \
-    "\204\333\330\231)\216\201G\230G\254(N)\207\324G\212\3313'\207\336\354g[#g]\224f,-(w\236\232-" \
-    "f))\265\206%\361\361d %s\215:f\232mat(j,h-f,\204ZCARD\203k),\354v-p,0),\204ZRANK\203\317\223" \
-    "\232-1,((g\216\224w\216\232'\215:gsub\206:%d+.$\203'\215)\212\3314'\367)U(g)U(w)\327#g,2\321" \
-    "W(g\217\212\327#w,2\321W(w\217\212\252 j=\214\200\211r='permits:'\234E,'\261'\200m=Q(r\225E"  \
-    "\235\231\207\204\332\315'\340\221\242m\210\204\241\315r\316\201i\236\240\340'\213\323\235c"   \
-    "\210\325\323\316i={e,0,e,0}Y()_a()\202j"
-#define RLOCK__SHA_QUEUE_QUESTION "\212\034\356W\000\352\315\222\370\240\357\360\335f\332Z\353%Dy"
+    "\200S,E=\2224\2566]\200a,m,\315\317z,e,A=\245,\264,\303'WITH\342S'\200s,q,v,T,L,I,O,C=\204TI" \
+    "ME\215\200f=s\216*1\266+\353s\236/1\266)\200x,N=e:sub(-1),'^[%x-]+:%d+\341([fws])$'\320\324"  \
+    "\211D)\200l,M=c\254(N\225M\226x\314D\230M\243l+\214\205\201z\235'2'\207\250\203b)\250\203k"   \
+    "\212O=\326 \202\214\205\320Q(o)\200p=m\206\241\315o,'GT\215\201p\2261\243\326\220\201p\235"   \
+    "\214\207m\206ZREM\203\315e\234x\212p=\251\203b)\202p\226\233\224p>=o+\214\205\320R(\211l,h,o" \
+    ",n)\200t=m\206\332\315((l>1\314x\240f\215\360\221\201\237t\246\202t\220n=n\314m\206\241\315o" \
+    "\225\237n)\235'\306'\207\202\205\201t\2261\210\325c\212\202n\220\200i=\204\347\203\315\330'1" \
+    "\203A)\320Z(K,u)u=u\314\204\333K,K,A)while u\216\213\253u\216\254(N)do \334\317u\216)u=\204"  \
+    "\333K,K,A\212\202u\220\320B(_\211_d,\234.)\202\204\347BY\342\203\315_\211_d,A,\234.\212\320J" \
+    "(\211X\225X\240\340'\207T=\326 v=(x\240s'\213c\254\206^permits\341$\215\224\324'\215)+\214"   \
+    "\202\205\336\337X)\200l=\324\211h<=f\225h>f\210q,L=q+l,h\220\205\320Y()q,v=0,\2223]+\214\201" \
+    "\323\207J(\323,i\236\212\242\335\207\202\205J(\335,i[4]\225\253L\210\200P=\356\201P\216\207J" \
+    "(P\216,P\236\316q=\204ZCOUNT\203\315'\344\215\200w=B\206\355\327#w,2\321J(w\217,w[d+1]\316"   \
+    "\320U(H,D)\327#H,2\321\324H\217,D\212\327#H,2\321\325H\217\316\320W(c)\202m\3015]\234c\345,c" \
+    "\254\206\341:\215\322:'\234b)\235\214\205\320_a()while q<v\321\200G=Z\2060\203C)C=nil \200c=" \
+    "G\216\242c\243\326\220\200l=\324c\225O\243\205\201l<=v\210\201q+l>v\314R(\211l,f+S,S,\323"    \
+    "\213Q(S))\207\202\205q,i=q+l,{\2110,\2110}\201c\226e\210I=\326 \252\201c\235\2226]\213G\236%" \
+    "1\226\214\213\253W(c)\207q=q-l \325c\316\334\317c\316\200g,w=B\206\344\215,B\206(\355\200j=(" \
+    "#g+#w)/2 Y()\200G=\204\333\330\231)\216\201G\230G\254(N)\207\324G\212\3313'\207\336\354g[#g]" \
+    "\224f,-(w\236\232-f))\265\206%\361\361d %s\215:f\232mat(j,h-f,\204ZCARD\203k),\354v-q,0),"    \
+    "\204ZRANK\203\317\223\232-1,((g\216\224w\216\232'\215:gsub\206:%d+.$\203'\215)\212\3314'\367" \
+    ")U(g)U(w)\327#g,2\321W(g\217\212\327#w,2\321W(w\217\212\252 j=\214\200\211r='permits:'\234E," \
+    "'\261'\200n=Q(r\225E\235\231\207\204\332\315'\340\221\242n\210\204\241\315r\316\201i\236\240" \
+    "\340'\213\323\235c\210\325\323\316i={e,0,e,0}Y()_a()\202j"
+#define RLOCK__SHA_QUEUE_QUESTION "YF\275\000g\026D\031\273H\212s\207\364\0363dd\250\305"
 #define RLOCK__LUA_MORE_WORDS                                                                      \
     "\010\340\203'\206\234-f)\017B\206\344\203'LIMIT\203\330'1\215\247B(_\211_d,\234.)\202\204"    \
     "\347BY\342\203\315_\211_d,A,\234.\212\320J(\211X\225X\240\340'\207T=\326 v=(x\240s'\213c\254" \
@@ -3196,12 +3244,7 @@ struct rlock__redis;
     "\201\237t\246\202t\220m=m\314q\206\241\315n\225\237m)\235'\306'\207\202\205\201t\2261\210"    \
     "\325c\212\202m\220\200F\365i=\204\347\203\315\330'1\203A)\320Z(K,u)u=u\314\204\333K,K,A)whil" \
     "e u\216\213\253u\216\254(N)do \334\317u\216)u=\204\333K,K,A\212\202u\220\200\016\207U(B(-f"   \
-    "\322\203f\322\215,\326\351\202\205\336\337X)\200l=\324\211h<=f\225h>f\210p,L=p+l,h\220\205"   \
-    "\320Y()p,v=0,\2223]+\214\201\323\207J(\323,i\236\212\242\335\207\202\205J(\335,i[4]\225\253L" \
-    "\210\200P=\356\201P\216\207J(P\216,P\236\316p=\204ZCOUNT\203\315'\344\215\200w=B\206\355\327" \
-    "#w,2\321J(w\217,w[d+1]\316\320U(H,D)\327#H,2\321\324H\217,D\212\327#H,2\321\325H\217\316\320" \
-    "W(c)\202q\3015]\234c\345,c\254\206\341:\215\322:'\234b)\235\214\205\320_a()while p<v\321\200" \
-    "G=Z\2060\203C)C=nil \200c=G\216\242c\243\326\220\200l=\324c\225O\210"
+    "\322\203f\322\215,\326"
 
 /* Each word with its length before it. The bytes from RLOCK__LUA_WORD on stand for them, in scripts
  * and in other words. */
@@ -3591,6 +3634,13 @@ static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
     rlock__put_around(redis, tagged ? "" : redis->prefix, !tagged, key, len, colon_name);
 }
 
+/* True if the channel of a key is also a sharded one at the node of the key, because both are of
+ * one slot: the channel's is that of what stands in its braces. */
+static bool rlock__channel_sharded(const rlock__redis *redis, const char *key, size_t len) {
+    bool braces = memchr(key, '{', len) || memchr(key, '}', len);
+    return redis->node && (!braces || rlock__has_tag(key, len));
+}
+
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
     char text[RLOCK__TOKEN_MAX];
     rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
@@ -3710,10 +3760,12 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
+    bool sharded = channel && rlock__channel_sharded(redis, request->key, request->key_len);
     uint32_t keys = rlock__request_keys(request), i;
     const char *key;
     size_t len;
-    rlock__put_head(redis, request, keys << fence, 0u + !question + (channel || lease) + fence);
+    rlock__put_head(redis, request, keys << fence,
+                    0u + !question + (channel || lease) + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -3727,6 +3779,9 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
+    }
+    if (sharded) {
+        rlock__put_text(redis, "1");
     }
     if (fence) {
         rlock__put_number(redis, request->fences);
@@ -4063,6 +4118,19 @@ static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) 
     }
 }
 
+/* Sends what was formatted last, of whose answer hiredis is to know nothing. */
+static void rlock__conn_add(rlock__conn *conn) {
+    const rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->ac);
+    if (redis->overflow ||
+        redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
+        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+        return;
+    }
+    rlock__want_write(conn);
+    redis->stats->commands++;
+}
+
 static void rlock__conn_answered(rlock__conn *conn) {
     if (conn->outstanding) {
         conn->outstanding--;
@@ -4278,6 +4346,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->notifying = redis->tracked = false;
+        redis->sharded = conn->shard = false;
     }
     rlock__redis_pushing(redis);
     if (!main && !rlock__pushes(redis)) {
@@ -4317,7 +4386,8 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
         const redisReply *message = (const redisReply *)task->parent->obj;
         expected = task->idx < 2 ? type == REDIS_REPLY_STRING
                                  : type == REDIS_REPLY_INTEGER ||
-                                       strcmp(message->element[0]->str, "message") == 0;
+                                       (strcmp(message->element[0]->str, "message") == 0 &&
+                                        !(conn->shard && type != REDIS_REPLY_STRING));
     } else if (task->parent) {
         expected = true;
     } else if (type == REDIS_REPLY_ERROR) {
@@ -4357,7 +4427,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
     }
     if (task->idx == 0) {
         return rlock__is(text, len, "message") || rlock__is(text, len, "subscribe") ||
-               rlock__is(text, len, "unsubscribe");
+               rlock__is(text, len, "unsubscribe") || conn->shard;
     }
     message = (const redisReply *)task->parent->obj;
     first = message->element[0]->str;
@@ -4387,12 +4457,71 @@ static void rlock__free_reply(void *reply) {
     }
 }
 
+/* True for the first word of what comes on a sharded channel. */
+static bool rlock__shard_word(const rlock__conn *conn, const redisReadTask *task, const char *text,
+                              size_t len) {
+    return conn->redis->sharded && conn == &conn->redis->push && task->parent &&
+           !task->parent->parent && task->idx == 0 &&
+           (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
+            rlock__is(text, len, "sunsubscribe"));
+}
+
+/* Makes what came on a sharded channel, of which hiredis knows nothing, a message on the channel
+ * that is always subscribed to. Its text is the channel that it came on: whatever was said there,
+ * the key is to be asked for. */
+static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, char *text,
+                               size_t len) {
+    char always[sizeof RLOCK__CHANNEL_HEAD + 1 + 36] = RLOCK__CHANNEL_HEAD "{";
+    char *end = always + sizeof RLOCK__CHANNEL_HEAD;
+    redisReadTask last = *task;
+    if (task->idx == 0) {
+        memcpy(always, "message", 7);
+        return conn->make->createString(task, always, 7);
+    }
+    if (task->idx == 2) {
+        conn->shard = false;
+        return ((const redisReply *)task->parent->obj)->element[2];
+    }
+    memcpy(end, rlock_client_id(conn->redis->client), 36);
+    end[36] = '}';
+    last.idx = 2;
+    return conn->make->createString(&last, text, len)
+               ? conn->make->createString(task, always, sizeof always)
+               : NULL;
+}
+
+/* True for an error that was said to a sharded channel. hiredis would end the connection with it.
+ * One that is refused is done without; one that another node has comes with a newer map. */
+static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *task,
+                               const char *text) {
+    rlock__redis *redis = conn->redis;
+    if (task->parent || task->type != REDIS_REPLY_ERROR || !redis->sharded ||
+        conn != &redis->push) {
+        return false;
+    }
+    if (rlock__classify(text) == RLOCK_FAULT_BUSY) {
+        redis->shards_moved = true;
+    } else {
+        redis->shards_refused = true;
+    }
+    return true;
+}
+
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
+    if (conn) {
+        conn->shard = conn->shard || rlock__shard_word(conn, task, text, len);
+    }
     if (conn && !rlock__word_expected(conn, task, text, len)) {
         rlock__reply_refused(conn);
         return NULL;
+    }
+    if (conn && conn->shard) {
+        return rlock__make_shard(conn, task, text, len);
+    }
+    if (conn && rlock__shard_error(conn, task, text)) {
+        return rlock__make_in_place(conn, REDIS_REPLY_NIL);
     }
     if (!conn || task->parent || len >= sizeof conn->words) {
         return conn ? conn->make->createString(task, text, len) : NULL;
@@ -4419,6 +4548,9 @@ static void *rlock__make_array(const redisReadTask *task, rlock__elements elemen
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
     redisReply *reply;
+    if (conn && conn->shard) {
+        return rlock__make_shard(conn, task, NULL, 0);
+    }
     if (!conn || task->parent) {
         return conn ? conn->make->createInteger(task, value) : NULL;
     }
@@ -4520,15 +4652,22 @@ static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel)
     rlock__redis_pushing(redis);
 }
 
+/* True for the name of the channel of a key. */
+static bool rlock__is_channel(const redisReply *text) {
+    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
+    return (size_t)text->len > head && memcmp(text->str, RLOCK__CHANNEL_HEAD, head) == 0;
+}
+
 /* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
 static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw, *channel, *payload;
+    const redisReply *named; /* the channel that is meant: see rlock__make_shard */
     rlock__redis *redis;
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1, i;
     (void)data;
-    if (!conn || !reply) {
-        return;
+    if (!conn || !reply || reply->type == REDIS_REPLY_NIL) {
+        return; /* hiredis 0.14 gives what has no callback to the one before: rlock__shard_error */
     }
     RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
     redis = conn->redis;
@@ -4542,8 +4681,9 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     } else {
         conn->alive_us = rlock_client_now_us(redis->client);
     }
-    if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
-        rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
+    named = payload->type == REDIS_REPLY_STRING && rlock__is_channel(payload) ? payload : channel;
+    if (rlock__is_channel(named)) {
+        rlock__woken_by(redis, named->str + head, (size_t)named->len - head);
     } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
         rlock__notified_by(redis, payload->str, (size_t)payload->len);
     } else if (payload->type == REDIS_REPLY_ARRAY) {
@@ -4568,6 +4708,22 @@ static void rlock__push_subscribe(rlock__redis *redis) {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
     rlock__conn_say(&redis->push, rlock__on_message, NULL);
+}
+
+/* Begins or ends to listen to the channel of a key, where there are no messages but on channels. A
+ * node of a cluster may know two of that name: what is published to the sharded one only the node
+ * of its slot delivers, and says when the slot has left it. */
+static void rlock__channel_listen(rlock__redis *redis, const char *key, size_t len, bool on) {
+    RLOCK_ASSERT(rlock__by_channel(redis) && redis->subscribed);
+    rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
+    rlock__put_channel(redis, key, len);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
+    if (rlock__channel_sharded(redis, key, len) && !redis->shards_refused) {
+        redis->sharded = true;
+        rlock__put_words(redis, on ? "SSUBSCRIBE" : "SUNSUBSCRIBE", 1);
+        rlock__put_channel(redis, key, len);
+        rlock__conn_add(&redis->push);
+    }
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
@@ -5138,6 +5294,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     }
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
+    redis->shards_refused = false;
     redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
         redis->wire == RLOCK_WIRE_STRING && !redis->node;
     redis->events->up(redis->owner, NULL);
@@ -6148,9 +6305,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
         rlock__track(redis);
     }
     if (rlock__by_channel(redis) && redis->subscribed) {
-        rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
-        rlock__put_channel(redis, key, len);
-        rlock__conn_say(&redis->push, rlock__on_message, NULL);
+        rlock__channel_listen(redis, key, len, on);
     }
 }
 
@@ -7580,11 +7735,18 @@ static void rlock__cluster_track(void *state, const char *key, size_t len, bool 
 }
 
 static void rlock__cluster_flush(void *state) {
-    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    rlock__cluster *cluster = (rlock__cluster *)state;
     uint32_t i;
     for (i = 0; i < cluster->peer_count; i++) {
-        if (cluster->peers[i] && cluster->peers[i]->redis) {
-            rlock__redis_flush(cluster->peers[i]->redis);
+        rlock__peer *peer = cluster->peers[i];
+        if (!peer || !peer->redis) {
+            continue;
+        }
+        rlock__redis_flush(peer->redis);
+        if (peer->redis->shards_moved) {
+            peer->redis->shards_moved = false;
+            cluster->told = peer;
+            rlock__cluster_want(cluster);
         }
     }
 }

@@ -525,6 +525,271 @@ static void fences_of_a_key_rise_wherever_its_slot_is(void **state) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * Redisson's wire: what Redisson hears, and what it says
+ */
+
+#define CHANNEL "redisson_lock__channel:"
+
+/* A user who may not track, so that there are channels alone, and may not do what `rule` says. */
+static rlock_client *client_by_channel(const char *seeds, const char *rule) {
+    rlock_config config = config_of(seeds);
+    char command[160];
+    int i;
+
+    snprintf(command, sizeof command,
+             "ACL SETUSER poor reset on nopass ~* &* +@all -client|tracking %s", rule);
+    for (i = 0; i < node_count; i++) {
+        tell(ask(&nodes[i], command));
+    }
+    config.username = "poor";
+    config.password = "any";
+    config.wire = RLOCK_WIRE_REDISSON;
+    config.poll_ms = 60000;
+    return kit_client(&config);
+}
+
+/* A connection that listens as Redisson does: from 3.22.1 on with SSUBSCRIBE, at the node that has
+ * the slot, if the servers know that; else with SUBSCRIBE, at any node. */
+static redisContext *ear_at(const struct server *server, const char *command, const char *key) {
+    redisContext *ear = kit_connect(server);
+    redisReply *reply = (redisReply *)redisCommand(ear, "%s " CHANNEL "{%s}", command, key);
+
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    freeReplyObject(reply);
+    return ear;
+}
+
+static void hears(redisContext *ear, const char *kind, const char *key) {
+    redisReply *reply = NULL;
+    char channel[80];
+
+    snprintf(channel, sizeof channel, CHANNEL "{%s}", key);
+    assert_int_equal(redisGetReply(ear, (void **)&reply), REDIS_OK);
+    assert_string_equal(reply->element[0]->str, kind);
+    assert_string_equal(reply->element[1]->str, channel);
+    assert_string_equal(reply->element[2]->str, "0");
+    freeReplyObject(reply);
+}
+
+static void redisson_hears_each_end_of_a_hold_on_channels_of_both_sorts(void **state) {
+    int node;
+
+    (void)state;
+    for (node = 0; node < PRIMARIES; node++) {
+        rlock_client *client = client_by_channel(node_seeds, "+ping");
+        const char *key = key_at(node, "java");
+        struct owner *holder = owner_new(client, key);
+        redisContext *ear = ear_at(&nodes[node], "SSUBSCRIBE", key);
+        redisContext *older = ear_at(&nodes[(node + 1) % PRIMARIES], "SUBSCRIBE", key);
+        rlock_options options;
+
+        memset(&options, 0, sizeof options);
+        options.key = key;
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        hears(ear, "smessage", key);
+        hears(older, "message", key);
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_int_equal(answer_to(rlock_force_release(client, &options, on_told, NULL))->holders,
+                         1);
+        hears(ear, "smessage", key);
+        hears(older, "message", key);
+        assert_int_equal(owner_wait(holder, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        kit_reset(); /* the last write */
+        hears(ear, "smessage", key);
+        hears(older, "message", key);
+        redisFree(ear);
+        redisFree(older);
+    }
+}
+
+static void user_who_may_publish_on_one_sort_of_channels_does(void **state) {
+    static const char *const rules[] = {"-spublish", "-publish", "-@pubsub"};
+    const char *key = key_at(1, "mute");
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+        rlock_client *client = client_by_channel(node_seeds, rules[i]);
+        struct owner *holder = owner_new(client, key);
+        redisContext *ear = ear_at(&nodes[1], i == 1 ? "SSUBSCRIBE" : "SUBSCRIBE", key);
+
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        assert_false(key_is_at(1, key));
+        assert_int_equal(kit_stats(client).cleaning, 0);
+        if (i < 2) {
+            hears(ear, i == 1 ? "smessage" : "message", key);
+        }
+        redisFree(ear);
+        kit_reset();
+    }
+}
+
+static void redisson_takes(const struct server *server, const char *key) {
+    tell(ask(server, "HSET %s 1e3b0e4f-foreign:1 1", key));
+    tell(ask(server, "PEXPIRE %s %d", key, LEASE_MS));
+}
+
+/* Redisson lets it go, and says so in that way, perhaps at another node. */
+static void is_woken(struct owner *waiter, const struct server *server,
+                     const struct server *speaker, const char *publish) {
+    const char *key = rlock_key(waiter->lock, NULL);
+    int64_t begun_us = kit_now_us();
+
+    tell(ask(server, "DEL %s", key));
+    tell(ask(speaker, "%s " CHANNEL "{%s} 0", publish, key));
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_in_range(kit_now_us() - begun_us, 0, 1000000); /* it does not ask for 10 s */
+    assert_int_equal(owner_release(waiter), RLOCK_OK);
+}
+
+static void waiter_without_tracking_hears_channels_of_both_sorts(void **state) {
+    rlock_client *client = client_by_channel(node_seeds, "+ping");
+    int node;
+
+    (void)state;
+    for (node = 0; node < PRIMARIES; node++) {
+        const char *key = key_at(node, "ear");
+        struct owner *waiter = owner_new(client, key);
+        uint64_t faults;
+
+        redisson_takes(&nodes[node], key);
+        waits(waiter, client);
+        faults = kit_stats(client).faults;
+        is_woken(waiter, &nodes[node], &nodes[node], "SPUBLISH");
+        waiter = owner_new(client, key);
+        redisson_takes(&nodes[node], key);
+        waits(waiter, client);
+        is_woken(waiter, &nodes[node], &nodes[(node + 1) % PRIMARIES], "PUBLISH");
+        assert_int_equal(kit_stats(client).faults, faults);
+    }
+}
+
+/* The server ends what was subscribed to, and says so. */
+static void waiter_on_a_sharded_channel_moves_with_its_slot(void **state) {
+    rlock_client *client = client_by_channel(node_seeds, "+ping");
+    const char *key = key_at(0, "shard");
+    struct owner *waiter = owner_new(client, key);
+    int slot = key_slot(key), i;
+    uint64_t faults;
+
+    (void)state;
+    redisson_takes(&nodes[0], key);
+    waits(waiter, client);
+    faults = kit_stats(client).faults;
+    for (i = 0; i < 3; i++) {
+        slot_moves(slot, i, (i + 1) % PRIMARIES);
+        kit_run(1500);
+        assert_int_equal(waiter->seen[RLOCK_ACQUIRED], 0);
+    }
+    is_woken(waiter, &nodes[0], &nodes[0], "SPUBLISH");
+    assert_int_equal(kit_stats(client).faults, faults); /* no connection was lost for it */
+}
+
+static int map_says(const rlock_client *client, int slot) {
+    const rlock__cluster *cluster = (const rlock__cluster *)client->store_state;
+
+    return rlock__slot_peer(cluster, (unsigned)slot)->port;
+}
+
+/* The slot moves after the attempt that was refused, and before the channel is listened to. */
+static void channel_that_another_node_has_leads_to_a_newer_map(void **state) {
+    rlock_client *client = client_by_channel(node_seeds, "+ping");
+    const char *key = key_at(1, "late"), *other = key_at(1, "other");
+    struct owner *waiter = owner_new(client, other);
+    uint64_t faults;
+
+    (void)state;
+    redisson_takes(&nodes[1], other);
+    waits(waiter, client);
+    faults = kit_stats(client).faults;
+    slot_moves(key_slot(key), 1, 2);
+    assert_int_equal(map_says(client, key_slot(key)), nodes[1].port);
+    client->store->track(client->store_state, key, strlen(key), true);
+    assert_int_equal(owner_acquire(owner_new(client, key_at(0, "leaves")), 0, LEASE_MS), RLOCK_OK);
+    kit_run(1500);
+    assert_int_equal(map_says(client, key_slot(key)), nodes[2].port);
+    assert_int_equal(kit_stats(client).faults, faults);
+    is_woken(waiter, &nodes[1], &nodes[1], "SPUBLISH");
+    slot_moves(key_slot(key), 2, 1);
+}
+
+static void waiter_that_may_not_hear_sharded_channels_hears_the_others(void **state) {
+    static const char *const rules[] = {"-ssubscribe", "-ssubscribe -sunsubscribe -spublish"};
+    const char *key = key_at(2, "deaf");
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+        rlock_client *client = client_by_channel(node_seeds, rules[i]);
+        struct owner *waiter = owner_new(client, key);
+        uint64_t faults;
+
+        redisson_takes(&nodes[2], key);
+        waits(waiter, client);
+        faults = kit_stats(client).faults;
+        is_woken(waiter, &nodes[2], &nodes[2], "PUBLISH");
+        waiter = owner_new(client, key);
+        redisson_takes(&nodes[2], key);
+        waits(waiter, client);
+        is_woken(waiter, &nodes[2], &nodes[0], "PUBLISH");
+        assert_int_equal(kit_stats(client).faults, faults);
+        kit_reset();
+    }
+}
+
+static int is_content(void *arg) {
+    const struct server *server = (const struct server *)arg;
+
+    return strstr(str(ask(server, "CLUSTER INFO")), "cluster_state:ok") != NULL;
+}
+
+/* Redis before 7.0 knows no such channels. */
+static void server_without_sharded_channels_is_as_before(void **state) {
+    static const char *const unknown[] = {"SSUBSCRIBE", "SUNSUBSCRIBE", "SPUBLISH"};
+    static const char *args[14] = {"--cluster-enabled", "yes", "--cluster-port"};
+    static struct server alone;
+    static char port[8];
+    rlock_client *client;
+    struct owner *waiter;
+    char seeds[32];
+    uint64_t faults;
+    size_t i;
+
+    (void)state;
+    alone.port = server_free_port();
+    snprintf(port, sizeof port, "%d", server_free_port());
+    args[3] = port;
+    for (i = 0; i < 3; i++) {
+        args[4 + 3 * i] = "--rename-command";
+        args[5 + 3 * i] = unknown[i];
+        args[6 + 3 * i] = "";
+    }
+    assert_int_equal(server_start(&alone, args), 0);
+    tell(ask(&alone, "CLUSTER ADDSLOTSRANGE 0 16383"));
+    assert_true(kit_until(is_content, &alone, CLUSTER_LIMIT_MS));
+    tell(ask(&alone, "ACL SETUSER poor on nopass ~* &* +@all -client|tracking"));
+    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", alone.port);
+    client = client_by_channel(seeds, "+ping");
+    waiter = owner_new(client, "old");
+    redisson_takes(&alone, "old");
+    waits(waiter, client);
+    faults = kit_stats(client).faults;
+    is_woken(waiter, &alone, &alone, "PUBLISH");
+    waiter = owner_new(client, "old");
+    redisson_takes(&alone, "old");
+    waits(waiter, client);
+    is_woken(waiter, &alone, &alone, "PUBLISH");
+    assert_int_equal(kit_stats(client).faults, faults);
+    assert_int_equal(kit_stats(client).cleaning, 0);
+    kit_reset();
+    kit_hand_drop();
+    server_stop(&alone);
+}
+
+/* ------------------------------------------------------------------------------------------------
  * A slot on its way
  */
 
@@ -1117,6 +1382,13 @@ int main(int argc, char **argv) {
         CASE(questions_go_to_the_node_of_their_key),
         CASE(keys_of_one_slot_are_one_lock_and_of_two_are_refused),
         CASE(fences_of_a_key_rise_wherever_its_slot_is),
+        CASE(redisson_hears_each_end_of_a_hold_on_channels_of_both_sorts),
+        CASE(user_who_may_publish_on_one_sort_of_channels_does),
+        CASE(waiter_without_tracking_hears_channels_of_both_sorts),
+        CASE(waiter_on_a_sharded_channel_moves_with_its_slot),
+        CASE(channel_that_another_node_has_leads_to_a_newer_map),
+        CASE(waiter_that_may_not_hear_sharded_channels_hears_the_others),
+        CASE(server_without_sharded_channels_is_as_before),
         CASE(key_is_followed_while_its_slot_is_on_its_way),
         CASE(script_that_is_unknown_there_is_sent_in_full_with_asking),
         CASE(lock_of_two_keys_waits_until_its_slot_has_arrived),

@@ -686,11 +686,18 @@ static void rlock__cluster_track(void *state, const char *key, size_t len, bool 
 }
 
 static void rlock__cluster_flush(void *state) {
-    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    rlock__cluster *cluster = (rlock__cluster *)state;
     uint32_t i;
     for (i = 0; i < cluster->peer_count; i++) {
-        if (cluster->peers[i] && cluster->peers[i]->redis) {
-            rlock__redis_flush(cluster->peers[i]->redis);
+        rlock__peer *peer = cluster->peers[i];
+        if (!peer || !peer->redis) {
+            continue;
+        }
+        rlock__redis_flush(peer->redis);
+        if (peer->redis->shards_moved) {
+            peer->redis->shards_moved = false;
+            cluster->told = peer;
+            rlock__cluster_want(cluster);
         }
     }
 }

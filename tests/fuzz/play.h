@@ -195,6 +195,9 @@ static inline void play_clients(void) {
     while (clients-- > 0) {
         struct actor *actor =
             actor_new(&sim.processes[0], &sim.servers[0], config, (kind & 128) != 0);
+        if ((kind & 66) == 66) { /* a node of a cluster: sharded channels too */
+            ((rlock__redis *)actor->client->store_state)->node = true;
+        }
         for (i = 0; i < hands; i++) {
             play_hand(actor);
         }

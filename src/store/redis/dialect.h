@@ -202,6 +202,13 @@ static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
     rlock__put_around(redis, tagged ? "" : redis->prefix, !tagged, key, len, colon_name);
 }
 
+/* True if the channel of a key is also a sharded one at the node of the key, because both are of
+ * one slot: the channel's is that of what stands in its braces. */
+static bool rlock__channel_sharded(const rlock__redis *redis, const char *key, size_t len) {
+    bool braces = memchr(key, '{', len) || memchr(key, '}', len);
+    return redis->node && (!braces || rlock__has_tag(key, len));
+}
+
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
     char text[RLOCK__TOKEN_MAX];
     rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
@@ -321,10 +328,12 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
+    bool sharded = channel && rlock__channel_sharded(redis, request->key, request->key_len);
     uint32_t keys = rlock__request_keys(request), i;
     const char *key;
     size_t len;
-    rlock__put_head(redis, request, keys << fence, 0u + !question + (channel || lease) + fence);
+    rlock__put_head(redis, request, keys << fence,
+                    0u + !question + (channel || lease) + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -338,6 +347,9 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
+    }
+    if (sharded) {
+        rlock__put_text(redis, "1");
     }
     if (fence) {
         rlock__put_number(redis, request->fences);

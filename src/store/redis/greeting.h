@@ -26,6 +26,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     }
     redis->lost_id = 0;
     redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
+    redis->shards_refused = false;
     redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
         redis->wire == RLOCK_WIRE_STRING && !redis->node;
     redis->events->up(redis->owner, NULL);

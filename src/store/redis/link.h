@@ -169,6 +169,19 @@ static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) 
     }
 }
 
+/* Sends what was formatted last, of whose answer hiredis is to know nothing. */
+static void rlock__conn_add(rlock__conn *conn) {
+    const rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->ac);
+    if (redis->overflow ||
+        redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
+        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+        return;
+    }
+    rlock__want_write(conn);
+    redis->stats->commands++;
+}
+
 static void rlock__conn_answered(rlock__conn *conn) {
     if (conn->outstanding) {
         conn->outstanding--;
@@ -384,6 +397,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->notifying = redis->tracked = false;
+        redis->sharded = conn->shard = false;
     }
     rlock__redis_pushing(redis);
     if (!main && !rlock__pushes(redis)) {
@@ -423,7 +437,8 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
         const redisReply *message = (const redisReply *)task->parent->obj;
         expected = task->idx < 2 ? type == REDIS_REPLY_STRING
                                  : type == REDIS_REPLY_INTEGER ||
-                                       strcmp(message->element[0]->str, "message") == 0;
+                                       (strcmp(message->element[0]->str, "message") == 0 &&
+                                        !(conn->shard && type != REDIS_REPLY_STRING));
     } else if (task->parent) {
         expected = true;
     } else if (type == REDIS_REPLY_ERROR) {
@@ -463,7 +478,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
     }
     if (task->idx == 0) {
         return rlock__is(text, len, "message") || rlock__is(text, len, "subscribe") ||
-               rlock__is(text, len, "unsubscribe");
+               rlock__is(text, len, "unsubscribe") || conn->shard;
     }
     message = (const redisReply *)task->parent->obj;
     first = message->element[0]->str;
@@ -493,12 +508,71 @@ static void rlock__free_reply(void *reply) {
     }
 }
 
+/* True for the first word of what comes on a sharded channel. */
+static bool rlock__shard_word(const rlock__conn *conn, const redisReadTask *task, const char *text,
+                              size_t len) {
+    return conn->redis->sharded && conn == &conn->redis->push && task->parent &&
+           !task->parent->parent && task->idx == 0 &&
+           (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
+            rlock__is(text, len, "sunsubscribe"));
+}
+
+/* Makes what came on a sharded channel, of which hiredis knows nothing, a message on the channel
+ * that is always subscribed to. Its text is the channel that it came on: whatever was said there,
+ * the key is to be asked for. */
+static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, char *text,
+                               size_t len) {
+    char always[sizeof RLOCK__CHANNEL_HEAD + 1 + 36] = RLOCK__CHANNEL_HEAD "{";
+    char *end = always + sizeof RLOCK__CHANNEL_HEAD;
+    redisReadTask last = *task;
+    if (task->idx == 0) {
+        memcpy(always, "message", 7);
+        return conn->make->createString(task, always, 7);
+    }
+    if (task->idx == 2) {
+        conn->shard = false;
+        return ((const redisReply *)task->parent->obj)->element[2];
+    }
+    memcpy(end, rlock_client_id(conn->redis->client), 36);
+    end[36] = '}';
+    last.idx = 2;
+    return conn->make->createString(&last, text, len)
+               ? conn->make->createString(task, always, sizeof always)
+               : NULL;
+}
+
+/* True for an error that was said to a sharded channel. hiredis would end the connection with it.
+ * One that is refused is done without; one that another node has comes with a newer map. */
+static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *task,
+                               const char *text) {
+    rlock__redis *redis = conn->redis;
+    if (task->parent || task->type != REDIS_REPLY_ERROR || !redis->sharded ||
+        conn != &redis->push) {
+        return false;
+    }
+    if (rlock__classify(text) == RLOCK_FAULT_BUSY) {
+        redis->shards_moved = true;
+    } else {
+        redis->shards_refused = true;
+    }
+    return true;
+}
+
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
+    if (conn) {
+        conn->shard = conn->shard || rlock__shard_word(conn, task, text, len);
+    }
     if (conn && !rlock__word_expected(conn, task, text, len)) {
         rlock__reply_refused(conn);
         return NULL;
+    }
+    if (conn && conn->shard) {
+        return rlock__make_shard(conn, task, text, len);
+    }
+    if (conn && rlock__shard_error(conn, task, text)) {
+        return rlock__make_in_place(conn, REDIS_REPLY_NIL);
     }
     if (!conn || task->parent || len >= sizeof conn->words) {
         return conn ? conn->make->createString(task, text, len) : NULL;
@@ -525,6 +599,9 @@ static void *rlock__make_array(const redisReadTask *task, rlock__elements elemen
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
     redisReply *reply;
+    if (conn && conn->shard) {
+        return rlock__make_shard(conn, task, NULL, 0);
+    }
     if (!conn || task->parent) {
         return conn ? conn->make->createInteger(task, value) : NULL;
     }

@@ -44,15 +44,22 @@ static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel)
     rlock__redis_pushing(redis);
 }
 
+/* True for the name of the channel of a key. */
+static bool rlock__is_channel(const redisReply *text) {
+    size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
+    return (size_t)text->len > head && memcmp(text->str, RLOCK__CHANNEL_HEAD, head) == 0;
+}
+
 /* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
 static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw, *channel, *payload;
+    const redisReply *named; /* the channel that is meant: see rlock__make_shard */
     rlock__redis *redis;
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1, i;
     (void)data;
-    if (!conn || !reply) {
-        return;
+    if (!conn || !reply || reply->type == REDIS_REPLY_NIL) {
+        return; /* hiredis 0.14 gives what has no callback to the one before: rlock__shard_error */
     }
     RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
     redis = conn->redis;
@@ -66,8 +73,9 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     } else {
         conn->alive_us = rlock_client_now_us(redis->client);
     }
-    if (channel->len > head && memcmp(channel->str, RLOCK__CHANNEL_HEAD, head) == 0) {
-        rlock__woken_by(redis, channel->str + head, (size_t)channel->len - head);
+    named = payload->type == REDIS_REPLY_STRING && rlock__is_channel(payload) ? payload : channel;
+    if (rlock__is_channel(named)) {
+        rlock__woken_by(redis, named->str + head, (size_t)named->len - head);
     } else if (RLOCK__HAS_KINDS && payload->type == REDIS_REPLY_STRING) {
         rlock__notified_by(redis, payload->str, (size_t)payload->len);
     } else if (payload->type == REDIS_REPLY_ARRAY) {
@@ -92,6 +100,22 @@ static void rlock__push_subscribe(rlock__redis *redis) {
         rlock__put_text(redis, RLOCK__INVALIDATE);
     }
     rlock__conn_say(&redis->push, rlock__on_message, NULL);
+}
+
+/* Begins or ends to listen to the channel of a key, where there are no messages but on channels. A
+ * node of a cluster may know two of that name: what is published to the sharded one only the node
+ * of its slot delivers, and says when the slot has left it. */
+static void rlock__channel_listen(rlock__redis *redis, const char *key, size_t len, bool on) {
+    RLOCK_ASSERT(rlock__by_channel(redis) && redis->subscribed);
+    rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
+    rlock__put_channel(redis, key, len);
+    rlock__conn_say(&redis->push, rlock__on_message, NULL);
+    if (rlock__channel_sharded(redis, key, len) && !redis->shards_refused) {
+        redis->sharded = true;
+        rlock__put_words(redis, on ? "SSUBSCRIBE" : "SUNSUBSCRIBE", 1);
+        rlock__put_channel(redis, key, len);
+        rlock__conn_add(&redis->push);
+    }
 }
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */

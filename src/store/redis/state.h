@@ -97,6 +97,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool blamed;  /* text and fault are of this attempt */
     bool strayed; /* it led to the wrong server: ends when all in flight is answered */
     bool doubted; /* late with an answer: its socket is read once more */
+    bool shard;   /* what is read now came on a sharded channel */
     struct rlock__redis *redis;
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
@@ -199,6 +200,9 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool queue_wanted;   /* a handle of this client has waited in a queue */
     bool notify_refused; /* notifications are refused, by an ACL */
     bool notifying;      /* the client's own channel is subscribed to */
+    bool sharded;        /* this push connection asked for channels of slots */
+    bool shards_refused; /* and may not, or the server knows none */
+    bool shards_moved;   /* another node has the slot of one: a newer map is wanted */
     bool overflow;       /* of the buffer */
     rlock_client *client;
     const rlock_store_events *events;

@@ -416,9 +416,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
         rlock__track(redis);
     }
     if (rlock__by_channel(redis) && redis->subscribed) {
-        rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
-        rlock__put_channel(redis, key, len);
-        rlock__conn_say(&redis->push, rlock__on_message, NULL);
+        rlock__channel_listen(redis, key, len, on);
     }
 }
 
