@@ -3069,6 +3069,16 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
 
 struct rlock__redis;
 
+/* True for the store of a node: see >>cluster. */
+static bool rlock__is_node(const rlock__redis *redis) {
+#ifdef RLOCK_NO_CLUSTER
+    (void)redis;
+    return false;
+#else
+    return redis->node;
+#endif
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>redis-scripts - what a server does in one step, and cannot do by one command
  *
@@ -3638,7 +3648,7 @@ static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
  * one slot: the channel's is that of what stands in its braces. */
 static bool rlock__channel_sharded(const rlock__redis *redis, const char *key, size_t len) {
     bool braces = memchr(key, '{', len) || memchr(key, '}', len);
-    return redis->node && (!braces || rlock__has_tag(key, len));
+    return rlock__is_node(redis) && (!braces || rlock__has_tag(key, len));
 }
 
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
@@ -4173,7 +4183,8 @@ static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *role = rlock__info_field(info, "role:");
     const char *first = rlock__info_identity(info, "master_replid:");
     const char *second = rlock__info_identity(info, "master_replid2:");
-    if (role && strncmp(role, "slave", 5) == 0 && !redis->node) { /* a node's says MOVED */
+    bool node = rlock__is_node(redis); /* a replica among the nodes says MOVED */
+    if (role && strncmp(role, "slave", 5) == 0 && !node) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
                          "the server is a replica; give the address of its primary");
         return;
@@ -4373,6 +4384,16 @@ static void rlock__reply_refused(rlock__conn *conn) {
     rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
 }
 
+/* True if something was asked for on this connection that may be said on a sharded channel. */
+static bool rlock__sharded(const rlock__conn *conn) {
+    return rlock__is_node(conn->redis) && conn->redis->sharded && conn == &conn->redis->push;
+}
+
+/* True while what is read came on a sharded channel. */
+static bool rlock__in_shard(const rlock__conn *conn) {
+    return rlock__is_node(conn->redis) && conn->shard;
+}
+
 /* hiredis asserts on replies that nobody asked for, and on messages of another shape than two words
  * and, but for what was published, a number; and it allocates what the head of an array promises.
  * A reply that is not as expected is not made, and hiredis ends the connection. */
@@ -4387,7 +4408,7 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
         expected = task->idx < 2 ? type == REDIS_REPLY_STRING
                                  : type == REDIS_REPLY_INTEGER ||
                                        (strcmp(message->element[0]->str, "message") == 0 &&
-                                        !(conn->shard && type != REDIS_REPLY_STRING));
+                                        !(rlock__in_shard(conn) && type != REDIS_REPLY_STRING));
     } else if (task->parent) {
         expected = true;
     } else if (type == REDIS_REPLY_ERROR) {
@@ -4427,7 +4448,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
     }
     if (task->idx == 0) {
         return rlock__is(text, len, "message") || rlock__is(text, len, "subscribe") ||
-               rlock__is(text, len, "unsubscribe") || conn->shard;
+               rlock__is(text, len, "unsubscribe") || rlock__in_shard(conn);
     }
     message = (const redisReply *)task->parent->obj;
     first = message->element[0]->str;
@@ -4460,8 +4481,7 @@ static void rlock__free_reply(void *reply) {
 /* True for the first word of what comes on a sharded channel. */
 static bool rlock__shard_word(const rlock__conn *conn, const redisReadTask *task, const char *text,
                               size_t len) {
-    return conn->redis->sharded && conn == &conn->redis->push && task->parent &&
-           !task->parent->parent && task->idx == 0 &&
+    return rlock__sharded(conn) && task->parent && !task->parent->parent && task->idx == 0 &&
            (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
             rlock__is(text, len, "sunsubscribe"));
 }
@@ -4495,8 +4515,7 @@ static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, cha
 static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *task,
                                const char *text) {
     rlock__redis *redis = conn->redis;
-    if (task->parent || task->type != REDIS_REPLY_ERROR || !redis->sharded ||
-        conn != &redis->push) {
+    if (task->parent || task->type != REDIS_REPLY_ERROR || !rlock__sharded(conn)) {
         return false;
     }
     if (rlock__classify(text) == RLOCK_FAULT_BUSY) {
@@ -4510,14 +4529,14 @@ static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *tas
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
-    if (conn) {
-        conn->shard = conn->shard || rlock__shard_word(conn, task, text, len);
+    if (conn && rlock__shard_word(conn, task, text, len)) {
+        conn->shard = true;
     }
     if (conn && !rlock__word_expected(conn, task, text, len)) {
         rlock__reply_refused(conn);
         return NULL;
     }
-    if (conn && conn->shard) {
+    if (conn && rlock__in_shard(conn)) {
         return rlock__make_shard(conn, task, text, len);
     }
     if (conn && rlock__shard_error(conn, task, text)) {
@@ -4548,7 +4567,7 @@ static void *rlock__make_array(const redisReadTask *task, rlock__elements elemen
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
     redisReply *reply;
-    if (conn && conn->shard) {
+    if (conn && rlock__in_shard(conn)) {
         return rlock__make_shard(conn, task, NULL, 0);
     }
     if (!conn || task->parent) {
@@ -5296,7 +5315,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
     redis->shards_refused = false;
     redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
-        redis->wire == RLOCK_WIRE_STRING && !redis->node;
+        redis->wire == RLOCK_WIRE_STRING && !rlock__is_node(redis);
     redis->events->up(redis->owner, NULL);
 }
 
@@ -6039,7 +6058,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
     redis->served = redis->served || !error;
-    if (redis->node || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
+    if (rlock__is_node(redis) || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }
     if (moved && redis->served && redis->moved_us &&

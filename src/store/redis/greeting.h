@@ -28,7 +28,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
     redis->shards_refused = false;
     redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
-        redis->wire == RLOCK_WIRE_STRING && !redis->node;
+        redis->wire == RLOCK_WIRE_STRING && !rlock__is_node(redis);
     redis->events->up(redis->owner, NULL);
 }
 

@@ -224,7 +224,8 @@ static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *role = rlock__info_field(info, "role:");
     const char *first = rlock__info_identity(info, "master_replid:");
     const char *second = rlock__info_identity(info, "master_replid2:");
-    if (role && strncmp(role, "slave", 5) == 0 && !redis->node) { /* a node's says MOVED */
+    bool node = rlock__is_node(redis); /* a replica among the nodes says MOVED */
+    if (role && strncmp(role, "slave", 5) == 0 && !node) {
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
                          "the server is a replica; give the address of its primary");
         return;
@@ -424,6 +425,16 @@ static void rlock__reply_refused(rlock__conn *conn) {
     rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
 }
 
+/* True if something was asked for on this connection that may be said on a sharded channel. */
+static bool rlock__sharded(const rlock__conn *conn) {
+    return rlock__is_node(conn->redis) && conn->redis->sharded && conn == &conn->redis->push;
+}
+
+/* True while what is read came on a sharded channel. */
+static bool rlock__in_shard(const rlock__conn *conn) {
+    return rlock__is_node(conn->redis) && conn->shard;
+}
+
 /* hiredis asserts on replies that nobody asked for, and on messages of another shape than two words
  * and, but for what was published, a number; and it allocates what the head of an array promises.
  * A reply that is not as expected is not made, and hiredis ends the connection. */
@@ -438,7 +449,7 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
         expected = task->idx < 2 ? type == REDIS_REPLY_STRING
                                  : type == REDIS_REPLY_INTEGER ||
                                        (strcmp(message->element[0]->str, "message") == 0 &&
-                                        !(conn->shard && type != REDIS_REPLY_STRING));
+                                        !(rlock__in_shard(conn) && type != REDIS_REPLY_STRING));
     } else if (task->parent) {
         expected = true;
     } else if (type == REDIS_REPLY_ERROR) {
@@ -478,7 +489,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
     }
     if (task->idx == 0) {
         return rlock__is(text, len, "message") || rlock__is(text, len, "subscribe") ||
-               rlock__is(text, len, "unsubscribe") || conn->shard;
+               rlock__is(text, len, "unsubscribe") || rlock__in_shard(conn);
     }
     message = (const redisReply *)task->parent->obj;
     first = message->element[0]->str;
@@ -511,8 +522,7 @@ static void rlock__free_reply(void *reply) {
 /* True for the first word of what comes on a sharded channel. */
 static bool rlock__shard_word(const rlock__conn *conn, const redisReadTask *task, const char *text,
                               size_t len) {
-    return conn->redis->sharded && conn == &conn->redis->push && task->parent &&
-           !task->parent->parent && task->idx == 0 &&
+    return rlock__sharded(conn) && task->parent && !task->parent->parent && task->idx == 0 &&
            (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
             rlock__is(text, len, "sunsubscribe"));
 }
@@ -546,8 +556,7 @@ static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, cha
 static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *task,
                                const char *text) {
     rlock__redis *redis = conn->redis;
-    if (task->parent || task->type != REDIS_REPLY_ERROR || !redis->sharded ||
-        conn != &redis->push) {
+    if (task->parent || task->type != REDIS_REPLY_ERROR || !rlock__sharded(conn)) {
         return false;
     }
     if (rlock__classify(text) == RLOCK_FAULT_BUSY) {
@@ -561,14 +570,14 @@ static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *tas
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
-    if (conn) {
-        conn->shard = conn->shard || rlock__shard_word(conn, task, text, len);
+    if (conn && rlock__shard_word(conn, task, text, len)) {
+        conn->shard = true;
     }
     if (conn && !rlock__word_expected(conn, task, text, len)) {
         rlock__reply_refused(conn);
         return NULL;
     }
-    if (conn && conn->shard) {
+    if (conn && rlock__in_shard(conn)) {
         return rlock__make_shard(conn, task, text, len);
     }
     if (conn && rlock__shard_error(conn, task, text)) {
@@ -599,7 +608,7 @@ static void *rlock__make_array(const redisReadTask *task, rlock__elements elemen
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
     redisReply *reply;
-    if (conn && conn->shard) {
+    if (conn && rlock__in_shard(conn)) {
         return rlock__make_shard(conn, task, NULL, 0);
     }
     if (!conn || task->parent) {

@@ -243,4 +243,14 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
 
 struct rlock__redis;
 
+/* True for the store of a node: see >>cluster. */
+static bool rlock__is_node(const rlock__redis *redis) {
+#ifdef RLOCK_NO_CLUSTER
+    (void)redis;
+    return false;
+#else
+    return redis->node;
+#endif
+}
+
 #endif /* RLOCK_STORE_REDIS_STATE_H */

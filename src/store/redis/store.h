@@ -150,7 +150,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
     redis->served = redis->served || !error;
-    if (redis->node || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
+    if (rlock__is_node(redis) || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }
     if (moved && redis->served && redis->moved_us &&
