@@ -264,6 +264,40 @@ static void waiter_may_leave_while_its_grant_is_synced(void **state) {
     }
 }
 
+/* Ends in each way while what was granted is given back. */
+static void grant_may_be_cut_off_while_it_is_given_back(void **state) {
+    enum { HANGS, ENDS, LEAVES, LEAVES_REFUSED, WAYS };
+    int way;
+
+    (void)state;
+    for (way = 0; way < WAYS; way++) {
+        rlock_client *client = synced(":1\r\n");
+        struct owner *o = owner_new(client, "k");
+
+        stage_lies(RELEASED_IN_FULL, "", true, true);
+        assert_int_equal(rlock_acquire(o->lock, 0, 0, owner_told, o), RLOCK_OK);
+        stage_runs(5);
+        assert_int_equal(stage_count(RELEASED_IN_FULL), 1);
+        if (way == ENDS) {
+            kit_reset();
+            continue;
+        }
+        if (way == HANGS) {
+            stage_hangs_up(stage_conn(false));
+            stage_runs(5);
+            assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);
+        } else {
+            rlock_free(o->lock);
+            o->lock = NULL;
+            stage_says(stage_conn(false), way == LEAVES ? ":1\r\n" : "-ERR no\r\n");
+        }
+        waits_end_so(":2\r\n");
+        stage_runs(3000);
+        assert_int_equal(kit_stats(client).cleaning, 0);
+        assert_int_equal(kit_stats(client).held, 0);
+    }
+}
+
 /* hiredis has no memory for the WAIT, or for what follows it. */
 static void wait_that_cannot_be_sent_leaves_nothing(void **state) {
     unsigned n;
