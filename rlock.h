@@ -5178,13 +5178,21 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 
 #endif /* RLOCK_NO_SENTINEL */
 
+/* The address led to a server that is not the one: it is left when all in flight is answered. */
+static void rlock__redis_strays(rlock__redis *redis, const char *text) {
+    redis->commands.strayed = true;
+    rlock__sentinel_disproved(redis);
+    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, text);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>redis-quarantine - a server that may have lost holds grants none until they would have ended
  *
  * A marker at the server says whose data it has, and since when: src/lua/quarantine.lua. The
  * greeting of each command connection asks how long the server has to grant nothing, counted by
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
- * cannot tell grants nothing either, and is asked again.
+ * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
+ * no acquire is sent to which it could.
  */
 
 #define RLOCK__MARKER "quarantine"    /* the marker's key, after the prefix */
@@ -5247,6 +5255,9 @@ static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply)
         quarantine->until_us = RLOCK__NEVER;
         rlock_timer_set(redis->client, &quarantine->timer,
                         now_us + RLOCK__QUARANTINE_ASK_MS * 1000);
+        if (rlock__error_of(reply->str) == &rlock__errors[RLOCK__ERROR_ASTRAY]) {
+            rlock__redis_strays(redis, reply->str);
+        }
     }
     if (news) {
         rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, rlock__quarantine_words(redis, line),
@@ -6068,9 +6079,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     if (moved) {
         redis->moved_us = now_us;
     }
-    redis->commands.strayed = true;
-    rlock__sentinel_disproved(redis);
-    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
+    rlock__redis_strays(redis, reply->str);
 }
 
 static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {

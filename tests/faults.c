@@ -421,6 +421,7 @@ int main(int argc, char **argv) {
         TEST(quarantine_lets_a_hold_be_handed_over),
         TEST(server_that_cannot_tell_grants_nothing),
         TEST(server_that_can_tell_again_serves_at_once),
+        TEST(replica_that_cannot_mark_is_left),
         TEST(nonsense_for_an_answer_is_the_longest_quarantine),
         TEST(quarantine_is_asked_for_with_the_greeting),
         TEST(quarantine_may_end_without_a_connection),

@@ -179,6 +179,32 @@ static void server_that_cannot_tell_grants_nothing(void **state) {
     }
 }
 
+/* A replica whose INFO was refused says what it is when the marker cannot be written. It is left,
+ * as if an acquire had been answered so. */
+static void replica_that_cannot_mark_is_left(void **state) {
+    static const char *const answers[] = {
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-ERR Error running script (call to f_1f): @user_script:1: -READONLY\r\n",
+        "-MASTERDOWN Link with MASTER is down\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        rlock_client *client = quarantined(RLOCK_WIRE_STRING, "-NOPERM no INFO\r\n", true);
+        struct owner *o = owner_new(client, "k");
+
+        stage_lies(the_question(), answers[i], true, true);
+        stage_lies(the_question(), ":0\r\n", true, false);
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+        stage_runs(999);
+        assert_int_equal(kit_stats(client).connects, 1);
+        assert_int_equal(acquires(), 0);
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 20), RLOCK_OK);
+        assert_int_equal(stage_count("EVAL local"), 3);
+        assert_int_equal(kit_stats(client).connects, 2);
+    }
+}
+
 /* When it can tell at last that nothing was lost, nobody waits any longer. */
 static void server_that_can_tell_again_serves_at_once(void **state) {
     rlock_client *client =

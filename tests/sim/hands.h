@@ -251,6 +251,10 @@ static inline void oracle_overlap(struct hand *one, struct hand *other) {
     if (one->token == other->token || (!one->token->is_void && !other->token->is_void)) {
         sim_failed("hands %d and %d both hold %s", one->number, other->number, one->slot->key);
     }
+    if (oracle.quarantine_ms != 0 && !one->token->lawless && !other->token->lawless) {
+        sim_failed("hands %d and %d both hold %s, in spite of a quarantine", one->number,
+                   other->number, one->slot->key);
+    }
     seen.overlaps++;
     if (one->fencing && other->fencing && !fences_apart(one->token, other->token) &&
         (one->token->fence > other->token->fence) !=
@@ -664,6 +668,7 @@ static inline void oracle_backed(struct hand *hand, const struct slot *slot) {
     }
     if (token->away_us < 0) {
         token->away_us = sim.now_us;
+        seen.guarded += oracle.quarantine_ms != 0;
     }
     if (sim.now_us > token->away_us + longest_ms * 1000) {
         sim_failed("hand %d claims %s for longer than a lease after it was gone", hand->number,
@@ -811,7 +816,8 @@ static inline void oracle_liveness(void) {
     for (s = 0; s < oracle.slot_count; s++) {
         struct slot *slot = &oracle.slots[s];
         bool queued = slot_queued(slot);
-        bool is_wanted = queued ? queue_wanted(slot) : slot_free(slot) && slot_wanted(slot);
+        bool is_wanted = !oracle_quarantined(slot->server) &&
+                         (queued ? queue_wanted(slot) : slot_free(slot) && slot_wanted(slot));
         int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
         queue_served(slot);
         queue_asks(slot);
@@ -885,6 +891,7 @@ static inline void oracle_begin(void) {
     oracle.stranger = oracle.settled = oracle.quiet = oracle.keeping = oracle.blind = false;
     oracle.deceived = oracle.refusing = oracle.council = oracle.moved = false;
     oracle.forgot_us = oracle.named_us = oracle.fault_us = 0;
+    oracle.quarantine_ms = oracle.lawless_us = 0;
     memset(&quorum, 0, sizeof quorum);
     oracle.orders = 0;
     oracle.trouble_us = 0;

@@ -26,13 +26,15 @@
 #define SIM_QUESTIONS 512
 #define SIM_LEAVES_US 2500000 /* until a client leaves who is not the primary any more, ... */
 #define SIM_FAULT_US 4000000  /* ... if nothing went wrong for so long */
-#define SIM_LATE_US 2000      /* how late a loop with nothing else to do may tell a loss */
+#define SIM_MARKER "rlock:quarantine"
+#define SIM_LATE_US 2000 /* how late a loop with nothing else to do may tell a loss */
 
 struct token { /* a value that was seen at a key */
     char text[64];
     struct token *next;  /* of its chain */
     bool theirs;         /* a stranger's */
-    bool is_void;        /* a rule was broken while it was there */
+    bool is_void;        /* a rule was broken while it was there, ... */
+    bool lawless;        /* ... against which no quarantine helps */
     int64_t order;       /* of its coming to the key, among the tokens of that */
     int64_t hold_order;  /* the same of its youngest hold */
     int64_t began_order; /* the same of when it began to hold, however often it asked since */
@@ -176,17 +178,20 @@ static struct {
     struct token *chains[SIM_CHAINS];
     struct token tokens[SIM_TOKENS];
     int actor_count, hand_count, slot_count, question_count, token_count;
-    int64_t orders;      /* of tokens coming to keys */
-    bool refusing;       /* servers may refuse commands */
-    int calls;           /* public calls on the stack */
-    bool stranger;       /* a command under way is a stranger's */
-    bool settled;        /* nothing goes wrong any more */
-    bool quiet;          /* nothing goes wrong at all: nothing is late or lost, or asked twice */
-    bool keeping;        /* holds are kept until their clients go */
-    bool blind;          /* the locks are in a store that cannot be read from outside */
-    bool deceived;       /* servers lie: holds may overlap, and fences fall */
-    bool council;        /* the servers are one quorum */
-    bool moved;          /* the primary changed: an answer may be another machine's */
+    int64_t orders; /* of tokens coming to keys */
+    bool refusing;  /* servers may refuse commands */
+    int calls;      /* public calls on the stack */
+    bool stranger;  /* a command under way is a stranger's */
+    bool settled;   /* nothing goes wrong any more */
+    bool quiet;     /* nothing goes wrong at all: nothing is late or lost, or asked twice */
+    bool keeping;   /* holds are kept until their clients go */
+    bool blind;     /* the locks are in a store that cannot be read from outside */
+    bool deceived;  /* servers lie: holds may overlap, and fences fall */
+    bool council;   /* the servers are one quorum */
+    bool moved;     /* the primary changed: an answer may be another machine's */
+    int64_t
+        quarantine_ms;   /* of all clients: what a server forgets is granted to nobody; 0 = none */
+    int64_t lawless_us;  /* when a stranger last took a key away; 0 = never */
     int64_t named_us;    /* since when every Sentinel names the primary; 0 = not all do */
     int64_t fault_us;    /* when anything else last went wrong */
     int64_t trouble_us;  /* when something last went wrong on purpose */
@@ -227,6 +232,7 @@ static struct {                         /* of all worlds */
     uint64_t deployments, promoted;     /* worlds with replicas; primaries that changed, ... */
     uint64_t told_none, told_more;      /* names not found, and with several addresses */
     uint64_t tails, split, aside;       /* ... what was lost, ... went on; writes there */
+    uint64_t quarantines, guarded;      /* worlds with a quarantine; holds forgotten there */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -380,6 +386,7 @@ static inline bool oracle_forces(const struct slot *slot, const struct sim_line 
 static inline void oracle_force(struct token *token) {
     token_void(token);
     token->forced_us = sim.now_us;
+    token->lawless = true;
     seen.forced++;
 }
 
@@ -452,6 +459,8 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
     }
     if (before != NULL && by == NULL && oracle.stranger) {
         slot_forgets(slot);
+        before->lawless = true;
+        oracle.lawless_us = sim.now_us;
     }
     if (force) {
         oracle_force(before);
@@ -752,6 +761,7 @@ static inline void queue_check_gone(struct slot *slot, struct token *token) {
     if (oracle.stranger) { /* who makes it something else leaves its line */
         if ((was && token->next_ms == 0) || slot->foreign) {
             token_void(token);
+            token->lawless = true;
         }
     } else if (was && token->next_ms == 0 && !oracle.refusing) { /* PEXPIRE was refused */
         sim_failed("%s is forgotten before %s's lease is over", slot->key, token->text);
@@ -1182,6 +1192,34 @@ static inline void oracle_reread(struct sim_server *server) {
             }
         }
     }
+}
+
+/* Whether clients may know that a server grants nothing yet: its marker is that of another process
+ * or history, or too young. */
+static inline bool oracle_quarantined(const struct sim_server *server) {
+    const struct model *m = server->model;
+    struct model_value value;
+    char run[41], history[41];
+    long long since_ms;
+    if (oracle.quarantine_ms == 0) {
+        return false;
+    }
+    if (!model_get(m, server->database, SIM_MARKER, strlen(SIM_MARKER), &value) ||
+        value.type != MODEL_STRING ||
+        sscanf(value.bytes, "%40s %40s %lld", run, history, &since_ms) != 3) {
+        return true;
+    }
+    return memcmp(run, m->run_id, 40) != 0 ||
+           (memcmp(history, m->replid, 40) != 0 && strspn(m->replid2, "0") < 40) ||
+           sim_local_us(&server->clock) / 1000 <= since_ms + oracle.quarantine_ms;
+}
+
+/* An operator says that nobody can hold anything there. */
+static inline void oracle_marks(struct sim_server *server) {
+    char text[100];
+    const char *words[] = {"SET", SIM_MARKER, text};
+    snprintf(text, sizeof text, "%.40s %.40s 0", server->model->run_id, server->model->replid);
+    oracle_stranger(server, 3, words);
 }
 
 /* The true time at which the server forgets the slot's token. */

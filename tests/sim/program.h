@@ -11,11 +11,15 @@
 #include "hands.h"
 
 #define PROGRAM_STEPS 256
-#define PROGRAM_CLEAN_US 4000000 /* for a reconnect, and for a release that is tried again */
-#define PROGRAM_KEEP_MS 60000    /* of what is held until the end */
-#define PROGRAM_LINE_US 30000000 /* the longest that a line is remembered */
-#define SWITCH_US 16000000       /* until a client that only listens leaves a replica ... */
-#define MOVE_US 6000000          /* ... to which nothing is copied; until it does where it is */
+#define PROGRAM_CLEAN_US 4000000    /* for a reconnect, and for a release that is tried again */
+#define PROGRAM_KEEP_MS 60000       /* of what is held until the end */
+#define PROGRAM_LINE_US 30000000    /* the longest that a line is remembered */
+#define SWITCH_US 16000000          /* until a client that only listens leaves a replica ... */
+#define MOVE_US 6000000             /* ... to which nothing is copied; until it does where it is */
+#define QUARANTINED_LEASE_MS 1000   /* the longest lease where there is a quarantine, ... */
+#define QUARANTINED_AFTER_US 400000 /* ... how soon a primary is replaced there, ... */
+#define QUARANTINED_LIVE_US 1000000 /* ... and goes on after it is back or awake */
+#define QUARANTINED_OLD_MS 3500     /* so an old primary grants nothing after so long */
 
 /* Families of faults; a seed has some of them. */
 enum {
@@ -64,6 +68,8 @@ static struct {
     bool alike;          /* all ask for the same lease, so that holds are handed on */
     bool kinds;          /* keys are of several kinds, and are asked about */
     bool votes;          /* the servers are one quorum */
+    bool quarantined;    /* what a server forgot is granted to nobody ... */
+    bool marked;         /* ... but at the start: a marker says so */
     int forks;           /* so often a process may fork inside a callback */
     int64_t switched_us; /* when a replica last took over */
     bool deployed;       /* the servers are one deployment */
@@ -378,7 +384,7 @@ static inline bool do_restart(struct sim_dice *dice) {
 /* Who listens there is told of changes no more, and asks after ten seconds. */
 static inline bool do_switch(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
-    if (program.deployed) {
+    if (program.deployed || oracle.quarantine_ms != 0) { /* with it connections end */
         return false;
     }
     sim_server_switch(server, program.seed * SIM_SERVERS + (uint64_t)server->number + 1000);
@@ -699,7 +705,7 @@ static inline bool do_failover(struct sim_dice *dice) {
 
 static inline bool do_step_clock(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
-    if (program.deployed) { /* its machines have one clock */
+    if (program.deployed || oracle.quarantine_ms != 0) { /* its machines have one clock */
         return false;
     }
     oracle_void(server);
@@ -851,6 +857,10 @@ static inline bool move_begins(struct sim_dice *dice, int how, int64_t after_us,
     int64_t live_us = 1 + sim_roll(dice, lives_us[sim_roll(dice, 4)]);
     bool ends = !sim_one_in(dice, 3);
     struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
+    if (oracle.quarantine_ms != 0) {
+        after_us %= QUARANTINED_AFTER_US;
+        live_us %= QUARANTINED_LIVE_US;
+    }
     if (program.moving || !next->follows || next->down || sim.primary->down) {
         return false;
     }
@@ -858,7 +868,7 @@ static inline bool move_begins(struct sim_dice *dice, int how, int64_t after_us,
     move->was = sim.primary;
     move->next = next;
     move->late_us = sim_one_in(dice, 2) ? 0 : sim_roll(dice, 4000000);
-    move->ends = ends && how != 3;
+    move->ends = (ends && how != 3) || oracle.quarantine_ms != 0;
     move->lives_us = 0;
     if (loses && how != 3) {
         move_loses(move, dice);
@@ -949,6 +959,7 @@ static inline void move_there(void *object) {
         program.moving = true;
         program.move.was = sim.primary;
         program.move.next = next;
+        program.move.ends = oracle.quarantine_ms != 0;
         move_promoted(NULL);
     }
 }
@@ -1325,6 +1336,12 @@ static inline void draw_server(struct sim_server *server) {
     if (!program.quiet && draw_one_in(4)) {
         server->always_denied = denied[draw(4)];
     }
+    if (oracle.quarantine_ms != 0 && server->always_denied == denied[1]) {
+        server->always_denied = NULL; /* nothing were granted at all */
+    }
+    if (oracle.quarantine_ms != 0 && !server->follows && program.marked) {
+        oracle_marks(server);
+    }
     sim_trace("server %d is of flavour %d, denies %s", server->number, (int)server->model->flavour,
               server->always_denied != NULL ? server->always_denied : "nothing");
     heal_server(server);
@@ -1346,6 +1363,7 @@ static inline void draw_actor(struct sim_process *process, struct sim_server *se
     config.poll_ms = DRAW_OF(20, 250);
     config.handovers = (int)DRAW_OF(0, 0, 1, 5, -1);
     config.client_name = draw_one_in(2) ? "sim" : NULL;
+    config.quarantine_ms = oracle.quarantine_ms;
     actor = actor_new(process, server, config, draw_one_in(2));
     dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
     for (h = 0; h < hands + (program.many ? 6 : 0) && actor != NULL; h++) {
@@ -1472,6 +1490,8 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.votes = sim_mix(seed ^ 0x766f7465) % 11 == 0 && tape == NULL;
     program.kinds = program.kinds && !program.votes;
     program.deployed = sim_mix(seed ^ 0x6d6f1a1a) % 6 == 0 && tape == NULL && !program.votes;
+    program.quarantined = sim_mix(seed ^ 0x71756172) % 6 == 0 && tape == NULL;
+    program.marked = sim_mix(seed ^ 0x6d61726b) % 4 != 0;
     program.forks = sim_mix(seed ^ 0x666f726b) % 8 == 0 && tape == NULL ? 2 : 0;
     servers = draw_one_in(4) ? 2 : 1;
     if (program.votes) {
@@ -1484,12 +1504,16 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
         program.families |= draw_one_in(i == 4 && !program.votes ? 4 : 2) ? 1u << i : 0;
     }
     program.families |= program.deployed && !program.quiet ? ABOUT_MOVES : 0;
+    program.families |= program.quarantined && !program.quiet ? ABOUT_DATA : 0;
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
     if (program.deployed && draw_one_in(2)) {
         program.calm_us = 1000000 + DRAW_OF(1000000, 3000000, 6000000);
         program.end_us = program.calm_us + 26000000;
+    }
+    if (program.quarantined && program.end_us < 8000000) { /* until something is granted again */
+        program.end_us = 8000000;
     }
     program.hold_us = DRAW_OF(0, 2000, 50000, 1500000);
     if (program.many) {
@@ -1507,6 +1531,9 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
         program.lease_ms[i] = program.lease_ms[0];
     }
     for (i = 0; i < 3; i++) {
+        if (program.quarantined && program.lease_ms[i] > QUARANTINED_LEASE_MS) {
+            program.lease_ms[i] = QUARANTINED_LEASE_MS;
+        }
         if (program.lease_ms[i] > program.most_lease_ms) {
             program.most_lease_ms = program.lease_ms[i];
         }
@@ -1514,6 +1541,10 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     sim_begin(seed, servers, processes);
     oracle_begin();
     oracle.quiet = program.quiet;
+    if (program.quarantined) {
+        oracle.quarantine_ms = program.most_lease_ms + (program.deployed ? QUARANTINED_OLD_MS : 0);
+        seen.quarantines++;
+    }
     oracle.refusing = (program.families & ABOUT_ANSWERS) != 0;
     draw_weather(&sim.weather);
     program.weather = sim.weather;
@@ -1695,7 +1726,8 @@ static inline bool program_pending(void) {
 
 /* Everybody is served or told, within the longest lease and what it takes to connect again. */
 static inline void program_settle(void) {
-    int64_t until_us = sim.now_us + program.most_lease_ms * 1100 + 12000000;
+    int64_t until_us =
+        sim.now_us + program.most_lease_ms * 1100 + oracle.quarantine_ms * 1010 + 12000000;
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
         let_go(&oracle.hands[i]);
@@ -1783,6 +1815,7 @@ static inline void program_cleaned(void) {
 
 /* Before the end everybody who can takes something once more, to see who gives it back. */
 static inline void program_last_holds(void) {
+    int64_t lease_ms = oracle.quarantine_ms != 0 ? oracle.quarantine_ms : PROGRAM_KEEP_MS;
     int i, k;
     oracle.keeping = true;
     for (i = 0; i < oracle.actor_count; i++) {
@@ -1790,7 +1823,7 @@ static inline void program_last_holds(void) {
             struct hand *hand = &oracle.hands[k];
             if (hand->actor == &oracle.actors[i] && !hand->gone && !hand->actor->gone &&
                 !hand->actor->closing) {
-                hand_acquire(hand, 0, PROGRAM_KEEP_MS);
+                hand_acquire(hand, 0, lease_ms);
             }
         }
     }
@@ -1837,7 +1870,9 @@ static inline void program_forgotten(void) {
             bool permits = slot != NULL && slot->kind == SLOT_SEMAPHORE &&
                            oracle_is(slot->key, names[k].at, names[k].size) &&
                            queue_used(slot) == 0; /* who expired there goes with its next use */
-            if (!fence && !permits) {
+            bool marker =
+                oracle.quarantine_ms != 0 && oracle_is(SIM_MARKER, names[k].at, names[k].size);
+            if (!fence && !permits && !marker) {
                 sim_failed("%.*s is left for ever", (int)names[k].size, names[k].at);
             }
         }

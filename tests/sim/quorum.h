@@ -120,6 +120,11 @@ static inline void quorum_overlap(const struct hand *one, const struct hand *oth
         sim_failed("hands %d and %d both have a majority for %s", one->number, other->number,
                    one->slot->key);
     }
+    if (oracle.quarantine_ms != 0 &&
+        (oracle.lawless_us == 0 || sim.now_us > oracle.lawless_us + longest_ms * 1010)) {
+        sim_failed("hands %d and %d both hold %s, in spite of quarantines", one->number,
+                   other->number, one->slot->key);
+    }
     seen.votes_overlaps++;
 }
 
@@ -164,8 +169,9 @@ static inline bool quorum_free(const struct slot *slot) {
     }
     for (i = 0; i < sim.server_count; i++) {
         const struct slot *vote = quorum_slot(slot, i);
-        count += vote->there == NULL || oracle_end_us(vote) <= sim.now_us ||
-                 (quorum.leased && quorum_tended(vote));
+        count += !oracle_quarantined(&sim.servers[i]) &&
+                 (vote->there == NULL || oracle_end_us(vote) <= sim.now_us ||
+                  (quorum.leased && quorum_tended(vote)));
     }
     return count >= quorum.need;
 }

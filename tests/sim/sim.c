@@ -401,6 +401,8 @@ static const struct {
     {"... while the old primary goes on", &seen.split},
     {"write that was lost with a promotion", &seen.tails},
     {"write at an old primary", &seen.aside},
+    {"world with a quarantine", &seen.quarantines},
+    {"hold whose server forgot it, in quarantine", &seen.guarded},
 };
 #define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
 

@@ -327,6 +327,115 @@ static inline void an_acquire_outlives_two_changes_of_the_primary(void) {
     written_end();
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * Servers that forget.
+ */
+
+#define FORGET_LEASE_MS 1000 /* the longest lease */
+#define FORGET_OLD_MS 1500   /* for so long an old primary goes on */
+#define FORGET_FOR_MS 60000
+#define FORGET_HANDS 8
+
+/* A machine becomes the primary that has not heard of the latest writes. */
+static inline void written_promotion(struct sim_dice *dice) {
+    struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
+    while (next == sim.primary) {
+        next = &sim.servers[sim_roll(dice, sim.server_count)];
+    }
+    sim_promote(next);
+    oracle_promoted(true);
+}
+
+/* Four clients want one key all the time, and the server forgets again and again: it is started
+ * anew without its data, or a replica that lags is promoted while the old primary goes on for a
+ * while. Returns how often two held the key at one time. */
+static inline uint64_t written_forgetting(uint64_t seed, bool deployed, rlock_kind kind,
+                                          int64_t quarantine_ms) {
+    struct sim_dice dice = {sim_mix(seed)};
+    uint64_t overlaps = seen.overlaps, granted = seen.granted[kind];
+    struct hand *hands[FORGET_HANDS];
+    struct sim_server *was = NULL; /* the old primary, which answers */
+    struct slot *slot;
+    struct actor *actor = NULL;
+    int64_t end_us, fault_us, demoted_us = 0, named_us = 0;
+    int i;
+    if (deployed) {
+        written_deployment(0, NULL);
+        sim.lag_us = 300000;
+    } else {
+        written_begin(1, 1);
+    }
+    sim.dice.state = sim_mix(seed + 1);
+    oracle.quarantine_ms = quarantine_ms;
+    slot = written_slot("a", kind == RLOCK_KIND_MUTEX ? SLOT_MUTEX : SLOT_FAIR, 1);
+    for (i = 0; i < FORGET_HANDS; i++) {
+        if (i % 2 == 0) {
+            rlock_config config;
+            memset(&config, 0, sizeof config);
+            config.command_timeout_ms = 200;
+            config.watchdog_lease_ms = FORGET_LEASE_MS;
+            config.quarantine_ms = quarantine_ms;
+            actor = actor_new(&sim.processes[0], &sim.servers[0], config, false);
+        }
+        hands[i] = written_hand(actor, slot, kind);
+    }
+    end_us = sim.now_us + FORGET_FOR_MS * 1000;
+    fault_us = sim.now_us + 5000000;
+    while (sim.now_us < end_us) {
+        struct hand *hand = hands[sim_roll(&dice, FORGET_HANDS)];
+        if (hand->holds && sim_one_in(&dice, 8)) {
+            hand_release(hand);
+        } else if (!hand->holds &&
+                   hand->pending[RLOCK_ACQUIRED] + hand->pending[RLOCK_RELEASED] == 0) {
+            hand_acquire(hand, sim_one_in(&dice, 4) ? 0 : RLOCK_FOREVER,
+                         sim_one_in(&dice, 2) ? 0 : 100 + sim_roll(&dice, FORGET_LEASE_MS - 99));
+        }
+        sim_run_until(sim.now_us + 1 + sim_roll(&dice, 20000));
+        if (was != NULL && sim.now_us >= named_us) {
+            sim.name.answer = sim.primary;
+        }
+        if (was != NULL && sim.now_us >= demoted_us) {
+            sim_demote(was, sim_one_in(&dice, 2));
+            oracle_demoted();
+            was = NULL;
+        }
+        if (sim.now_us >= fault_us && deployed) {
+            was = sim.primary;
+            written_promotion(&dice);
+            named_us = sim.now_us + sim_roll(&dice, 1000000);
+            demoted_us = sim.now_us + 1000000 + sim_roll(&dice, (FORGET_OLD_MS - 1000) * 1000);
+        } else if (sim.now_us >= fault_us) {
+            oracle_void(&sim.servers[0]);
+            sim_server_restart(&sim.servers[0], false, sim_roll(&dice, 300000));
+            oracle_reread(&sim.servers[0]);
+        }
+        if (sim.now_us >= fault_us) {
+            fault_us = sim.now_us + 2000000 + sim_roll(&dice, 8000000);
+        }
+    }
+    granted = seen.granted[kind] - granted;
+    written_end();
+    WRITTEN(granted > 10);
+    return seen.overlaps - overlaps;
+}
+
+/* Nobody holds what another may still hold by a server that has forgotten it; without a quarantine
+ * many do. */
+static inline void what_a_server_forgot_is_granted_to_nobody_in_quarantine(void) {
+    uint64_t without[2] = {0, 0}, seed;
+    int deployed, kind;
+    for (seed = 1; seed <= 6; seed++) {
+        for (deployed = 0; deployed < 2; deployed++) {
+            for (kind = RLOCK_KIND_MUTEX; kind <= RLOCK_KIND_FAIR; kind++) {
+                WRITTEN(written_forgetting(seed, deployed, (rlock_kind)kind,
+                                           FORGET_LEASE_MS + deployed * FORGET_OLD_MS) == 0);
+                without[deployed] += written_forgetting(seed, deployed, (rlock_kind)kind, 0);
+            }
+        }
+    }
+    WRITTEN(without[0] > 6 && without[1] > 6);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -341,6 +450,8 @@ static const struct {
     {"a replica that says so by READONLY is left", a_replica_that_says_so_by_readonly_is_left},
     {"an acquire outlives two changes of the primary",
      an_acquire_outlives_two_changes_of_the_primary},
+    {"what a server forgot is granted to nobody in quarantine",
+     what_a_server_forgot_is_granted_to_nobody_in_quarantine},
 };
 #define WRITTEN_WORLDS (sizeof written / sizeof written[0])
 

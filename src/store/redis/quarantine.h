@@ -4,7 +4,8 @@
  * A marker at the server says whose data it has, and since when: src/lua/quarantine.lua. The
  * greeting of each command connection asks how long the server has to grant nothing, counted by
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
- * cannot tell grants nothing either, and is asked again.
+ * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
+ * no acquire is sent to which it could.
  */
 
 #ifndef RLOCK_STORE_REDIS_QUARANTINE_H
@@ -19,6 +20,7 @@
 #include "store/redis/scripts.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
+#include "store/redis/sentinel.h"
 
 #define RLOCK__MARKER "quarantine"    /* the marker's key, after the prefix */
 #define RLOCK__QUARANTINE_ASK_MS 1000 /* until a server that cannot tell is asked again */
@@ -80,6 +82,9 @@ static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply)
         quarantine->until_us = RLOCK__NEVER;
         rlock_timer_set(redis->client, &quarantine->timer,
                         now_us + RLOCK__QUARANTINE_ASK_MS * 1000);
+        if (rlock__error_of(reply->str) == &rlock__errors[RLOCK__ERROR_ASTRAY]) {
+            rlock__redis_strays(redis, reply->str);
+        }
     }
     if (news) {
         rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, rlock__quarantine_words(redis, line),

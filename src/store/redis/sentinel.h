@@ -361,4 +361,11 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 
 #endif /* RLOCK_NO_SENTINEL */
 
+/* The address led to a server that is not the one: it is left when all in flight is answered. */
+static void rlock__redis_strays(rlock__redis *redis, const char *text) {
+    redis->commands.strayed = true;
+    rlock__sentinel_disproved(redis);
+    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, text);
+}
+
 #endif /* RLOCK_STORE_REDIS_SENTINEL_H */

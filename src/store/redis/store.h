@@ -160,9 +160,7 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
     if (moved) {
         redis->moved_us = now_us;
     }
-    redis->commands.strayed = true;
-    rlock__sentinel_disproved(redis);
-    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, reply->str);
+    rlock__redis_strays(redis, reply->str);
 }
 
 static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
