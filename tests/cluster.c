@@ -35,10 +35,13 @@ static rlock_client *client_new(void) {
     return client_of(node_seeds);
 }
 
+static bool some_move_whole; /* these servers can do it */
+
 static int three_begin(void **state) {
     (void)state;
     assert_int_equal(kit_open(), 0);
     cluster_start(PRIMARIES, 0);
+    some_move_whole = slots_move_whole() != BY_STEPS;
     return 0;
 }
 
@@ -1005,6 +1008,11 @@ static void crowd_goes_on(int64_t ms) {
     kit_until(crowd_pause, &until_us, ms + 1000);
 }
 
+static int crowd_slot_is_at(void *arg) {
+    crowd_steps();
+    return slot_is_at(arg);
+}
+
 static void many_are_served_one_at_a_time_while_slots_move(void **state) {
     static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_SEMAPHORE};
     rlock_client *clients[CROWD_CLIENTS];
@@ -1039,11 +1047,18 @@ static void many_are_served_one_at_a_time_while_slots_move(void **state) {
         int slot = key_slot(keys[k]), to = (at[k] + 1) % PRIMARIES;
 
         crowd_goes_on(60);
-        slot_sets_out(slot, at[k], to);
-        crowd_goes_on(60);
-        slot_keys_move(slot, at[k], to);
-        crowd_goes_on(60);
-        slot_arrives(slot, to);
+        if (slots_move == BY_STEPS) {
+            slot_sets_out(slot, at[k], to);
+            crowd_goes_on(60);
+            slot_keys_move(slot, at[k], to);
+            crowd_goes_on(60);
+            slot_arrives(slot, to);
+        } else {
+            struct slot_at there = {slot, to};
+
+            slot_sets_out_whole(slot, at[k], to);
+            assert_true(kit_until(crowd_slot_is_at, &there, CLUSTER_LIMIT_MS));
+        }
         at[k] = to;
     }
     assert_true(kit_until(crowd_is_over, NULL, 30000));
@@ -1056,7 +1071,10 @@ static void many_are_served_one_at_a_time_while_slots_move(void **state) {
     print_message("%d moves, %d grants, each handle %d or more\n", moves, crowd_served, n);
     assert_true(n > 0);
     for (i = 0; i < CROWD_CLIENTS; i++) {
-        assert_true(kit_until(kit_is_clean, clients[i], 5000));
+        if (!kit_until(kit_is_clean, clients[i], 5000)) {
+            fail_msg("client %d: %d to clean up\n%s", i, (int)kit_stats(clients[i]).cleaning,
+                     kit_log_text);
+        }
     }
     for (k = 0; k < CROWD_KEYS; k++) {
         assert_false(key_is_at(at[k], keys[k]));
@@ -1064,6 +1082,73 @@ static void many_are_served_one_at_a_time_while_slots_move(void **state) {
             slot_moves(key_slot(keys[k]), at[k], k % PRIMARIES);
         }
     }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Slots that move whole, where servers can do that: the tests above that move slots, and these
+ */
+
+struct busy {
+    struct owner *o;
+    struct slot_at at;
+    int served;
+    int64_t begun_us, longest_us; /* of an acquire */
+};
+
+/* Acquires, and lets go, again and again until the slot has moved. */
+static int busy_slot_is_at(void *arg) {
+    struct busy *busy = (struct busy *)arg;
+    struct owner *o = busy->o;
+    int64_t now_us = kit_now_us();
+
+    if (o->seen[RLOCK_ACQUIRED] > o->taken[RLOCK_ACQUIRED]) {
+        o->taken[RLOCK_ACQUIRED]++;
+        assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
+        busy->longest_us =
+            now_us - busy->begun_us > busy->longest_us ? now_us - busy->begun_us : busy->longest_us;
+        busy->begun_us = 0;
+        busy->served++;
+        assert_int_equal(rlock_release(o->lock, owner_told, o), RLOCK_OK);
+    } else if (busy->begun_us == 0 &&
+               rlock_acquire(o->lock, 5000, LEASE_MS, owner_told, o) == RLOCK_OK) {
+        busy->begun_us = now_us;
+    }
+    return slot_is_at(&busy->at) && busy->begun_us == 0;
+}
+
+/* By steps nobody gets a lock of two keys on the way: see lock_of_two_keys_waits_... */
+static void lock_of_two_keys_is_served_while_its_slot_moves_whole(void **state) {
+    rlock_client *client = client_new();
+    const char *key = key_at(1, "both");
+    struct busy busy;
+    int i;
+
+    (void)state;
+    memset(&busy, 0, sizeof busy);
+    for (i = 0; i < 6; i++) {
+        busy.o = i < 3 ? owner_fenced(client, key) : owner_of_kind(client, key, RLOCK_KIND_FAIR);
+        busy.at.slot = key_slot(key);
+        busy.at.node = (2 + i) % PRIMARIES;
+        slot_sets_out_whole(busy.at.slot, (1 + i) % PRIMARIES, busy.at.node);
+        assert_true(kit_until(busy_slot_is_at, &busy, CLUSTER_LIMIT_MS));
+        assert_null(strstr(kit_log_text, "TRYAGAIN"));
+        rlock_free(busy.o->lock);
+        busy.o->lock = NULL;
+        assert_true(kit_until(kit_is_clean, client, 5000));
+    }
+    print_message("%d times in 6 moves; after %d ms at most\n", busy.served,
+                  (int)(busy.longest_us / 1000));
+}
+
+static int three_begin_whole(void **state) {
+    three_begin(state);
+    slots_move = slots_move_whole();
+    return 0;
+}
+
+static int group_ends_whole(void **state) {
+    slots_move = BY_STEPS;
+    return group_ends(state);
 }
 
 /* Two nodes that each say that the other one has it. */
@@ -1405,6 +1490,15 @@ int main(int argc, char **argv) {
         CASE(url_names_some_nodes),
         CASE(node_that_is_killed_stops_its_own_keys_only),
     };
+    static const struct CMUnitTest of_whole[] = {
+        CASE(slot_that_has_moved_is_followed),
+        CASE(fences_of_a_key_rise_wherever_its_slot_is),
+        CASE(mutex_that_is_waited_for_moves_with_its_slot),
+        CASE(queue_moves_with_its_slot),
+        CASE(many_are_served_one_at_a_time_while_slots_move),
+        CASE(waiter_on_a_sharded_channel_moves_with_its_slot),
+        CASE(lock_of_two_keys_is_served_while_its_slot_moves_whole),
+    };
     static const struct CMUnitTest of_six[] = {
         CASE(replica_as_the_only_seed_leads_to_all_nodes),
         CASE(failover_by_an_operator_is_followed),
@@ -1413,12 +1507,21 @@ int main(int argc, char **argv) {
         CASE(acquire_that_was_not_answered_stays_in_doubt_at_the_next_node),
     };
     int failed;
+    size_t i;
 
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
     failed = cmocka_run_group_tests_name("slots", of_slots, NULL, NULL);
     failed += cmocka_run_group_tests_name("three nodes", of_three, three_begin, group_ends);
+    if (some_move_whole) {
+        failed += cmocka_run_group_tests_name("slots that move whole", of_whole, three_begin_whole,
+                                              group_ends_whole);
+    } else {
+        for (i = 0; i < sizeof of_whole / sizeof *of_whole; i++) {
+            print_message("not applicable: %s, with slots that move whole\n", of_whole[i].name);
+        }
+    }
     failed += cmocka_run_group_tests_name("with replicas", of_six, six_begin, group_ends);
     return failed;
 }

@@ -231,10 +231,61 @@ static inline void slot_arrives(int slot, int to) {
     assert_true(kit_until(slot_is_at, &at, CLUSTER_LIMIT_MS));
 }
 
+/* --- a slot that moves whole, with all that is in it --- */
+
+enum { BY_STEPS, BY_MIGRATESLOTS, BY_MIGRATION };
+
+static int slots_move; /* how slot_moves does it: BY_... */
+
+static inline bool node_has(const char *command) {
+    redisReply *reply = ask(&nodes[0], "COMMAND INFO %s", command);
+    bool has = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
+               reply->element[0]->type == REDIS_REPLY_ARRAY;
+
+    freeReplyObject(reply);
+    return has;
+}
+
+/* How a slot moves whole: in Valkey 9, in Redis 8.4; BY_STEPS: these servers cannot do it. */
+static inline int slots_move_whole(void) {
+    return node_has("cluster|migrateslots") ? BY_MIGRATESLOTS
+           : node_has("cluster|migration")  ? BY_MIGRATION
+                                            : BY_STEPS;
+}
+
+/* The servers do it in the background, perhaps after another one. */
+static inline void slot_sets_out_whole(int slot, int from, int to) {
+    int64_t end_us = kit_now_us() + CLUSTER_LIMIT_MS * 1000;
+    redisReply *reply;
+    bool refused;
+
+    do {
+        reply = slots_move == BY_MIGRATION
+                    ? ask(&nodes[to], "CLUSTER MIGRATION IMPORT %d %d", slot, slot)
+                    : ask(&nodes[from], "CLUSTER MIGRATESLOTS SLOTSRANGE %d %d NODE %s", slot, slot,
+                          node_ids[to]);
+        refused = reply->type == REDIS_REPLY_ERROR;
+        if (refused && kit_now_us() > end_us) {
+            fail_msg("%s", reply->str);
+        }
+        freeReplyObject(reply);
+        kit_run(refused ? 20 : 0);
+    } while (refused);
+}
+
 static inline void slot_moves(int slot, int from, int to) {
-    slot_sets_out(slot, from, to);
-    slot_keys_move(slot, from, to);
-    slot_arrives(slot, to);
+    struct slot_at at;
+
+    if (slots_move == BY_STEPS) {
+        slot_sets_out(slot, from, to);
+        slot_keys_move(slot, from, to);
+        slot_arrives(slot, to);
+        return;
+    }
+    slot_sets_out_whole(slot, from, to);
+    at.slot = slot;
+    at.node = to;
+    assert_true(kit_until(slot_is_at, &at, CLUSTER_LIMIT_MS));
 }
 
 #endif
