@@ -7542,6 +7542,9 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
         }
     } else if (!rlock__slots_whole(reply)) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
+        rlock__conn_doom(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
+        conn->walks = rlock__place_more(conn->place); /* another one of its name may know some */
     } else {
         rlock__map_read(cluster, peer, reply);
         rlock__cluster_mapped(cluster);

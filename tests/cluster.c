@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "cluster_kit.h"
+#include "cluster_names.h"
 
 #define PRIMARIES 3
 #define LEASE_MS 60000
@@ -1208,6 +1209,111 @@ static void nodes_without_a_name_are_where_the_one_is_that_answered(void **state
     }
 }
 
+/* A service has one configuration name, which stands for all of its nodes, or for some. */
+static void name_of_several_addresses_leads_to_all_nodes(void **state) {
+    rlock_client *client;
+    char seeds[32];
+    int64_t begun_us = kit_now_us();
+    int i;
+
+    (void)state;
+    names_are("127.0.0.9", "127.0.0.1"); /* nobody is at the first */
+    snprintf(seeds, sizeof seeds, "config.test:%d", nodes[2].port);
+    client = client_of(seeds);
+    for (i = 0; i < PRIMARIES; i++) {
+        struct owner *holder = owner_new(client, key_at(i, "named"));
+
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_true(key_is_at(i, rlock_key(holder->lock, NULL)));
+    }
+    assert_in_range(kit_now_us() - begun_us, 0, 1000000);
+    assert_int_equal(names_asked(), 1);
+}
+
+/* A node alone, at an address of its own; with all slots, or with none. */
+static void alone_begins(struct server *alone, int port, const char *address, bool has_slots) {
+    static char ports[2][8];
+    static const char *args[2][10];
+    int i = strcmp(address, "127.0.0.1") != 0;
+    const char **a = args[i];
+
+    snprintf(ports[i], sizeof ports[i], "%d", server_free_port());
+    *a++ = "--cluster-enabled", *a++ = "yes";
+    *a++ = "--cluster-port", *a++ = ports[i];
+    *a++ = "--cluster-announce-ip", *a++ = address;
+    *a++ = "--bind", *a++ = address;
+    *a = NULL;
+    alone->port = port;
+    assert_int_equal(server_start(alone, args[i]), 0);
+    if (has_slots) {
+        tell(ask(alone, "CLUSTER ADDSLOTSRANGE 0 16383"));
+        assert_true(kit_until(is_content, alone, CLUSTER_LIMIT_MS));
+    }
+}
+
+static struct server alones[2];
+
+static int alones_end(void **state) {
+    int i;
+
+    test_ends(state);
+    kit_hand_drop();
+    for (i = 0; i < 2; i++) {
+        server_stop(&alones[i]);
+    }
+    return 0;
+}
+
+/* All nodes are replaced by others: those that are known do not answer any more. */
+static void name_whose_addresses_change_leads_to_the_new_nodes(void **state) {
+    int port = server_free_port();
+    rlock_client *client;
+    struct owner *before, *after;
+    char seeds[32];
+    int64_t begun_us;
+
+    (void)state;
+    names_are("127.0.0.1", NULL);
+    alone_begins(&alones[0], port, "127.0.0.1", true);
+    snprintf(seeds, sizeof seeds, "config.test:%d", port);
+    client = client_of(seeds);
+    before = owner_new(client, "before");
+    after = owner_new(client, "after");
+    assert_int_equal(owner_acquire(before, 5000, LEASE_MS), RLOCK_OK);
+    kit_run(2500); /* the connection to the name is closed */
+    server_kill9(&alones[0]);
+    kit_run(200);
+    alone_begins(&alones[1], port, "127.0.0.2", true);
+    names_are("127.0.0.2", NULL);
+    begun_us = kit_now_us();
+    assert_int_equal(owner_acquire(after, 10000, LEASE_MS), RLOCK_OK);
+    assert_in_range(kit_now_us() - begun_us, 0, 3000000);
+    assert_int_equal(owner_wait(before, RLOCK_LOST, 10000), RLOCK_ERR_LOST); /* it is not there */
+    assert_int_equal(owner_acquire(before, 0, LEASE_MS), RLOCK_OK);
+}
+
+/* A node that was taken out of its cluster still runs, and has no slots. */
+static void seed_of_no_cluster_is_passed_over(void **state) {
+    int port = server_free_port(), i;
+    char seeds[2][64];
+
+    (void)state;
+    names_are("127.0.0.1", "127.0.0.2");
+    alone_begins(&alones[0], port, "127.0.0.1", false);
+    alone_begins(&alones[1], port, "127.0.0.2", true);
+    snprintf(seeds[0], sizeof seeds[0], "127.0.0.1:%d,127.0.0.2:%d", port, port);
+    snprintf(seeds[1], sizeof seeds[1], "config.test:%d", port);
+    for (i = 0; i < 2; i++) {
+        struct owner *holder = owner_new(client_of(seeds[i]), "elsewhere");
+        int64_t begun_us = kit_now_us();
+
+        assert_int_equal(owner_acquire(holder, 10000, LEASE_MS), RLOCK_OK);
+        print_message("%s: %d ms\n", seeds[i], (int)((kit_now_us() - begun_us) / 1000));
+        assert_in_range(kit_now_us() - begun_us, 0, 3000000);
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+    }
+}
+
 static int is_forgotten(void *arg) {
     int *open = (int *)arg;
     rlock_client *client = kit_clients[0];
@@ -1483,6 +1589,10 @@ int main(int argc, char **argv) {
         CASE(many_are_served_one_at_a_time_while_slots_move),
         CASE(nodes_that_lead_in_a_circle_are_not_followed_for_ever),
         CASE(nodes_without_a_name_are_where_the_one_is_that_answered),
+        CASE(name_of_several_addresses_leads_to_all_nodes),
+        cmocka_unit_test_setup_teardown(name_whose_addresses_change_leads_to_the_new_nodes,
+                                        test_begins, alones_end),
+        cmocka_unit_test_setup_teardown(seed_of_no_cluster_is_passed_over, test_begins, alones_end),
         CASE(node_that_is_added_serves_and_one_that_is_taken_away_does_not),
         CASE(what_a_cluster_does_not_have_is_refused),
         CASE(server_that_is_no_cluster_is_told_of),
