@@ -106,6 +106,7 @@ static rlock_config fleet_begins(void) {
     slots_are(1, 8192, 16383, 1);
     slots_are(2, 1, 0, 0);
     stage.script = node_answers;
+    stage.maps = true;
     snprintf(list, sizeof list, "127.0.0.1:%d,127.0.0.2:%d", fleet.port, fleet.port);
     config = stage_config(RLOCK_WIRE_STRING);
     config.unix_path = NULL;
