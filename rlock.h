@@ -749,10 +749,10 @@ typedef struct rlock_config {
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 
-    /* None; 10 to 86400000 ms; Redis, and a quorum of it, not a cluster. For so long a server that
-     * was started anew or promoted, and one that is new to the library, grants nothing: waiting
-     * goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at
-     * least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
+    /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. For so long a server
+     * that was started anew or promoted, and one that is new to the library, grants nothing:
+     * waiting goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the
+     * same, at least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
      * docs/guarantees.md. */
     int64_t quarantine_ms;
 
@@ -2860,6 +2860,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__SENTINEL_MS 1000 /* from the answer of a Sentinel to the next question */
 #define RLOCK__MOVED_MS 10000   /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__IDENTITY 40      /* characters of a run_id and a master_replid */
+#define RLOCK__MARKER 24u       /* of the name of a marker, after the prefix, with a NUL */
 #define RLOCK__ROOM 1024u       /* of a release of a mutex with its script, but for the key */
 #define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
 #define RLOCK__LUA_MAX 4096u           /* of a script in full: tools/join refuses a longer one */
@@ -2872,6 +2873,10 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
 enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
+
+/* The queues of requests: urgent ones, then one for each operation, then acquires that wait until
+ * it is known whether the server is in quarantine. */
+enum { RLOCK__URGENT = 0, RLOCK__PARKED = 4, RLOCK__QUEUES };
 
 enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,
@@ -3008,7 +3013,15 @@ typedef struct rlock__quarantine {
     int64_t ms;       /* 0: there is none */
     int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
     rlock_timer timer;
-    char refusal[RLOCK__LINE]; /* why it cannot; empty: it can */
+    uint32_t asked;                   /* questions on their way, besides that of the greeting */
+    bool late;                        /* the greeting did not ask this */
+    bool unmapped;                    /* of a node: waits for a map of its slots */
+    bool led;                         /* ... because its marker was elsewhere */
+    char marker[RLOCK__MARKER];       /* its key, after the prefix; empty: a node without slots */
+    char refusal[RLOCK__LINE];        /* why it cannot tell; empty: it can */
+    char run_id[RLOCK__IDENTITY + 1]; /* of a node: which process, with which history ... */
+    char replid[RLOCK__IDENTITY + 1];
+    int64_t known_us; /* ... it has been since then, or longer */
 } rlock__quarantine;
 
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
@@ -3050,8 +3063,8 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     void *user;
     char *unix_path, *username, *password, *name, *prefix;
     int database;
-    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
-    rlock_link spare;     /* rlock__command */
+    rlock_link queues[RLOCK__QUEUES]; /* each first come first */
+    rlock_link spare;                 /* rlock__command */
     int64_t timeout_us;
     int64_t heard_us;  /* when the process before answered last */
     int64_t moved_us;  /* when a connection was last given up for a MOVED; 0 = never */
@@ -3116,14 +3129,15 @@ static bool rlock__is_node(const rlock__redis *redis) {
     "\206SPUBLISH\203\315\231\212\2021"
 #define RLOCK__SHA_REDISSON_RELEASE "\232\235\330#~\0316:\341\303\202~\330\202C\307\336\321.\245"
 #define RLOCK__LUA_QUARANTINE                                                                      \
-    "\200j,a=\227\216,\245 \200f,m,h=\204TIME\215,\204INFO\203'server\215,\204INFO\203'replicatio" \
-    "n\215\200e=f\216*1\266+\353f\236/1\266)\200d=m\254\206run_id:(%x+)\215\200\211i=h\254\206mas" \
-    "ter_replid:(%x+).-master_replid2:(%x+)\215\200g=\250\203j)\232'\214\2140'\200l,\317b=g\254"   \
-    "\206^(%x+) (%x+) (%d+)$\215\242c\314\253d\314\253b\210\265{err='ERR '\234(b and'INFO names n" \
-    "o run_id\314master_replid'\232'its marker is another key\215}\205\201d\235l\314c\235k\230i"   \
-    "\254\206[^0]\215\224b+0>e\210b=\273f\232mat\206%.0f\203\223\205\201g\235d\322 '\234c\322 '"   \
-    "\234b\210\262j,d\322 '\234c\322 '\234b\212\202\354b+\2221]-e,0)"
-#define RLOCK__SHA_QUARANTINE "\345\311\344\006'\177_\036<\2344Gf\011\236\330S\276\030+"
+    "\200\317j,a=\227\216,\2224\247\245 \200f,n,h=\204TIME\215,\204INFO\203'server\215,\204INFO"   \
+    "\203'replication\215\200d=f\216*1\266+\353f\236/1\266)\200e=n\254\206run_id:(%x+)\215\200"    \
+    "\211i=h\254\206master_replid:(%x+).-master_replid2:(%x+)\215\200g=\250\203k)\232'\214\2140'"  \
+    "\200m,l,b=g\254\206^(%x+) (%x+) (%d+)$\215\242c\314\253e\314\253b\210\265{err='ERR '\234(b a" \
+    "nd'INFO names no run_id\314master_replid'\232'its marker is another key\215}\205\201e\235m"   \
+    "\314c\235l\230i\254\206[^0]\215\224b+0>d\210b=\273f\232mat\206%.0f\203d\212\201e\226\2222]"   \
+    "\213c\226\2223]\213d-j<b+\214\207b=\273f\232mat\206%.0f\203d-j\212\201g\235e\322 '\234c\322 " \
+    "'\234b\210\262\317e\322 '\234c\322 '\234b\212\202\354b+\2221]-d,0)"
+#define RLOCK__SHA_QUARANTINE "T7\223n\3308pC\226\373=\321(9\317\031;\202\015\031"
 #define RLOCK__LUA_WORDS                                                                           \
     "\006local \003if \002\265 \002',\002a\206\004end \002('\005then \002 \207\002c,\002)\205\004" \
     "and \0020 \002')\003[1]\003[d]\002 \205\003\203c)\005ARGV[\002e)\002\232 \002)\201\002==\004" \
@@ -5193,21 +5207,34 @@ static void rlock__redis_strays(rlock__redis *redis, const char *text) {
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
  * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
  * no acquire is sent to which it could.
+ *
+ * A node of a cluster keeps its marker in a slot of its own: see rlock__peer_mark. While a question
+ * is on its way after the greeting, acquires wait for the answer.
  */
 
-#define RLOCK__MARKER "quarantine"    /* the marker's key, after the prefix */
-#define RLOCK__QUARANTINE_ASK_MS 1000 /* until a server that cannot tell is asked again */
+#define RLOCK__MARKER_NAME "quarantine" /* the marker's key, after the prefix */
+#define RLOCK__QUARANTINE_ASK_MS 1000   /* until a server that cannot tell is asked again */
 
 /* True if the server may grant nothing now. */
 static bool rlock__quarantined(const rlock__redis *redis) {
     return rlock_client_now_us(redis->client) < redis->quarantine.until_us;
 }
 
-/* True for the key of the marker. */
-static bool rlock__is_marker(const rlock__redis *redis, const char *key, size_t len) {
-    size_t head = strlen(redis->prefix);
-    return redis->quarantine.ms && len > head && memcmp(key, redis->prefix, head) == 0 &&
-           rlock__is(key + head, len - head, RLOCK__MARKER);
+/* True if an acquire waits until it is known whether the server may grant. */
+static bool rlock__quarantine_waits(const rlock__redis *redis) {
+    return redis->quarantine.asked || redis->quarantine.unmapped;
+}
+
+/* Returns what is wrong with the key of a lock where there are markers, or NULL: it may be that of
+ * one; in a cluster that of any node. */
+static const char *rlock__marker_refuses(const char *prefix, bool node, const char *key,
+                                         size_t len) {
+    size_t head = strlen(prefix), name = sizeof RLOCK__MARKER_NAME - 1;
+    bool marker = len >= head + name && memcmp(key, prefix, head) == 0 &&
+                  memcmp(key + head, RLOCK__MARKER_NAME, name) == 0 &&
+                  (node ? len > head + name && key[head + name] == ':' : len == head + name);
+    return marker ? "the library keeps a marker of the quarantine at a key of this name; rename it"
+                  : NULL;
 }
 
 /* Returns why nothing is granted, perhaps in the line. */
@@ -5227,24 +5254,58 @@ static const char *rlock__quarantine_words(const rlock__redis *redis, char *line
 
 /* Formats the question. It goes in full: a server that was started anew knows no script. */
 static void rlock__put_quarantine(rlock__redis *redis) {
-    rlock__put_command(redis, 5);
+    const rlock__quarantine *quarantine = &redis->quarantine;
+    int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
+    bool known = *quarantine->run_id != 0;
+    rlock__put_command(redis, known ? 8 : 5);
     rlock__put_eval(redis, rlock__quarantine_script, true, 1);
-    rlock__put_around(redis, redis->prefix, false, RLOCK__MARKER, sizeof RLOCK__MARKER - 1, "");
-    rlock__put_number(redis, (uint64_t)redis->quarantine.ms);
+    rlock__put_around(redis, redis->prefix, false, quarantine->marker, strlen(quarantine->marker),
+                      "");
+    rlock__put_number(redis, (uint64_t)quarantine->ms);
+    if (known) {
+        rlock__put_text(redis, quarantine->run_id);
+        rlock__put_text(redis, quarantine->replid);
+        rlock__put_number(redis, (uint64_t)known_us / 1000);
+    }
 }
 
-/* Notes the answer, which is a number or an error. */
+/* Notes that a node has been the process that it is, with the history that it has, since a time:
+ * where its marker leaves it a client can say so. */
+static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
+    rlock__quarantine *quarantine = &redis->quarantine;
+    const char *run_id = redis->commands.run_id;
+    bool same = rlock__same_identity(run_id, quarantine->run_id) &&
+                rlock__same_identity(redis->replid, quarantine->replid);
+    if (!rlock__is_node(redis) || !*run_id || !*redis->replid || (same && quarantine->known_us <= since_us)) {
+        return;
+    }
+    memcpy(quarantine->run_id, run_id, sizeof quarantine->run_id);
+    memcpy(quarantine->replid, redis->replid, sizeof quarantine->replid);
+    quarantine->known_us = since_us;
+}
+
+/* Notes the answer, which is a number or an error. A node that has no slot any more may be a
+ * replica by now. If the slot of the marker has left it, another map names another marker. */
 static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply) {
     rlock__quarantine *quarantine = &redis->quarantine;
     int64_t now_us = rlock_client_now_us(redis->client);
     bool told = reply->type == REDIS_REPLY_INTEGER;
     char line[RLOCK__LINE];
     bool news;
+    if (!*quarantine->marker) {
+        return;
+    }
+    if (rlock__is_node(redis) && !told && !quarantine->led && rlock__redirected(reply->str)) {
+        quarantine->unmapped = quarantine->led = true;
+        return;
+    }
     if (told) {
         bool sane = reply->integer >= 0 && reply->integer <= quarantine->ms;
         int64_t left_ms = sane ? reply->integer : quarantine->ms;
+        quarantine->led = false;
         quarantine->until_us = now_us + left_ms * 1000;
         quarantine->refusal[0] = 0;
+        rlock__quarantine_knows(redis, quarantine->until_us - quarantine->ms * 1000);
         rlock_timer_set(redis->client, &quarantine->timer, left_ms ? quarantine->until_us : -1);
         news = left_ms > 0;
     } else {
@@ -5268,7 +5329,9 @@ static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply)
 static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     const redisReply *reply = (const redisReply *)raw;
-    (void)data;
+    rlock__redis *redis = (rlock__redis *)data;
+    bool before;
+    redis->quarantine.asked--;
     if (!conn || !reply) {
         return;
     }
@@ -5277,24 +5340,33 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    rlock__quarantine_told(conn->redis, reply);
-    if (!rlock__quarantined(conn->redis)) {
-        conn->redis->events->up(conn->redis->owner, NULL);
+    before = rlock__quarantined(redis);
+    rlock__quarantine_told(redis, reply);
+    if (before && !rlock__quarantined(redis)) {
+        redis->events->up(redis->owner, NULL);
     }
 }
 
-/* The quarantine is over, or it is time to ask once more. Without a connection the next greeting
- * asks. */
+/* Asks once more. Without a connection the next greeting asks; if one has gone too far for that,
+ * rlock__peer_up does. */
+static void rlock__quarantine_ask(rlock__redis *redis) {
+    const rlock__conn *conn = &redis->commands;
+    bool ready = conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
+    redis->quarantine.late = !ready;
+    if (ready && *redis->quarantine.marker) {
+        rlock__put_quarantine(redis);
+        redis->quarantine.asked++;
+        rlock__conn_say(&redis->commands, rlock__on_quarantine, redis);
+    }
+}
+
+/* The quarantine is over, or it is time to ask once more. */
 static void rlock__quarantine_fire(rlock_timer *timer) {
     rlock__redis *redis = RLOCK__OF(timer, rlock__redis, quarantine.timer);
     const rlock__conn *conn = &redis->commands;
-    if (conn->state != RLOCK__CONN_READY || conn->doomed || conn->strayed) {
-        return;
-    }
     if (rlock__quarantined(redis)) {
-        rlock__put_quarantine(redis);
-        rlock__conn_say(&redis->commands, rlock__on_quarantine, NULL);
-    } else {
+        rlock__quarantine_ask(redis);
+    } else if (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed) {
         redis->events->up(redis->owner, NULL);
     }
 }
@@ -5304,6 +5376,7 @@ static bool rlock__quarantine_init(rlock__redis *redis, int64_t ms) {
     bool added = !ms || rlock_timer_add(redis->client, &redis->quarantine.timer,
                                         rlock__quarantine_fire) == RLOCK_OK;
     redis->quarantine.ms = added ? ms : 0;
+    memcpy(redis->quarantine.marker, RLOCK__MARKER_NAME, sizeof RLOCK__MARKER_NAME);
     return added;
 }
 
@@ -5431,6 +5504,7 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         rlock__put_text(redis, last);
     } else {
         rlock__put_quarantine(redis);
+        redis->quarantine.late = false;
     }
     rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
 }
@@ -5454,7 +5528,8 @@ static void rlock__conn_greet(rlock__conn *conn) {
     last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    last[RLOCK__STEP_QUARANTINE] = main && redis->quarantine.ms ? "" : NULL;
+    last[RLOCK__STEP_QUARANTINE] =
+        main && redis->quarantine.ms && *redis->quarantine.marker ? "" : NULL;
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
 #ifndef RLOCK_NO_SENTINEL
@@ -5954,7 +6029,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
         redis->notify_wanted = true; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
     }
-    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
+    rlock__list_append(&redis->queues[urgent ? RLOCK__URGENT : 1 + request->op],
+                       &request->store.link);
     rlock__conn_wanted(&redis->commands);
 }
 
@@ -5982,7 +6058,7 @@ RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_requ
     request->store.how = how;
     request->next = 0; /* it may have asked already */
     request->store.where = RLOCK__QUEUED;
-    rlock__list_append(&redis->queues[0], &request->store.link);
+    rlock__list_append(&redis->queues[RLOCK__URGENT], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
@@ -6230,6 +6306,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
+        rlock__list_remove(&first->store.link);
+        rlock__list_append(&redis->queues[RLOCK__PARKED], &first->store.link);
+        return;
+    }
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
         char line[RLOCK__LINE];
         rlock__list_remove(&first->store.link);
@@ -6283,10 +6364,10 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
     rlock_link *next = NULL;
     int64_t due_us = 0;
     int i;
-    if (!rlock__list_empty(&redis->queues[0])) {
-        return &redis->queues[0];
+    if (!rlock__list_empty(&redis->queues[RLOCK__URGENT])) {
+        return &redis->queues[RLOCK__URGENT];
     }
-    for (i = 1; i < 4; i++) {
+    for (i = 1; i < RLOCK__PARKED; i++) {
         const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, store.link);
         if (head && (!next || head->due_us < due_us)) {
             next = &redis->queues[i];
@@ -6309,9 +6390,13 @@ static void rlock__conn_flush(rlock__conn *conn) {
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
-    rlock_link *queue = rlock__redis_next(redis);
-    int64_t now_us =
-        queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
+    rlock_link *queue;
+    int64_t now_us;
+    if (!rlock__quarantine_waits(redis)) {
+        rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
+    }
+    queue = rlock__redis_next(redis);
+    now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
@@ -6377,7 +6462,9 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
     unsigned known = 0; /* the rows of scripts that were sent in full */
-    rlock_link *queue = rlock__redis_next(redis);
+    rlock_link *queue;
+    rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
+    queue = rlock__redis_next(redis);
     if (usable && queue) {
         rlock__put_words(redis, "CLIENT REPLY OFF", 0);
         rlock__conn_send(conn, rlock__on_nothing, NULL);
@@ -6490,7 +6577,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     rlock__list_init(&redis->sync.kept);
     redis->sync.replicas = config->replicas;
     redis->sync.ms = config->replicas_ms;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
     failed = failed || !redis->buffer ||
@@ -6551,10 +6638,9 @@ static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, cons
 static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
-    if (rlock__is_marker(redis, key, len)) {
-        return "the library keeps the marker of the quarantine at a key of this name; rename it";
-    }
-    return rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
+    const char *why =
+        redis->quarantine.ms ? rlock__marker_refuses(redis->prefix, false, key, len) : NULL;
+    return why ? why : rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
 }
 
 static const rlock_store rlock__redis_store = {NULL,
@@ -7104,6 +7190,8 @@ static bool rlock__slots_whole(const redisReply *reply) {
  *   asked at once, a few times in a row at most; then the answer is BUSY, and the core waits.
  * - What was sent to a node, and not answered, may happen there, whoever has the slot by now. The
  *   epochs of all nodes differ; so no other node takes such a token for surely gone.
+ * - Each node has a quarantine of its own, and a marker in its highest slot. What a client knows of
+ *   a node holds good when that slot leaves it: it says so in the next one.
  * - A slot that comes to another node takes with it what waits to be sent. What is watched there
  *   was not told of changes: for these keys `pushing` is raised anew. While a slot is on its way,
  *   and nodes say ASK, its keys are polled.
@@ -7150,6 +7238,7 @@ typedef struct rlock__cluster { /* one client of it */
     int64_t asked_us;                  /* when the map was asked for last; 0 = never */
     bool mapped;                       /* there is a map */
     bool wanted;                       /* ... and should be a newer one */
+    bool hurry;                        /* ... soon: acquires wait for it */
     bool tracks;                       /* some key was to be watched */
     uint32_t left;                     /* of a set of keys that is looked at, how many follow */
     unsigned left_slot;                /* ... and its slot */
@@ -7267,6 +7356,47 @@ static void rlock__peer_epochs(rlock__peer *peer) {
     redis->last_epoch = first + RLOCK__EPOCHS;
 }
 
+/* Returns the highest slot of a node; -1: it has none. */
+static int rlock__peer_top(const rlock__peer *peer) {
+    int slot = peer->slots ? (int)RLOCK__SLOTS - 1 : -1;
+    while (slot >= 0 && peer->cluster->map[slot] != peer->number) {
+        slot--;
+    }
+    return slot;
+}
+
+/* Names the marker of a node, prefix + "quarantine:{N}", where N is the first number of its highest
+ * slot: so those with the same map agree, and as slots are moved from the lowest on it stays for
+ * long. A marker is good for the process that it names alone; so one that came with a slot from
+ * another node says nothing, and no marker is a quarantine. If the name is another one now the node
+ * is asked at once, and is told what is known of it: it need not wait because its slot has left.
+ * A node of which no slot is known cannot have a marker, and grants nothing. */
+static void rlock__peer_mark(rlock__peer *peer) {
+    rlock__quarantine *quarantine = &peer->redis->quarantine;
+    char marker[RLOCK__MARKER] = "", digits[21];
+    int slot = rlock__peer_top(peer);
+    uint64_t number = 0;
+    size_t n = 0;
+    while (slot >= 0 && (!n || rlock__crc16(digits, n) % RLOCK__SLOTS != (unsigned)slot)) {
+        n = rlock__digits(digits, number++);
+        digits[n] = 0;
+    }
+    if (n) {
+        n = rlock__line_add(marker, 0, RLOCK__MARKER_NAME ":{", digits);
+        rlock__line_add(marker, n, "}", "");
+    }
+    if (strcmp(marker, quarantine->marker) != 0 || quarantine->unmapped) {
+        quarantine->unmapped = false;
+        memcpy(quarantine->marker, marker, sizeof marker);
+        if (slot < 0) {
+            quarantine->until_us = RLOCK__NEVER;
+            rlock__line_add(quarantine->refusal, 0, "quarantine: no slot of the node is known", "");
+            rlock_timer_set(peer->cluster->client, &quarantine->timer, -1);
+        }
+        rlock__quarantine_ask(peer->redis);
+    }
+}
+
 /* Opens the store of a node, if it is not open. It connects when it has something to say. */
 static int rlock__peer_open(rlock__peer *peer) {
     rlock__cluster *cluster = peer->cluster;
@@ -7286,6 +7416,9 @@ static int rlock__peer_open(rlock__peer *peer) {
         peer->redis->push_wanted = cluster->tracks;
         peer->where = RLOCK__PEER_NEW;
         rlock__peer_epochs(peer);
+        if (config.quarantine_ms) {
+            rlock__peer_mark(peer);
+        }
     }
     return status;
 }
@@ -7295,7 +7428,7 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     const rlock__redis *redis = peer->redis;
     bool busy = peer->asked || (redis && redis->bytes);
     int i;
-    for (i = 0; redis && i < 4; i++) {
+    for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }
     return busy;
@@ -7322,10 +7455,15 @@ static void rlock__peer_free(rlock__peer *peer) {
 
 /* --- where a request goes --- */
 
+/* Returns the least time between two questions for the map. */
+static int64_t rlock__cluster_pause_us(const rlock__cluster *cluster) {
+    return cluster->mapped && !cluster->hurry ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+}
+
 /* Has the timer fire when the next thing is due. */
 static void rlock__cluster_plan(rlock__cluster *cluster) {
     int64_t now_us = rlock_client_now_us(cluster->client);
-    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    int64_t pause_us = rlock__cluster_pause_us(cluster);
     int64_t due_us = now_us + RLOCK__MAP_US; /* to close who has nothing to do any more */
     if (cluster->wanted) {
         due_us = cluster->asked_us ? cluster->asked_us + pause_us : now_us;
@@ -7358,6 +7496,9 @@ static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool a
         rlock__cluster_refuse(peer->cluster, request,
                               status == RLOCK_ERR_NOMEM ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_BUSY);
         return;
+    }
+    if (peer->cluster->config.quarantine_ms && !peer->slots) {
+        peer->redis->quarantine.unmapped = true; /* a map that has its slots is on its way */
     }
     rlock__redis_submit(peer->redis, request);
     request->store.asks = asks;
@@ -7392,6 +7533,9 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
     }
     cluster->told = ask ? cluster->told : peer;
     rlock__cluster_want(cluster);
+    if (!ask && cluster->config.quarantine_ms && !rlock__quarantine_waits(peer->redis)) {
+        rlock__quarantine_ask(peer->redis); /* perhaps it was a replica meanwhile */
+    }
     if (request->store.hops >= RLOCK__HOPS) {
         return false;
     }
@@ -7466,7 +7610,7 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__peer *says,
 static void rlock__peer_loses(rlock__peer *peer) {
     rlock__cluster *cluster = peer->cluster;
     int i;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock_link *queue = &peer->redis->queues[i], *at, *next;
         for (at = queue->next; at != queue; at = next) {
             rlock_request *request = RLOCK__OF(at, rlock_request, store.link);
@@ -7502,9 +7646,13 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
     rlock_link waiting;
     uint32_t i;
     cluster->mapped = true;
+    cluster->hurry = false;
     for (i = 0; i < cluster->peer_count; i++) {
         if (cluster->peers[i] && cluster->peers[i]->redis) {
             rlock__peer_loses(cluster->peers[i]);
+            if (cluster->config.quarantine_ms) {
+                rlock__peer_mark(cluster->peers[i]);
+            }
         }
     }
     rlock__list_init(&waiting);
@@ -7636,7 +7784,7 @@ static void rlock__cluster_sweep(rlock__cluster *cluster) {
 static void rlock__cluster_fire(rlock_timer *timer) {
     rlock__cluster *cluster = RLOCK__OF(timer, rlock__cluster, timer);
     int64_t now_us = rlock_client_now_us(cluster->client);
-    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    int64_t pause_us = rlock__cluster_pause_us(cluster);
     rlock__cluster_answers(cluster);
     if (!cluster->wanted && cluster->mapped) {
         rlock__cluster_sweep(cluster);
@@ -7658,7 +7806,8 @@ static void rlock__peer_answered(void *owner, rlock_request *request, const rloc
     if (busy && rlock__peer_redirects(peer, request, answer)) {
         return;
     }
-    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
+    if (busy && (*peer->redis->quarantine.refusal ||
+                 rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN"))) {
         rlock__cluster_want(peer->cluster);
     }
     cluster->events->answered(cluster->owner, request, answer);
@@ -7674,6 +7823,9 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
     }
     if (cluster->wanted) {
         rlock__cluster_plan(cluster);
+    }
+    if (peer->redis->quarantine.late) { /* its slots came to be known during the greeting */
+        rlock__quarantine_ask(peer->redis);
     }
     if (peer->slots) {
         rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
@@ -7779,6 +7931,10 @@ static void rlock__cluster_flush(void *state) {
             cluster->told = peer;
             rlock__cluster_want(cluster);
         }
+        if (peer->redis->quarantine.unmapped && !cluster->hurry) {
+            cluster->hurry = true;
+            rlock__cluster_want(cluster);
+        }
     }
 }
 
@@ -7789,6 +7945,9 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     const char *why =
         rlock__wire_refuses(cluster->config.wire, cluster->config.prefix, key, len, terms, fencing);
     unsigned slot = rlock__key_slot(key, len);
+    if (!why && cluster->config.quarantine_ms) {
+        why = rlock__marker_refuses(cluster->config.prefix, true, key, len);
+    }
     if (!why && cluster->left && slot != cluster->left_slot) {
         why = "the keys are of several slots of the cluster; give them one hash tag {...}";
     }
@@ -7829,9 +7988,6 @@ static const char *rlock__cluster_fault(const rlock_config *config, const char *
     }
     if (config->database) {
         return "a cluster has database 0 alone";
-    }
-    if (config->quarantine_ms) {
-        return "config.quarantine_ms is not for a cluster";
     }
     return rlock__hosts_fault(config, config->cluster,
                               "config.cluster is no list like host:6379,[::1]:6379", detail);

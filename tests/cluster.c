@@ -1480,6 +1480,8 @@ static void acquire_that_was_not_answered_stays_in_doubt_at_the_next_node(void *
     assert_false(key_is_at(slot_node_by(0, move.slot), key));
 }
 
+#include "cluster_quarantine.h"
+
 /* ------------------------------------------------------------------------------------------------
  * What is wrong with a configuration, or with a server
  */
@@ -1598,6 +1600,10 @@ int main(int argc, char **argv) {
         CASE(server_that_is_no_cluster_is_told_of),
         CASE(nobody_at_the_seeds_is_no_connection),
         CASE(url_names_some_nodes),
+        CASE(node_that_lost_its_data_grants_nothing_and_the_others_do),
+        CASE(node_whose_marker_leaves_it_need_not_wait),
+        CASE(node_whose_marker_left_unseen_waits),
+        CASE(keys_of_markers_are_refused),
         CASE(node_that_is_killed_stops_its_own_keys_only),
     };
     static const struct CMUnitTest of_whole[] = {
@@ -1614,6 +1620,8 @@ int main(int argc, char **argv) {
         CASE(failover_by_an_operator_is_followed),
         CASE(killed_primary_is_followed),
         CASE(stopped_primary_is_followed),
+        CASE(failover_and_back_begin_a_quarantine_each),
+        CASE(hold_that_a_promoted_node_does_not_know_is_over_before_the_next),
         CASE(acquire_that_was_not_answered_stays_in_doubt_at_the_next_node),
     };
     int failed;

@@ -44,7 +44,9 @@ static inline redisAsyncContext *clustered_connect(const char *ip, int port) {
 
 /* Returns the port that nodes name, scripted ones too: that of the suite's server. */
 static inline int clustered_port(void) {
-    return server_list[SERVER_MAX - 1] != NULL ? server_list[SERVER_MAX - 1]->port : 6379;
+    const struct server *first = server_list[SERVER_MAX - 1];
+
+    return first != NULL && first->port != 0 ? first->port : 6379;
 }
 
 /* Returns the seed of a cluster that leads to a path, or else to a host. It is good until as many

@@ -210,7 +210,6 @@ static int test_ends(void **state) {
 /* What cannot be on a cluster, and why. */
 #define NO_BATCHES "renewals of a node go alone, since their keys are of several slots"
 #define NO_REPLICAOF "a node becomes no replica so, and a replica of a cluster says MOVED"
-#define NO_QUARANTINE "config.quarantine_ms is not for a cluster"
 #define NO_CLUSTER "of a client that takes a node for a server"
 static const struct clustered_skip skipped[] = {
     {"renewals_of_a_batch_*", NO_BATCHES},
@@ -231,9 +230,6 @@ static const struct clustered_skip skipped[] = {
     {"time_for_replicas_is_bounded", "it looks at what a server's store has"},
     {"server_killed_without_data_tells_the_holder",
      "a node that starts says CLUSTERDOWN for two seconds, and so to the check of the hold"},
-    {"*quarantine*", NO_QUARANTINE},
-    {"server_that_can*_tell_*", NO_QUARANTINE},
-    {"key_of_the_marker_is_refused", NO_QUARANTINE},
     {NULL, NULL},
 };
 
@@ -427,6 +423,8 @@ int main(int argc, char **argv) {
         TEST(quarantine_may_end_without_a_connection),
         TEST(lease_above_the_quarantine_is_refused),
         TEST(key_of_the_marker_is_refused),
+        TEST(attempt_waits_until_the_node_was_asked),
+        TEST(node_that_said_moved_is_asked_once_more),
         TEST(grants_of_one_turn_are_asked_about_once),
         TEST(grant_that_is_not_copied_is_given_back),
         TEST(renewal_that_is_not_copied_does_not_count),

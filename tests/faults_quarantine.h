@@ -67,7 +67,7 @@ static void nothing_is_granted_in_quarantine(void **state) {
 static void no_kind_is_granted_in_quarantine(void **state) {
     static const rlock_kind kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_READ, RLOCK_KIND_WRITE,
                                        RLOCK_KIND_SEMAPHORE};
-    static const char *const keys[] = {"k1", "k2"};
+    static const char *const keys[] = {"k1", "k23el"}; /* of one slot */
     rlock_client *client = quarantined(RLOCK_WIRE_STRING, ":3000\r\n", false);
     struct owner *owners[5];
     rlock_options options;
@@ -249,7 +249,8 @@ static void quarantine_is_asked_for_with_the_greeting(void **state) {
         stage_iterates(stage.now_us + 1000);
         assert_true(++turns < 1000);
     }
-    assert_memory_equal(stage.trail, greeting, sizeof greeting - 1);
+    /* the first node of a cluster is asked when its slots are known */
+    assert_memory_equal(stage.trail, greeting, sizeof greeting - (clustered() ? 6 : 1));
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
     stage_runs(300);
     assert_true(stage_is_pushing());
@@ -295,13 +296,63 @@ static void lease_above_the_quarantine_is_refused(void **state) {
     assert_non_null(strstr(kit_log_text, "config.watchdog_lease_ms is above config.quarantine_ms"));
 }
 
+/* Returns a client of a cluster of one node on the stage, which answers so, the first time. */
+static rlock_client *quarantined_node(const char *answer) {
+    rlock_config config;
+    rlock_client *client;
+
+    stage_begins();
+    stage_lies(the_question(), answer, true, true);
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.cluster = clustered_seed(stage.path, NULL, 0);
+    config.unix_path = NULL;
+    config.quarantine_ms = config.watchdog_lease_ms = QUARANTINE_MS;
+    client = kit_client(&config);
+    assert_non_null(client);
+    return client;
+}
+
+/* It was greeted before its slots were known. The first attempt is neither refused nor sent before
+ * the answer. */
+static void attempt_waits_until_the_node_was_asked(void **state) {
+    struct owner *o = owner_new(quarantined_node(":0\r\n"), "k");
+
+    (void)state;
+    assert_int_equal(stage_acquire(o, 0, 0), RLOCK_OK);
+    assert_true(strstr(stage.trail, "EVAL local") < strstr(stage.trail, "SET k"));
+    o = owner_new(quarantined_node(":300\r\n"), "k");
+    assert_int_equal(stage_acquire(o, 0, 0), RLOCK_ERR_SERVER);
+    assert_string_equal(o->text[RLOCK_ACQUIRED], "quarantine: nothing is granted for 300 ms more");
+    assert_int_equal(acquires(), 0);
+    assert_int_equal(stage_acquire(o, 1000, 0), RLOCK_OK);
+}
+
+/* It may have been a replica: nothing is sent there before it has said that it lost nothing. */
+static void node_that_said_moved_is_asked_once_more(void **state) {
+    rlock_client *client = quarantined_node(":0\r\n");
+    struct owner *held = owner_new(client, "h"), *o = owner_new(client, "k");
+    char moved[40];
+
+    (void)state;
+    snprintf(moved, sizeof moved, "-MOVED 7629 :%d\r\n", clustered_port());
+    stage_lies(the_question(), ":4000\r\n", true, false);
+    stage_lies("SET k", moved, true, true);
+    assert_int_equal(stage_acquire(held, 0, 0), RLOCK_OK);
+    assert_int_equal(stage_acquire(o, 0, 0), RLOCK_ERR_SERVER);
+    assert_string_equal(o->text[RLOCK_ACQUIRED], "quarantine: nothing is granted for 4000 ms more");
+    assert_int_equal(acquires(), 1); /* it was led on, and not sent again */
+    assert_int_equal(stage_renew(held, 0), RLOCK_OK);
+    assert_int_equal(stage_acquire(o, 5000, 0), RLOCK_OK);
+}
+
 /* The marker is no lock. Where there is none, its name is anybody's. */
 static void key_of_the_marker_is_refused(void **state) {
     rlock_client *client = quarantined(RLOCK_WIRE_STRING, ":0\r\n", false);
 
     (void)state;
-    assert_null(owner_new(client, "rlock:quarantine"));
+    assert_null(owner_new(client, clustered() ? "rlock:quarantine:{7}" : "rlock:quarantine"));
     assert_non_null(strstr(kit_log_text, "marker"));
+    assert_non_null(owner_new(client, clustered() ? "rlock:quarantine" : "rlock:quarantine:{7}"));
     assert_non_null(owner_new(client, "rlock:quarantine2"));
     assert_non_null(owner_new(client, "rlock:quarantin"));
     assert_non_null(owner_new(client, "rlock:"));

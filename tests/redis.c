@@ -2118,6 +2118,8 @@ static void reason_that_repeats_is_logged_ever_more_seldom(void **state) {
     assert_string_equal(kit_log_text, lines);
 }
 
+#include "whole.h"
+
 #include "redis_quarantine.h"
 #include "redis_wait.h"
 
@@ -2239,6 +2241,7 @@ int main(int argc, char **argv) {
         TEST(key_of_somebody_else_is_no_marker),
         TEST(quarantine_needs_its_rights),
         TEST(full_server_begins_no_quarantine),
+        TEST(what_a_client_knows_is_of_one_process_and_one_history),
         TEST(promotion_is_seen_and_a_new_history_is_not),
         TEST(every_kind_is_granted_when_a_replica_has_it),
         TEST(waiter_is_granted_when_the_replica_is_back),

@@ -136,6 +136,34 @@ static void marker_that_is_gone_costs_one_quarantine(void **state) {
     quarantine_is_served(&server);
 }
 
+/* Asks as a client does that knows the server as this process, with this history, for an hour. */
+static long long left_for_who_knows(const char *run_id, const char *history) {
+    tell(ask(&server, "DEL " MARKER));
+    return num(ask(&server, "EVAL %s 1 " MARKER " 600 %s %s 3600000",
+                   whole(rlock__quarantine_script), run_id, history));
+}
+
+static void what_a_client_knows_is_of_one_process_and_one_history(void **state) {
+    static const char other[] = "0246802468024680246802468024680246802468";
+    char run_id[41], history[41], marker[120];
+
+    (void)state;
+    snprintf(run_id, sizeof run_id, "%.40s",
+             strstr(str(ask(&server, "INFO server")), "run_id:") + 7);
+    snprintf(history, sizeof history, "%.40s",
+             strstr(str(ask(&server, "INFO replication")), "master_replid:") + 14);
+    assert_int_equal(left_for_who_knows(run_id, history), 0);
+    assert_int_equal(attempt(&server), RLOCK_OK); /* it stands in the marker */
+    assert_int_equal(left_for_who_knows(other, history), 600);
+    assert_int_equal(left_for_who_knows(run_id, other), 600);
+    operator_vouches(&server); /* who knows less changes nothing */
+    snprintf(marker, sizeof marker, "%s", str(ask(&server, "GET " MARKER)));
+    assert_int_equal(num(ask(&server, "EVAL %s 1 " MARKER " 600 %s %s 5",
+                             whole(rlock__quarantine_script), run_id, history)),
+                     0);
+    assert_string_equal(str(ask(&server, "GET " MARKER)), marker);
+}
+
 /* A clock that was set back makes no quarantine longer than once more. */
 static void marker_of_a_time_to_come_begins_now(void **state) {
     char marker[120];

@@ -4,8 +4,9 @@
 -- process; so is a replica that was promoted, or it has been a replica: then its
 -- history goes on with another one. A primary without replicas begins a history
 -- that goes on with none, and has lost nothing. A time that is still to come
--- means that the clock was set back.
---: marker = KEYS[1], quarantine_ms = ARGV[1], call = redis.call
+-- means that the clock was set back. A client that knows for how long a node of
+-- a cluster has been the same says so: the marker may have left with its slot.
+--: marker = KEYS[1], quarantine_ms = ARGV[1], known_run = ARGV[2], known_history = ARGV[3], known_ms = ARGV[4], call = redis.call
 local clock, server, data = call('TIME'), call('INFO', 'server'), call('INFO', 'replication')
 local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local run = server:match('run_id:(%x+)')
@@ -17,6 +18,9 @@ if not history or not run or not since then
 end
 if run ~= old_run or history ~= old_history and former:match('[^0]') or since + 0 > now_ms then
   since = string.format('%.0f', now_ms)
+end
+if run == known_run and history == known_history and now_ms - known_ms < since + 0 then
+  since = string.format('%.0f', now_ms - known_ms)
 end
 if text ~= run .. ' ' .. history .. ' ' .. since then
   call('SET', marker, run .. ' ' .. history .. ' ' .. since)

@@ -119,10 +119,10 @@ typedef struct rlock_config {
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 
-    /* None; 10 to 86400000 ms; Redis, and a quorum of it, not a cluster. For so long a server that
-     * was started anew or promoted, and one that is new to the library, grants nothing: waiting
-     * goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the same, at
-     * least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
+    /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. For so long a server
+     * that was started anew or promoted, and one that is new to the library, grants nothing:
+     * waiting goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the
+     * same, at least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
      * docs/guarantees.md. */
     int64_t quarantine_ms;
 

@@ -11,6 +11,8 @@
  *   asked at once, a few times in a row at most; then the answer is BUSY, and the core waits.
  * - What was sent to a node, and not answered, may happen there, whoever has the slot by now. The
  *   epochs of all nodes differ; so no other node takes such a token for surely gone.
+ * - Each node has a quarantine of its own, and a marker in its highest slot. What a client knows of
+ *   a node holds good when that slot leaves it: it says so in the next one.
  * - A slot that comes to another node takes with it what waits to be sent. What is watched there
  *   was not told of changes: for these keys `pushing` is raised anew. While a slot is on its way,
  *   and nodes say ASK, its keys are polled.
@@ -29,6 +31,7 @@
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
+#include "store/redis/quarantine.h"
 #include "store/redis/store.h"
 #include "store/cluster_map.h"
 
@@ -73,6 +76,7 @@ typedef struct rlock__cluster { /* one client of it */
     int64_t asked_us;                  /* when the map was asked for last; 0 = never */
     bool mapped;                       /* there is a map */
     bool wanted;                       /* ... and should be a newer one */
+    bool hurry;                        /* ... soon: acquires wait for it */
     bool tracks;                       /* some key was to be watched */
     uint32_t left;                     /* of a set of keys that is looked at, how many follow */
     unsigned left_slot;                /* ... and its slot */
@@ -190,6 +194,47 @@ static void rlock__peer_epochs(rlock__peer *peer) {
     redis->last_epoch = first + RLOCK__EPOCHS;
 }
 
+/* Returns the highest slot of a node; -1: it has none. */
+static int rlock__peer_top(const rlock__peer *peer) {
+    int slot = peer->slots ? (int)RLOCK__SLOTS - 1 : -1;
+    while (slot >= 0 && peer->cluster->map[slot] != peer->number) {
+        slot--;
+    }
+    return slot;
+}
+
+/* Names the marker of a node, prefix + "quarantine:{N}", where N is the first number of its highest
+ * slot: so those with the same map agree, and as slots are moved from the lowest on it stays for
+ * long. A marker is good for the process that it names alone; so one that came with a slot from
+ * another node says nothing, and no marker is a quarantine. If the name is another one now the node
+ * is asked at once, and is told what is known of it: it need not wait because its slot has left.
+ * A node of which no slot is known cannot have a marker, and grants nothing. */
+static void rlock__peer_mark(rlock__peer *peer) {
+    rlock__quarantine *quarantine = &peer->redis->quarantine;
+    char marker[RLOCK__MARKER] = "", digits[21];
+    int slot = rlock__peer_top(peer);
+    uint64_t number = 0;
+    size_t n = 0;
+    while (slot >= 0 && (!n || rlock__crc16(digits, n) % RLOCK__SLOTS != (unsigned)slot)) {
+        n = rlock__digits(digits, number++);
+        digits[n] = 0;
+    }
+    if (n) {
+        n = rlock__line_add(marker, 0, RLOCK__MARKER_NAME ":{", digits);
+        rlock__line_add(marker, n, "}", "");
+    }
+    if (strcmp(marker, quarantine->marker) != 0 || quarantine->unmapped) {
+        quarantine->unmapped = false;
+        memcpy(quarantine->marker, marker, sizeof marker);
+        if (slot < 0) {
+            quarantine->until_us = RLOCK__NEVER;
+            rlock__line_add(quarantine->refusal, 0, "quarantine: no slot of the node is known", "");
+            rlock_timer_set(peer->cluster->client, &quarantine->timer, -1);
+        }
+        rlock__quarantine_ask(peer->redis);
+    }
+}
+
 /* Opens the store of a node, if it is not open. It connects when it has something to say. */
 static int rlock__peer_open(rlock__peer *peer) {
     rlock__cluster *cluster = peer->cluster;
@@ -209,6 +254,9 @@ static int rlock__peer_open(rlock__peer *peer) {
         peer->redis->push_wanted = cluster->tracks;
         peer->where = RLOCK__PEER_NEW;
         rlock__peer_epochs(peer);
+        if (config.quarantine_ms) {
+            rlock__peer_mark(peer);
+        }
     }
     return status;
 }
@@ -218,7 +266,7 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     const rlock__redis *redis = peer->redis;
     bool busy = peer->asked || (redis && redis->bytes);
     int i;
-    for (i = 0; redis && i < 4; i++) {
+    for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }
     return busy;
@@ -245,10 +293,15 @@ static void rlock__peer_free(rlock__peer *peer) {
 
 /* --- where a request goes --- */
 
+/* Returns the least time between two questions for the map. */
+static int64_t rlock__cluster_pause_us(const rlock__cluster *cluster) {
+    return cluster->mapped && !cluster->hurry ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+}
+
 /* Has the timer fire when the next thing is due. */
 static void rlock__cluster_plan(rlock__cluster *cluster) {
     int64_t now_us = rlock_client_now_us(cluster->client);
-    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    int64_t pause_us = rlock__cluster_pause_us(cluster);
     int64_t due_us = now_us + RLOCK__MAP_US; /* to close who has nothing to do any more */
     if (cluster->wanted) {
         due_us = cluster->asked_us ? cluster->asked_us + pause_us : now_us;
@@ -281,6 +334,9 @@ static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool a
         rlock__cluster_refuse(peer->cluster, request,
                               status == RLOCK_ERR_NOMEM ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_BUSY);
         return;
+    }
+    if (peer->cluster->config.quarantine_ms && !peer->slots) {
+        peer->redis->quarantine.unmapped = true; /* a map that has its slots is on its way */
     }
     rlock__redis_submit(peer->redis, request);
     request->store.asks = asks;
@@ -315,6 +371,9 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
     }
     cluster->told = ask ? cluster->told : peer;
     rlock__cluster_want(cluster);
+    if (!ask && cluster->config.quarantine_ms && !rlock__quarantine_waits(peer->redis)) {
+        rlock__quarantine_ask(peer->redis); /* perhaps it was a replica meanwhile */
+    }
     if (request->store.hops >= RLOCK__HOPS) {
         return false;
     }
@@ -389,7 +448,7 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__peer *says,
 static void rlock__peer_loses(rlock__peer *peer) {
     rlock__cluster *cluster = peer->cluster;
     int i;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock_link *queue = &peer->redis->queues[i], *at, *next;
         for (at = queue->next; at != queue; at = next) {
             rlock_request *request = RLOCK__OF(at, rlock_request, store.link);
@@ -425,9 +484,13 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
     rlock_link waiting;
     uint32_t i;
     cluster->mapped = true;
+    cluster->hurry = false;
     for (i = 0; i < cluster->peer_count; i++) {
         if (cluster->peers[i] && cluster->peers[i]->redis) {
             rlock__peer_loses(cluster->peers[i]);
+            if (cluster->config.quarantine_ms) {
+                rlock__peer_mark(cluster->peers[i]);
+            }
         }
     }
     rlock__list_init(&waiting);
@@ -559,7 +622,7 @@ static void rlock__cluster_sweep(rlock__cluster *cluster) {
 static void rlock__cluster_fire(rlock_timer *timer) {
     rlock__cluster *cluster = RLOCK__OF(timer, rlock__cluster, timer);
     int64_t now_us = rlock_client_now_us(cluster->client);
-    int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
+    int64_t pause_us = rlock__cluster_pause_us(cluster);
     rlock__cluster_answers(cluster);
     if (!cluster->wanted && cluster->mapped) {
         rlock__cluster_sweep(cluster);
@@ -581,7 +644,8 @@ static void rlock__peer_answered(void *owner, rlock_request *request, const rloc
     if (busy && rlock__peer_redirects(peer, request, answer)) {
         return;
     }
-    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
+    if (busy && (*peer->redis->quarantine.refusal ||
+                 rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN"))) {
         rlock__cluster_want(peer->cluster);
     }
     cluster->events->answered(cluster->owner, request, answer);
@@ -597,6 +661,9 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
     }
     if (cluster->wanted) {
         rlock__cluster_plan(cluster);
+    }
+    if (peer->redis->quarantine.late) { /* its slots came to be known during the greeting */
+        rlock__quarantine_ask(peer->redis);
     }
     if (peer->slots) {
         rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
@@ -702,6 +769,10 @@ static void rlock__cluster_flush(void *state) {
             cluster->told = peer;
             rlock__cluster_want(cluster);
         }
+        if (peer->redis->quarantine.unmapped && !cluster->hurry) {
+            cluster->hurry = true;
+            rlock__cluster_want(cluster);
+        }
     }
 }
 
@@ -712,6 +783,9 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     const char *why =
         rlock__wire_refuses(cluster->config.wire, cluster->config.prefix, key, len, terms, fencing);
     unsigned slot = rlock__key_slot(key, len);
+    if (!why && cluster->config.quarantine_ms) {
+        why = rlock__marker_refuses(cluster->config.prefix, true, key, len);
+    }
     if (!why && cluster->left && slot != cluster->left_slot) {
         why = "the keys are of several slots of the cluster; give them one hash tag {...}";
     }
@@ -752,9 +826,6 @@ static const char *rlock__cluster_fault(const rlock_config *config, const char *
     }
     if (config->database) {
         return "a cluster has database 0 alone";
-    }
-    if (config->quarantine_ms) {
-        return "config.quarantine_ms is not for a cluster";
     }
     return rlock__hosts_fault(config, config->cluster,
                               "config.cluster is no list like host:6379,[::1]:6379", detail);

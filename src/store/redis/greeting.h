@@ -133,6 +133,7 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         rlock__put_text(redis, last);
     } else {
         rlock__put_quarantine(redis);
+        redis->quarantine.late = false;
     }
     rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
 }
@@ -156,7 +157,8 @@ static void rlock__conn_greet(rlock__conn *conn) {
     last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    last[RLOCK__STEP_QUARANTINE] = main && redis->quarantine.ms ? "" : NULL;
+    last[RLOCK__STEP_QUARANTINE] =
+        main && redis->quarantine.ms && *redis->quarantine.marker ? "" : NULL;
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
 #ifndef RLOCK_NO_SENTINEL

@@ -6,6 +6,9 @@
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
  * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
  * no acquire is sent to which it could.
+ *
+ * A node of a cluster keeps its marker in a slot of its own: see rlock__peer_mark. While a question
+ * is on its way after the greeting, acquires wait for the answer.
  */
 
 #ifndef RLOCK_STORE_REDIS_QUARANTINE_H
@@ -22,19 +25,29 @@
 #include "store/redis/link.h"
 #include "store/redis/sentinel.h"
 
-#define RLOCK__MARKER "quarantine"    /* the marker's key, after the prefix */
-#define RLOCK__QUARANTINE_ASK_MS 1000 /* until a server that cannot tell is asked again */
+#define RLOCK__MARKER_NAME "quarantine" /* the marker's key, after the prefix */
+#define RLOCK__QUARANTINE_ASK_MS 1000   /* until a server that cannot tell is asked again */
 
 /* True if the server may grant nothing now. */
 static bool rlock__quarantined(const rlock__redis *redis) {
     return rlock_client_now_us(redis->client) < redis->quarantine.until_us;
 }
 
-/* True for the key of the marker. */
-static bool rlock__is_marker(const rlock__redis *redis, const char *key, size_t len) {
-    size_t head = strlen(redis->prefix);
-    return redis->quarantine.ms && len > head && memcmp(key, redis->prefix, head) == 0 &&
-           rlock__is(key + head, len - head, RLOCK__MARKER);
+/* True if an acquire waits until it is known whether the server may grant. */
+static bool rlock__quarantine_waits(const rlock__redis *redis) {
+    return redis->quarantine.asked || redis->quarantine.unmapped;
+}
+
+/* Returns what is wrong with the key of a lock where there are markers, or NULL: it may be that of
+ * one; in a cluster that of any node. */
+static const char *rlock__marker_refuses(const char *prefix, bool node, const char *key,
+                                         size_t len) {
+    size_t head = strlen(prefix), name = sizeof RLOCK__MARKER_NAME - 1;
+    bool marker = len >= head + name && memcmp(key, prefix, head) == 0 &&
+                  memcmp(key + head, RLOCK__MARKER_NAME, name) == 0 &&
+                  (node ? len > head + name && key[head + name] == ':' : len == head + name);
+    return marker ? "the library keeps a marker of the quarantine at a key of this name; rename it"
+                  : NULL;
 }
 
 /* Returns why nothing is granted, perhaps in the line. */
@@ -54,24 +67,58 @@ static const char *rlock__quarantine_words(const rlock__redis *redis, char *line
 
 /* Formats the question. It goes in full: a server that was started anew knows no script. */
 static void rlock__put_quarantine(rlock__redis *redis) {
-    rlock__put_command(redis, 5);
+    const rlock__quarantine *quarantine = &redis->quarantine;
+    int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
+    bool known = *quarantine->run_id != 0;
+    rlock__put_command(redis, known ? 8 : 5);
     rlock__put_eval(redis, rlock__quarantine_script, true, 1);
-    rlock__put_around(redis, redis->prefix, false, RLOCK__MARKER, sizeof RLOCK__MARKER - 1, "");
-    rlock__put_number(redis, (uint64_t)redis->quarantine.ms);
+    rlock__put_around(redis, redis->prefix, false, quarantine->marker, strlen(quarantine->marker),
+                      "");
+    rlock__put_number(redis, (uint64_t)quarantine->ms);
+    if (known) {
+        rlock__put_text(redis, quarantine->run_id);
+        rlock__put_text(redis, quarantine->replid);
+        rlock__put_number(redis, (uint64_t)known_us / 1000);
+    }
 }
 
-/* Notes the answer, which is a number or an error. */
+/* Notes that a node has been the process that it is, with the history that it has, since a time:
+ * where its marker leaves it a client can say so. */
+static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
+    rlock__quarantine *quarantine = &redis->quarantine;
+    const char *run_id = redis->commands.run_id;
+    bool same = rlock__same_identity(run_id, quarantine->run_id) &&
+                rlock__same_identity(redis->replid, quarantine->replid);
+    if (!rlock__is_node(redis) || !*run_id || !*redis->replid || (same && quarantine->known_us <= since_us)) {
+        return;
+    }
+    memcpy(quarantine->run_id, run_id, sizeof quarantine->run_id);
+    memcpy(quarantine->replid, redis->replid, sizeof quarantine->replid);
+    quarantine->known_us = since_us;
+}
+
+/* Notes the answer, which is a number or an error. A node that has no slot any more may be a
+ * replica by now. If the slot of the marker has left it, another map names another marker. */
 static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply) {
     rlock__quarantine *quarantine = &redis->quarantine;
     int64_t now_us = rlock_client_now_us(redis->client);
     bool told = reply->type == REDIS_REPLY_INTEGER;
     char line[RLOCK__LINE];
     bool news;
+    if (!*quarantine->marker) {
+        return;
+    }
+    if (rlock__is_node(redis) && !told && !quarantine->led && rlock__redirected(reply->str)) {
+        quarantine->unmapped = quarantine->led = true;
+        return;
+    }
     if (told) {
         bool sane = reply->integer >= 0 && reply->integer <= quarantine->ms;
         int64_t left_ms = sane ? reply->integer : quarantine->ms;
+        quarantine->led = false;
         quarantine->until_us = now_us + left_ms * 1000;
         quarantine->refusal[0] = 0;
+        rlock__quarantine_knows(redis, quarantine->until_us - quarantine->ms * 1000);
         rlock_timer_set(redis->client, &quarantine->timer, left_ms ? quarantine->until_us : -1);
         news = left_ms > 0;
     } else {
@@ -95,7 +142,9 @@ static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply)
 static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     const redisReply *reply = (const redisReply *)raw;
-    (void)data;
+    rlock__redis *redis = (rlock__redis *)data;
+    bool before;
+    redis->quarantine.asked--;
     if (!conn || !reply) {
         return;
     }
@@ -104,24 +153,33 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
-    rlock__quarantine_told(conn->redis, reply);
-    if (!rlock__quarantined(conn->redis)) {
-        conn->redis->events->up(conn->redis->owner, NULL);
+    before = rlock__quarantined(redis);
+    rlock__quarantine_told(redis, reply);
+    if (before && !rlock__quarantined(redis)) {
+        redis->events->up(redis->owner, NULL);
     }
 }
 
-/* The quarantine is over, or it is time to ask once more. Without a connection the next greeting
- * asks. */
+/* Asks once more. Without a connection the next greeting asks; if one has gone too far for that,
+ * rlock__peer_up does. */
+static void rlock__quarantine_ask(rlock__redis *redis) {
+    const rlock__conn *conn = &redis->commands;
+    bool ready = conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
+    redis->quarantine.late = !ready;
+    if (ready && *redis->quarantine.marker) {
+        rlock__put_quarantine(redis);
+        redis->quarantine.asked++;
+        rlock__conn_say(&redis->commands, rlock__on_quarantine, redis);
+    }
+}
+
+/* The quarantine is over, or it is time to ask once more. */
 static void rlock__quarantine_fire(rlock_timer *timer) {
     rlock__redis *redis = RLOCK__OF(timer, rlock__redis, quarantine.timer);
     const rlock__conn *conn = &redis->commands;
-    if (conn->state != RLOCK__CONN_READY || conn->doomed || conn->strayed) {
-        return;
-    }
     if (rlock__quarantined(redis)) {
-        rlock__put_quarantine(redis);
-        rlock__conn_say(&redis->commands, rlock__on_quarantine, NULL);
-    } else {
+        rlock__quarantine_ask(redis);
+    } else if (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed) {
         redis->events->up(redis->owner, NULL);
     }
 }
@@ -131,6 +189,7 @@ static bool rlock__quarantine_init(rlock__redis *redis, int64_t ms) {
     bool added = !ms || rlock_timer_add(redis->client, &redis->quarantine.timer,
                                         rlock__quarantine_fire) == RLOCK_OK;
     redis->quarantine.ms = added ? ms : 0;
+    memcpy(redis->quarantine.marker, RLOCK__MARKER_NAME, sizeof RLOCK__MARKER_NAME);
     return added;
 }
 

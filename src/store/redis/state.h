@@ -34,6 +34,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__SENTINEL_MS 1000 /* from the answer of a Sentinel to the next question */
 #define RLOCK__MOVED_MS 10000   /* a connection that serves is given up for a MOVED so seldom */
 #define RLOCK__IDENTITY 40      /* characters of a run_id and a master_replid */
+#define RLOCK__MARKER 24u       /* of the name of a marker, after the prefix, with a NUL */
 #define RLOCK__ROOM 1024u       /* of a release of a mutex with its script, but for the key */
 #define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
 #define RLOCK__LUA_MAX 4096u           /* of a script in full: tools/join refuses a longer one */
@@ -46,6 +47,10 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
 enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
+
+/* The queues of requests: urgent ones, then one for each operation, then acquires that wait until
+ * it is known whether the server is in quarantine. */
+enum { RLOCK__URGENT = 0, RLOCK__PARKED = 4, RLOCK__QUEUES };
 
 enum { /* rlock_request.store.how */
        RLOCK__HOW_BEST = 0,
@@ -182,7 +187,15 @@ typedef struct rlock__quarantine {
     int64_t ms;       /* 0: there is none */
     int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
     rlock_timer timer;
-    char refusal[RLOCK__LINE]; /* why it cannot; empty: it can */
+    uint32_t asked;                   /* questions on their way, besides that of the greeting */
+    bool late;                        /* the greeting did not ask this */
+    bool unmapped;                    /* of a node: waits for a map of its slots */
+    bool led;                         /* ... because its marker was elsewhere */
+    char marker[RLOCK__MARKER];       /* its key, after the prefix; empty: a node without slots */
+    char refusal[RLOCK__LINE];        /* why it cannot tell; empty: it can */
+    char run_id[RLOCK__IDENTITY + 1]; /* of a node: which process, with which history ... */
+    char replid[RLOCK__IDENTITY + 1];
+    int64_t known_us; /* ... it has been since then, or longer */
 } rlock__quarantine;
 
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
@@ -224,8 +237,8 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     void *user;
     char *unix_path, *username, *password, *name, *prefix;
     int database;
-    rlock_link queues[4]; /* urgent ones, then one for each operation; each first come first */
-    rlock_link spare;     /* rlock__command */
+    rlock_link queues[RLOCK__QUEUES]; /* each first come first */
+    rlock_link spare;                 /* rlock__command */
     int64_t timeout_us;
     int64_t heard_us;  /* when the process before answered last */
     int64_t moved_us;  /* when a connection was last given up for a MOVED; 0 = never */

@@ -35,7 +35,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
         redis->notify_wanted = true; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
     }
-    rlock__list_append(&redis->queues[urgent ? 0 : 1 + request->op], &request->store.link);
+    rlock__list_append(&redis->queues[urgent ? RLOCK__URGENT : 1 + request->op],
+                       &request->store.link);
     rlock__conn_wanted(&redis->commands);
 }
 
@@ -63,7 +64,7 @@ RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_requ
     request->store.how = how;
     request->next = 0; /* it may have asked already */
     request->store.where = RLOCK__QUEUED;
-    rlock__list_append(&redis->queues[0], &request->store.link);
+    rlock__list_append(&redis->queues[RLOCK__URGENT], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
@@ -311,6 +312,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
+        rlock__list_remove(&first->store.link);
+        rlock__list_append(&redis->queues[RLOCK__PARKED], &first->store.link);
+        return;
+    }
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
         char line[RLOCK__LINE];
         rlock__list_remove(&first->store.link);
@@ -364,10 +370,10 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
     rlock_link *next = NULL;
     int64_t due_us = 0;
     int i;
-    if (!rlock__list_empty(&redis->queues[0])) {
-        return &redis->queues[0];
+    if (!rlock__list_empty(&redis->queues[RLOCK__URGENT])) {
+        return &redis->queues[RLOCK__URGENT];
     }
-    for (i = 1; i < 4; i++) {
+    for (i = 1; i < RLOCK__PARKED; i++) {
         const rlock_request *head = RLOCK__FIRST(&redis->queues[i], rlock_request, store.link);
         if (head && (!next || head->due_us < due_us)) {
             next = &redis->queues[i];
@@ -390,9 +396,13 @@ static void rlock__conn_flush(rlock__conn *conn) {
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock__conn *conn = &redis->commands;
-    rlock_link *queue = rlock__redis_next(redis);
-    int64_t now_us =
-        queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
+    rlock_link *queue;
+    int64_t now_us;
+    if (!rlock__quarantine_waits(redis)) {
+        rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
+    }
+    queue = rlock__redis_next(redis);
+    now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
            redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
@@ -458,7 +468,9 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock__conn *conn = &redis->commands;
     bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
     unsigned known = 0; /* the rows of scripts that were sent in full */
-    rlock_link *queue = rlock__redis_next(redis);
+    rlock_link *queue;
+    rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
+    queue = rlock__redis_next(redis);
     if (usable && queue) {
         rlock__put_words(redis, "CLIENT REPLY OFF", 0);
         rlock__conn_send(conn, rlock__on_nothing, NULL);
@@ -571,7 +583,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     rlock__list_init(&redis->sync.kept);
     redis->sync.replicas = config->replicas;
     redis->sync.ms = config->replicas_ms;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
     failed = failed || !redis->buffer ||
@@ -632,10 +644,9 @@ static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, cons
 static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
-    if (rlock__is_marker(redis, key, len)) {
-        return "the library keeps the marker of the quarantine at a key of this name; rename it";
-    }
-    return rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
+    const char *why =
+        redis->quarantine.ms ? rlock__marker_refuses(redis->prefix, false, key, len) : NULL;
+    return why ? why : rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
 }
 
 static const rlock_store rlock__redis_store = {NULL,
