@@ -206,7 +206,7 @@ static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
  * one slot: the channel's is that of what stands in its braces. */
 static bool rlock__channel_sharded(const rlock__redis *redis, const char *key, size_t len) {
     bool braces = memchr(key, '{', len) || memchr(key, '}', len);
-    return redis->node && (!braces || rlock__has_tag(key, len));
+    return RLOCK__HAS_CLUSTER && redis->node && (!braces || rlock__has_tag(key, len));
 }
 
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {

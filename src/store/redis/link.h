@@ -511,8 +511,8 @@ static void rlock__free_reply(void *reply) {
 /* True for the first word of what comes on a sharded channel. */
 static bool rlock__shard_word(const rlock__conn *conn, const redisReadTask *task, const char *text,
                               size_t len) {
-    return conn->redis->sharded && conn == &conn->redis->push && task->parent &&
-           !task->parent->parent && task->idx == 0 &&
+    return RLOCK__HAS_CLUSTER && conn->redis->sharded && conn == &conn->redis->push &&
+           task->parent && !task->parent->parent && task->idx == 0 &&
            (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
             rlock__is(text, len, "sunsubscribe"));
 }
@@ -546,7 +546,7 @@ static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, cha
 static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *task,
                                const char *text) {
     rlock__redis *redis = conn->redis;
-    if (task->parent || task->type != REDIS_REPLY_ERROR || !redis->sharded ||
+    if (!RLOCK__HAS_CLUSTER || task->parent || task->type != REDIS_REPLY_ERROR || !redis->sharded ||
         conn != &redis->push) {
         return false;
     }
@@ -561,14 +561,14 @@ static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *tas
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
-    if (conn) {
+    if (RLOCK__HAS_CLUSTER && conn) {
         conn->shard = conn->shard || rlock__shard_word(conn, task, text, len);
     }
     if (conn && !rlock__word_expected(conn, task, text, len)) {
         rlock__reply_refused(conn);
         return NULL;
     }
-    if (conn && conn->shard) {
+    if (RLOCK__HAS_CLUSTER && conn && conn->shard) {
         return rlock__make_shard(conn, task, text, len);
     }
     if (conn && rlock__shard_error(conn, task, text)) {
@@ -599,7 +599,7 @@ static void *rlock__make_array(const redisReadTask *task, rlock__elements elemen
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
     redisReply *reply;
-    if (conn && conn->shard) {
+    if (RLOCK__HAS_CLUSTER && conn && conn->shard) {
         return rlock__make_shard(conn, task, NULL, 0);
     }
     if (!conn || task->parent) {

@@ -142,6 +142,12 @@ typedef struct rlock__host {
     int port;
 } rlock__host;
 
+#ifndef RLOCK_NO_CLUSTER
+#define RLOCK__HAS_CLUSTER 1
+#else
+#define RLOCK__HAS_CLUSTER 0
+#endif
+
 #ifndef RLOCK_NO_SENTINEL
 #define RLOCK__HAS_SENTINEL 1
 
