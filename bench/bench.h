@@ -109,9 +109,8 @@ static inline void bench_fail(const char *what) {
     exit(1);
 }
 
-static inline void bench_server(struct server *s) {
+static inline void bench_server_as(struct server *s, const char *args[]) {
     static cpu_set_t all;
-    const char *args[] = {"--maxclients", "1000", NULL};
 
     signal(SIGPIPE, SIG_IGN);
     sched_getaffinity(0, sizeof all, &all);
@@ -122,6 +121,12 @@ static inline void bench_server(struct server *s) {
     }
     sched_setaffinity(0, sizeof all, &all);
     bench_pin(1);
+}
+
+static inline void bench_server(struct server *s) {
+    const char *args[] = {"--maxclients", "1000", NULL};
+
+    bench_server_as(s, args);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -202,7 +207,8 @@ static inline void bench_run(double seconds) {
     ev_timer_stop(EV_DEFAULT, &timer);
 }
 
-static int bench_replicas; /* config.replicas of the next clients */
+static int bench_replicas;        /* config.replicas of the next clients */
+static const char *bench_cluster; /* config.cluster of the next clients; NULL = none */
 
 static inline rlock_client *bench_client(const struct server *s, bool tcp, int64_t lease_ms) {
     rlock_config config;
@@ -210,8 +216,9 @@ static inline rlock_client *bench_client(const struct server *s, bool tcp, int64
 
     memset(&config, 0, sizeof config);
     config.loop = rlock_libev_loop(EV_DEFAULT);
-    config.unix_path = tcp ? NULL : s->socket;
-    config.port = tcp ? s->port : 0;
+    config.cluster = bench_cluster;
+    config.unix_path = tcp || bench_cluster ? NULL : s->socket;
+    config.port = tcp && !bench_cluster ? s->port : 0;
     config.watchdog_lease_ms = lease_ms;
     config.replicas = bench_replicas;
     if (rlock_client_new(&client, &config) != RLOCK_OK) {

@@ -5,6 +5,7 @@
 #include "by_hand.h"
 
 #define IN_FLIGHT_MAX 1024
+#define NODES 3 /* of a cluster */
 
 /* A replica that lags is waited for. */
 #define WAIT_MS (bench_replicas > 0 ? RLOCK_FOREVER : 0)
@@ -16,7 +17,8 @@ struct slot {
     bool timed;
 };
 
-static struct server server;
+static struct server server, nodes[NODES];
+static char seeds[NODES * 24];
 static struct slot slots[IN_FLIGHT_MAX];
 static struct bench_samples times;
 static uint64_t pairs;
@@ -95,25 +97,46 @@ static void on_told(redisAsyncContext *ac, void *raw, void *data) {
 
 /* --- a measurement --- */
 
+/* What each server has used until now: the one, or the nodes. */
+static void read_servers(int64_t *ns) {
+    int i;
+
+    ns[0] = bench_server_cpu_ns(&server);
+    for (i = 0; bench_cluster != NULL && i < NODES; i++) {
+        ns[i] = bench_server_cpu_ns(&nodes[i]);
+    }
+}
+
+/* `server_cpu` is that of the busiest node. `apart`: what could be done with a processor for the
+ * client and one for each server. */
 static void measure(const char *what, double warm_up, double seconds) {
     uint64_t all, own;
-    int64_t start_ns, cpu_ns, server_ns;
+    int64_t start_ns, cpu_ns, server_ns = 0, before_ns[NODES] = {0}, after_ns[NODES] = {0};
     double n;
+    int i;
 
     bench_run(warm_up);
     pairs = 0;
     times.count = 0;
     all = bench_allocations, own = bench_own_allocations;
-    cpu_ns = bench_cpu_ns(), server_ns = bench_server_cpu_ns(&server), start_ns = bench_now_ns();
+    read_servers(before_ns);
+    cpu_ns = bench_cpu_ns(), start_ns = bench_now_ns();
     bench_run(seconds);
     start_ns = bench_now_ns() - start_ns;
-    cpu_ns = bench_cpu_ns() - cpu_ns, server_ns = bench_server_cpu_ns(&server) - server_ns;
+    cpu_ns = bench_cpu_ns() - cpu_ns;
+    read_servers(after_ns);
+    for (i = 0; i < NODES; i++) {
+        int64_t ns = after_ns[i] - before_ns[i];
+
+        server_ns = ns > server_ns ? ns : server_ns;
+    }
     all = bench_allocations - all, own = bench_own_allocations - own;
     n = (double)pairs;
     bench_sort(&times);
     bench_line(what, "rate", n / ((double)start_ns / 1e9), "1/s");
     bench_line(what, "cpu", (double)cpu_ns / 1e3 / n, "us");
     bench_line(what, "server_cpu", (double)server_ns / 1e3 / n, "us");
+    bench_line(what, "apart", 1e9 * n / (double)(cpu_ns > server_ns ? cpu_ns : server_ns), "1/s");
     bench_line(what, "p50", bench_percentile(&times, 50), "us");
     bench_line(what, "p99", bench_percentile(&times, 99), "us");
     bench_line(what, "allocations", (double)all / n, "1");
@@ -240,6 +263,54 @@ static void with_a_replica(void) {
     server_stop(&replica);
 }
 
+static void cli(const struct server *s, const char *words, ...) {
+    char text[64] = "", command[96];
+    va_list ap;
+
+    va_start(ap, words);
+    vsnprintf(command, sizeof command, words, ap);
+    va_end(ap);
+    server_cli(s, text, sizeof text, "%s", command);
+    if (strcmp(text, "OK") != 0) {
+        bench_fail(text);
+    }
+}
+
+/* As many pairs at each node as at the one server beside which it stands. */
+static void with_a_cluster(void) {
+    static char ports[NODES][8];
+    char text[4096];
+    int i, tries, n = 0;
+
+    for (i = 0; i < NODES; i++) {
+        const char *args[] = {"--maxclients", "1000", "--cluster-enabled", "yes", "--cluster-port",
+                              ports[i],       NULL};
+
+        snprintf(ports[i], sizeof ports[i], "%d", server_free_port());
+        bench_server_as(&nodes[i], args);
+        n += snprintf(seeds + n, sizeof seeds - (size_t)n, "%s127.0.0.1:%d", i ? "," : "",
+                      nodes[i].port);
+        cli(&nodes[i], "CLUSTER SET-CONFIG-EPOCH %d", i + 1);
+        cli(&nodes[i], "CLUSTER ADDSLOTSRANGE %d %d", 16384 * i / NODES,
+            16384 * (i + 1) / NODES - 1);
+        cli(&nodes[i], "CLUSTER MEET 127.0.0.1 %d %s", nodes[0].port, ports[0]);
+    }
+    for (i = 0, tries = 0; i < NODES; tries++) {
+        server_cli(&nodes[i], text, sizeof text, "CLUSTER INFO");
+        i += strstr(text, "cluster_state:ok") != NULL && strstr(text, "slots_assigned:16384");
+        if (tries == 600) {
+            bench_fail("the cluster is not whole");
+        }
+        server_sleep_ms(20);
+    }
+    bench_cluster = seeds;
+    by_rlock("pairs.rlock_cluster.tcp.768", NODES * 256, true, false, bench_quick ? 0.05 : 0.4);
+    bench_cluster = NULL;
+    for (i = 0; i < NODES; i++) {
+        server_stop(&nodes[i]);
+    }
+}
+
 int main(int argc, char **argv) {
     static const int in_flight[] = {1, 16, 64, 256, 1024};
     size_t i;
@@ -258,6 +329,7 @@ int main(int argc, char **argv) {
     }
     if (!bench_few) {
         with_a_replica();
+        with_a_cluster();
     }
     server_stop(&server);
     return 0;

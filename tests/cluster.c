@@ -554,9 +554,17 @@ static rlock_client *client_by_channel(const char *seeds, const char *rule) {
 
 /* A connection that listens as Redisson does: from 3.22.1 on with SSUBSCRIBE, at the node that has
  * the slot, if the servers know that; else with SUBSCRIBE, at any node. */
+static const char *channel_of(const char *key) {
+    static char channel[80];
+
+    snprintf(channel, sizeof channel, strchr(key, '{') != NULL ? CHANNEL "%s" : CHANNEL "{%s}",
+             key);
+    return channel;
+}
+
 static redisContext *ear_at(const struct server *server, const char *command, const char *key) {
     redisContext *ear = kit_connect(server);
-    redisReply *reply = (redisReply *)redisCommand(ear, "%s " CHANNEL "{%s}", command, key);
+    redisReply *reply = (redisReply *)redisCommand(ear, "%s %s", command, channel_of(key));
 
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     freeReplyObject(reply);
@@ -565,12 +573,10 @@ static redisContext *ear_at(const struct server *server, const char *command, co
 
 static void hears(redisContext *ear, const char *kind, const char *key) {
     redisReply *reply = NULL;
-    char channel[80];
 
-    snprintf(channel, sizeof channel, CHANNEL "{%s}", key);
     assert_int_equal(redisGetReply(ear, (void **)&reply), REDIS_OK);
     assert_string_equal(reply->element[0]->str, kind);
-    assert_string_equal(reply->element[1]->str, channel);
+    assert_string_equal(reply->element[1]->str, channel_of(key));
     assert_string_equal(reply->element[2]->str, "0");
     freeReplyObject(reply);
 }
@@ -581,12 +587,15 @@ static void redisson_hears_each_end_of_a_hold_on_channels_of_both_sorts(void **s
     (void)state;
     for (node = 0; node < PRIMARIES; node++) {
         rlock_client *client = client_by_channel(node_seeds, "+ping");
-        const char *key = key_at(node, "java");
-        struct owner *holder = owner_new(client, key);
-        redisContext *ear = ear_at(&nodes[node], "SSUBSCRIBE", key);
-        redisContext *older = ear_at(&nodes[(node + 1) % PRIMARIES], "SUBSCRIBE", key);
+        char key[48]; /* the last one has a hash tag, which its channel has too */
+        struct owner *holder;
+        redisContext *ear, *older;
         rlock_options options;
 
+        snprintf(key, sizeof key, node < 2 ? "%s" : "a{%s}b", key_at(node, "java"));
+        holder = owner_new(client, key);
+        ear = ear_at(&nodes[node], "SSUBSCRIBE", key);
+        older = ear_at(&nodes[(node + 1) % PRIMARIES], "SUBSCRIBE", key);
         memset(&options, 0, sizeof options);
         options.key = key;
         assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
@@ -605,6 +614,47 @@ static void redisson_hears_each_end_of_a_hold_on_channels_of_both_sorts(void **s
         hears(older, "message", key);
         redisFree(ear);
         redisFree(older);
+    }
+}
+
+static void redisson_takes(const struct server *server, const char *key) {
+    tell(ask(server, "HSET %s 1e3b0e4f-foreign:1 1", key));
+    tell(ask(server, "PEXPIRE %s %d", key, LEASE_MS));
+}
+
+/* Redisson lets it go, and says so in that way, perhaps at another node. */
+static void is_woken(struct owner *waiter, const struct server *server,
+                     const struct server *speaker, const char *publish) {
+    const char *key = rlock_key(waiter->lock, NULL);
+    int64_t begun_us = kit_now_us();
+
+    tell(ask(server, "DEL %s", key));
+    tell(ask(speaker, "%s %s 0", publish, channel_of(key)));
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_in_range(kit_now_us() - begun_us, 0, 1000000); /* it does not ask for 10 s */
+    assert_int_equal(owner_release(waiter), RLOCK_OK);
+}
+
+/* Its braces are no hash tag: the channel is of another slot, and no part of a script. */
+static void key_whose_channel_is_of_another_slot_is_let_go(void **state) {
+    rlock_client *client = client_by_channel(node_seeds, "+ping");
+    static const char *const keys[] = {"odd}key", "odd{key", "}{"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        struct owner *holder = owner_new(client, keys[i]), *waiter = owner_new(client, keys[i]);
+        struct server *server = &nodes[slot_node_by(0, key_slot(keys[i]))];
+        uint64_t faults;
+
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        redisson_takes(server, keys[i]);
+        waits(waiter, client);
+        faults = kit_stats(client).faults;
+        is_woken(waiter, server, server, "PUBLISH");
+        assert_int_equal(kit_stats(client).faults, faults);
+        assert_int_equal(kit_stats(client).cleaning, 0);
     }
 }
 
@@ -629,24 +679,6 @@ static void user_who_may_publish_on_one_sort_of_channels_does(void **state) {
         redisFree(ear);
         kit_reset();
     }
-}
-
-static void redisson_takes(const struct server *server, const char *key) {
-    tell(ask(server, "HSET %s 1e3b0e4f-foreign:1 1", key));
-    tell(ask(server, "PEXPIRE %s %d", key, LEASE_MS));
-}
-
-/* Redisson lets it go, and says so in that way, perhaps at another node. */
-static void is_woken(struct owner *waiter, const struct server *server,
-                     const struct server *speaker, const char *publish) {
-    const char *key = rlock_key(waiter->lock, NULL);
-    int64_t begun_us = kit_now_us();
-
-    tell(ask(server, "DEL %s", key));
-    tell(ask(speaker, "%s " CHANNEL "{%s} 0", publish, key));
-    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 3000), RLOCK_OK);
-    assert_in_range(kit_now_us() - begun_us, 0, 1000000); /* it does not ask for 10 s */
-    assert_int_equal(owner_release(waiter), RLOCK_OK);
 }
 
 static void waiter_without_tracking_hears_channels_of_both_sorts(void **state) {
@@ -1576,6 +1608,7 @@ int main(int argc, char **argv) {
         CASE(keys_of_one_slot_are_one_lock_and_of_two_are_refused),
         CASE(fences_of_a_key_rise_wherever_its_slot_is),
         CASE(redisson_hears_each_end_of_a_hold_on_channels_of_both_sorts),
+        CASE(key_whose_channel_is_of_another_slot_is_let_go),
         CASE(user_who_may_publish_on_one_sort_of_channels_does),
         CASE(waiter_without_tracking_hears_channels_of_both_sorts),
         CASE(waiter_on_a_sharded_channel_moves_with_its_slot),

@@ -202,11 +202,9 @@ static void rlock__put_own_key(rlock__redis *redis, const char *key, size_t len,
     rlock__put_around(redis, tagged ? "" : redis->prefix, !tagged, key, len, colon_name);
 }
 
-/* True if the channel of a key is also a sharded one at the node of the key, because both are of
- * one slot: the channel's is that of what stands in its braces. */
-static bool rlock__channel_sharded(const rlock__redis *redis, const char *key, size_t len) {
-    bool braces = memchr(key, '{', len) || memchr(key, '}', len);
-    return rlock__is_node(redis) && (!braces || rlock__has_tag(key, len));
+/* True if a key has a sharded channel too, of the same name: at a node of a cluster. */
+static bool rlock__has_shards(const rlock__redis *redis) {
+    return rlock__is_node(redis);
 }
 
 static void rlock__put_token(rlock__redis *redis, uint64_t token) {
@@ -328,7 +326,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    bool sharded = channel && rlock__channel_sharded(redis, request->key, request->key_len);
+    bool sharded = channel && rlock__has_shards(redis);
     uint32_t keys = rlock__request_keys(request), i;
     const char *key;
     size_t len;

@@ -110,7 +110,7 @@ static void rlock__channel_listen(rlock__redis *redis, const char *key, size_t l
     rlock__put_words(redis, on ? "SUBSCRIBE" : "UNSUBSCRIBE", 1);
     rlock__put_channel(redis, key, len);
     rlock__conn_say(&redis->push, rlock__on_message, NULL);
-    if (rlock__channel_sharded(redis, key, len) && !redis->shards_refused) {
+    if (rlock__has_shards(redis) && !redis->shards_refused) {
         redis->sharded = true;
         rlock__put_words(redis, on ? "SSUBSCRIBE" : "SUNSUBSCRIBE", 1);
         rlock__put_channel(redis, key, len);
