@@ -74,6 +74,7 @@ typedef struct rlock__cluster { /* one client of it */
     bool mapped;                       /* there is a map */
     bool wanted;                       /* ... and should be a newer one */
     bool tracks;                       /* some key was to be watched */
+    bool sweeps;                       /* nodes are to be closed that have nothing to do */
     uint32_t left;                     /* of a set of keys that is looked at, how many follow */
     unsigned left_slot;                /* ... and its slot */
     uint16_t map[RLOCK__SLOTS];        /* the number of the node; 0 = none */
@@ -542,9 +543,11 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
     }
 }
 
-/* Closes the nodes that have no slots, and nothing to do. */
+/* Closes the nodes that have no slots, and nothing to do. Not from a timer: it may fire in the
+ * dispatch for a descriptor of one of them. */
 static void rlock__cluster_sweep(rlock__cluster *cluster) {
     uint32_t i;
+    cluster->sweeps = false;
     for (i = 0; i < cluster->peer_count; i++) {
         rlock__peer *peer = cluster->peers[i];
         if (peer && !peer->slots && !rlock__peer_busy(peer)) {
@@ -559,7 +562,7 @@ static void rlock__cluster_fire(rlock_timer *timer) {
     int64_t pause_us = cluster->mapped ? RLOCK__MAP_US : RLOCK__PATIENCE_MS * 1000;
     rlock__cluster_answers(cluster);
     if (!cluster->wanted && cluster->mapped) {
-        rlock__cluster_sweep(cluster);
+        cluster->sweeps = true;
     } else if (cluster->wanted && (!cluster->asked_us || cluster->asked_us + pause_us <= now_us)) {
         rlock__cluster_ask(cluster);
     }
@@ -686,12 +689,15 @@ static void rlock__cluster_track(void *state, const char *key, size_t len, bool 
 }
 
 static void rlock__cluster_flush(void *state) {
-    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    rlock__cluster *cluster = (rlock__cluster *)state;
     uint32_t i;
     for (i = 0; i < cluster->peer_count; i++) {
         if (cluster->peers[i] && cluster->peers[i]->redis) {
             rlock__redis_flush(cluster->peers[i]->redis);
         }
+    }
+    if (cluster->sweeps) {
+        rlock__cluster_sweep(cluster);
     }
 }
 
