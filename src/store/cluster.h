@@ -78,6 +78,7 @@ typedef struct rlock__cluster { /* one client of it */
     bool wanted;                       /* ... and should be a newer one */
     bool hurry;                        /* ... soon: acquires wait for it */
     bool tracks;                       /* some key was to be watched */
+    bool sweeps;                       /* nodes are to be closed that have nothing to do */
     uint32_t left;                     /* of a set of keys that is looked at, how many follow */
     unsigned left_slot;                /* ... and its slot */
     uint16_t map[RLOCK__SLOTS];        /* the number of the node; 0 = none */
@@ -608,9 +609,11 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
     }
 }
 
-/* Closes the nodes that have no slots, and nothing to do. */
+/* Closes the nodes that have no slots, and nothing to do. Not from a timer: it may fire in the
+ * dispatch for a descriptor of one of them. */
 static void rlock__cluster_sweep(rlock__cluster *cluster) {
     uint32_t i;
+    cluster->sweeps = false;
     for (i = 0; i < cluster->peer_count; i++) {
         rlock__peer *peer = cluster->peers[i];
         if (peer && !peer->slots && !rlock__peer_busy(peer)) {
@@ -625,7 +628,7 @@ static void rlock__cluster_fire(rlock_timer *timer) {
     int64_t pause_us = rlock__cluster_pause_us(cluster);
     rlock__cluster_answers(cluster);
     if (!cluster->wanted && cluster->mapped) {
-        rlock__cluster_sweep(cluster);
+        cluster->sweeps = true;
     } else if (cluster->wanted && (!cluster->asked_us || cluster->asked_us + pause_us <= now_us)) {
         rlock__cluster_ask(cluster);
     }
@@ -773,6 +776,9 @@ static void rlock__cluster_flush(void *state) {
             cluster->hurry = true;
             rlock__cluster_want(cluster);
         }
+    }
+    if (cluster->sweeps) {
+        rlock__cluster_sweep(cluster);
     }
 }
 

@@ -242,6 +242,11 @@ static inline bool fences_apart(const struct token *one, const struct token *oth
     return sim.primary != NULL && (one->is_void || other->is_void);
 }
 
+/* Whether every replica has what is claimed with this token: a new primary is no excuse. */
+static inline bool oracle_survives(const struct token *token) {
+    return oracle.replicas != 0 && oracle.replicas == sim.server_count - 1 && !token->lawless;
+}
+
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
 static inline void oracle_overlap(struct hand *one, struct hand *other) {
     if (oracle.council) {
@@ -250,6 +255,10 @@ static inline void oracle_overlap(struct hand *one, struct hand *other) {
     }
     if (one->token == other->token || (!one->token->is_void && !other->token->is_void)) {
         sim_failed("hands %d and %d both hold %s", one->number, other->number, one->slot->key);
+    }
+    if (oracle_survives(one->token) && oracle_survives(other->token)) {
+        sim_failed("hands %d and %d both hold %s, which every replica had", one->number,
+                   other->number, one->slot->key);
     }
     if (oracle.quarantine_ms != 0 && !one->token->lawless && !other->token->lawless) {
         sim_failed("hands %d and %d both hold %s, in spite of a quarantine", one->number,
@@ -648,6 +657,21 @@ static inline int64_t oracle_has_until_us(const struct slot *slot, const struct 
     return aside_us > until_us ? aside_us : until_us;
 }
 
+/* What a handle claims, so many replicas have too: with the primary one more. */
+static inline void oracle_synced(const struct hand *hand, const struct slot *slot, int64_t end_us) {
+    int i, count = 0;
+    for (i = 0; i < sim.server_count; i++) {
+        const struct sim_server *server = &sim.servers[i];
+        count +=
+            sim_true_us(&server->clock, (int64_t)aside_until(server, slot, hand->token)) >= end_us;
+    }
+    if (count <= oracle.replicas) {
+        sim_failed("hand %d claims %s, which %d machines have for so long", hand->number, slot->key,
+                   count);
+    }
+    seen.saved += hand->token->is_void;
+}
+
 /* What a handle claims, the server has, and for at least as long. */
 static inline void oracle_backed(struct hand *hand, const struct slot *slot) {
     struct token *token = hand->token;
@@ -655,14 +679,18 @@ static inline void oracle_backed(struct hand *hand, const struct slot *slot) {
     int64_t longest_ms =
         hand->longest_ms > token->longest_ms ? hand->longest_ms : token->longest_ms;
     int64_t until_us = oracle_has_until_us(slot, token);
+    bool excused = token->is_void && !oracle_survives(token);
+    if (oracle.replicas != 0 && !excused) {
+        oracle_synced(hand, slot, sim.now_us + left_us * 995 / 1000 - 1000);
+    }
     if (sim.now_us < until_us) {
-        if (!token->is_void && sim.now_us + left_us * 995 / 1000 - 1000 > until_us) {
+        if (!excused && sim.now_us + left_us * 995 / 1000 - 1000 > until_us) {
             sim_failed("hand %d claims %s for %lld us longer than the server", hand->number,
                        slot->key, (long long)(sim.now_us + left_us - until_us));
         }
         return;
     }
-    if (!token->is_void) {
+    if (!excused) {
         sim_failed("hand %d claims %s, the server has %s", hand->number, slot->key,
                    slot->there != NULL ? slot->there->text : "nothing");
     }
@@ -810,13 +838,18 @@ static inline void queue_steps_down(const struct slot *slot) {
     }
 }
 
+/* Whether replicas may be too slow for a grant. */
+static inline bool oracle_unsynced(void) {
+    return oracle.replicas != 0 && !oracle.settled && (!oracle.quiet || sim.lag_us != 0);
+}
+
 /* A key that is free is taken soon, if somebody waits for it and nothing went wrong lately. */
 static inline void oracle_liveness(void) {
     int s;
     for (s = 0; s < oracle.slot_count; s++) {
         struct slot *slot = &oracle.slots[s];
         bool queued = slot_queued(slot);
-        bool is_wanted = !oracle_quarantined(slot->server) &&
+        bool is_wanted = !oracle_quarantined(slot->server) && !oracle_unsynced() &&
                          (queued ? queue_wanted(slot) : slot_free(slot) && slot_wanted(slot));
         int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
         queue_served(slot);
@@ -892,6 +925,7 @@ static inline void oracle_begin(void) {
     oracle.deceived = oracle.refusing = oracle.council = oracle.moved = false;
     oracle.forgot_us = oracle.named_us = oracle.fault_us = 0;
     oracle.quarantine_ms = oracle.lawless_us = 0;
+    oracle.replicas = 0;
     memset(&quorum, 0, sizeof quorum);
     oracle.orders = 0;
     oracle.trouble_us = 0;

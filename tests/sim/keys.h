@@ -192,6 +192,7 @@ static struct {
     int64_t
         quarantine_ms;   /* of all clients: what a server forgets is granted to nobody; 0 = none */
     int64_t lawless_us;  /* when a stranger last took a key away; 0 = never */
+    int replicas;        /* so many have what a handle claims; 0 = perhaps none */
     int64_t named_us;    /* since when every Sentinel names the primary; 0 = not all do */
     int64_t fault_us;    /* when anything else last went wrong */
     int64_t trouble_us;  /* when something last went wrong on purpose */
@@ -233,6 +234,7 @@ static struct {                         /* of all worlds */
     uint64_t told_none, told_more;      /* names not found, and with several addresses */
     uint64_t tails, split, aside;       /* ... what was lost, ... went on; writes there */
     uint64_t quarantines, guarded;      /* worlds with a quarantine; holds forgotten there */
+    uint64_t synced, unsynced, saved;   /* worlds with WAIT; those with too few; holds promoted */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------

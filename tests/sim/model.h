@@ -11,10 +11,10 @@
  *
  * What it has not: RESP3, MULTI, patterns, inline commands, scripts with a `#!lua` line, options
  * that no lock needs (SET ... GET, CLIENT KILL by anything but ID, ZRANGE by anything but place),
- * COMMAND without names. It answers them with an error. WAIT does not wait. Of a command COMMAND
- * INFO tells the name and the arity, and of the rest only the shape. In scripts only the list of
- * globals is write-protected, there is no math.random, and of the tables that mean a reply of RESP3
- * none is known.
+ * COMMAND without names. It answers them with an error. WAIT waits only if model.wait is set. Of a
+ * command COMMAND INFO tells the name and the arity, and of the rest only the shape. In scripts
+ * only the list of globals is write-protected, there is no math.random, and of the tables that mean
+ * a reply of RESP3 none is known.
  *
  * Hooks may look (model_get, model_keys) and may call model_leave; nothing else of this file.
  * It ends the process when memory runs out: it is a part of the test, not of what is tested. */
@@ -94,7 +94,7 @@ static inline void model_feed(struct model_peer *peer, const char *bytes, size_t
 
     model__enter(m);
     model__append(&peer->in, bytes, size);
-    while (!peer->gone && took > 0) {
+    while (!peer->gone && !peer->blocked && took > 0) {
         took = model__parse(peer, peer->in.at + done, peer->in.size - done, &argc, &error);
         done += took;
         if (took > 0 && argc > 0) {
@@ -110,6 +110,19 @@ static inline void model_feed(struct model_peer *peer, const char *bytes, size_t
         peer->in.size -= done;
         memmove(peer->in.at, peer->in.at + done, peer->in.size);
     }
+    model__quit(m);
+}
+
+/* Answers the WAIT that blocks a connection, and goes on with what came after it. */
+static inline void model_waited(struct model_peer *peer, int64_t replicas) {
+    struct model *m = peer->model;
+
+    model__enter(m);
+    peer->blocked = false;
+    m->reply.size = 0;
+    model__put_count(&m->reply, ':', replicas);
+    model__send(peer, &m->reply);
+    model_feed(peer, "", 0);
     model__quit(m);
 }
 

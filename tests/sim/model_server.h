@@ -128,8 +128,14 @@ static inline void model__do_wait(struct model_request *r) {
             model__fail(r, "ERR timeout is negative");
         } else if (timeout > INT64_MAX - model__now_ms(r->m) && r->m->flavour == MODEL_VALKEY_9) {
             model__fail(r, "ERR timeout is out of range");
-        } else {
+        } else if (r->m->wait == NULL || r->peer == &r->m->inner || r->peer == &r->m->outsider) {
             model__count(r, 0); /* there is none to wait for */
+        } else {
+            timeout = r->m->wait(r->m->hooks.ctx, r->peer->user, replicas, timeout);
+            r->peer->blocked = timeout < 0;
+            if (!r->peer->blocked) {
+                model__count(r, timeout);
+            }
         }
     }
 }

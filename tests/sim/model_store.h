@@ -105,6 +105,7 @@ struct model_peer {
     uint64_t id, redirect;
     int db;
     bool authenticated, tracking, noloop, gone, closing;
+    bool blocked;                 /* by WAIT: what follows is read when that is answered */
     bool silent, skip, skip_next; /* CLIENT REPLY */
     struct model_bytes in, name;
     struct model_map channels;
@@ -128,8 +129,11 @@ struct model {
     const char *denied[MODEL_DENIED]; /* "publish", "client", "client|kill" ... */
     const char *renamed, *misfit;     /* not known by this name; taken with other arguments */
     bool sharded;                     /* keys of one command must be in one slot */
-    const char *watches;              /* it is a Sentinel, and knows a primary by this name */
-    const char *primary_host;         /* ... that is there; NULL = it says nil */
+    /* Returns how many replicas have all that was written; -1: model_waited will tell, since there
+     * are too few. NULL: there are none. */
+    int64_t (*wait)(void *ctx, void *user, int64_t replicas, int64_t timeout_ms);
+    const char *watches;      /* it is a Sentinel, and knows a primary by this name */
+    const char *primary_host; /* ... that is there; NULL = it says nil */
     int primary_port;
     int64_t config_epoch;
     void *stranger;                                  /* hooks.touched is told this for model_call */

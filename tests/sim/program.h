@@ -33,8 +33,9 @@ enum {
     ABOUT_LIFETIMES = 128,
     ABOUT_CLOCKS = 256,
     FAMILIES = 9,
-    ABOUT_KINDS = 512, /* no faults: what can only be done where keys are of several kinds */
-    ABOUT_MOVES = 1024 /* only where the servers are one deployment */
+    ABOUT_KINDS = 512,    /* no faults: what can only be done where keys are of several kinds */
+    ABOUT_MOVES = 1024,   /* only where the servers are one deployment ... */
+    ABOUT_REPLICAS = 2048 /* ... and clients wait for its replicas */
 };
 
 struct step {
@@ -68,6 +69,7 @@ static struct {
     bool alike;          /* all ask for the same lease, so that holds are handed on */
     bool kinds;          /* keys are of several kinds, and are asked about */
     bool votes;          /* the servers are one quorum */
+    bool synced;         /* replicas must have what is granted */
     bool quarantined;    /* what a server forgot is granted to nobody ... */
     bool marked;         /* ... but at the start: a marker says so */
     int forks;           /* so often a process may fork inside a callback */
@@ -674,6 +676,9 @@ static inline bool do_odd_fence(struct sim_dice *dice) {
 
 static inline bool do_wipe(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
+    if (oracle.replicas != 0) {
+        return false;
+    }
     oracle_void(server);
     sim_server_restart(server, false, sim_roll(dice, 300000));
     oracle_reread(server);
@@ -914,6 +919,25 @@ static inline bool do_lost_grant(struct sim_dice *dice) {
     return program.trap;
 }
 
+/* One or all of the replicas stand still, or are started anew with what they had. */
+static inline bool do_replica_away(struct sim_dice *dice) {
+    int64_t for_us = 1 + sim_roll(dice, sim_one_in(dice, 2) ? 3000000 : 300000);
+    bool all = sim_one_in(dice, 3), stops = sim_one_in(dice, 2);
+    struct sim_server *one = &sim.servers[sim_roll(dice, sim.server_count)];
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        bool away = (all || server == one) && server->follows && !server->down &&
+                    !(program.moving && server == program.move.next);
+        if (away && stops) {
+            sim_server_pause(server, for_us);
+        } else if (away) {
+            sim_server_restart(server, true, for_us);
+        }
+    }
+    return true;
+}
+
 /* The name leads to who is not the primary, and has not been, or not for long. */
 static inline bool do_name_wrong(struct sim_dice *dice) {
     int64_t for_us = 1 + sim_roll(dice, 3000000);
@@ -1056,6 +1080,7 @@ static const struct act acts[] = {
     {"acquire late, the primary changes and changes back", ABOUT_MOVES, 4, do_there_and_back},
     {"name not found", ABOUT_MOVES, 2, do_name_gone},
     {"name answered late", ABOUT_MOVES, 2, do_name_silent},
+    {"replica away", ABOUT_REPLICAS, 16, do_replica_away},
 };
 #define ACTS (sizeof acts / sizeof acts[0])
 
@@ -1364,6 +1389,7 @@ static inline void draw_actor(struct sim_process *process, struct sim_server *se
     config.handovers = (int)DRAW_OF(0, 0, 1, 5, -1);
     config.client_name = draw_one_in(2) ? "sim" : NULL;
     config.quarantine_ms = oracle.quarantine_ms;
+    config.replicas = oracle.replicas;
     actor = actor_new(process, server, config, draw_one_in(2));
     dice.state = sim_mix(program.seed + (uint64_t)draw(65536));
     for (h = 0; h < hands + (program.many ? 6 : 0) && actor != NULL; h++) {
@@ -1407,6 +1433,13 @@ static inline void draw_deployment(void) {
     seen.deployments++;
     sim_deploy();
     sim.lag_us = lags_us[draw(4)];
+    if (program.synced) {
+        static const int64_t synced_lags_us[] = {0, 0, 1000, 10000, 100000};
+        sim.lag_us = program.quiet ? 0 : synced_lags_us[sim_mix(program.seed ^ 0x6c6167) % 5];
+        oracle.replicas = 1 + (int)(sim_mix(program.seed ^ 0x616c6c) % 2);
+        sim_deploy_waits();
+        seen.synced++;
+    }
     sim.name.latency_us = DRAW_OF(0, 1000, 30000);
     sim.name.floating = draw_one_in(2);
     sim.name.all = draw_one_in(3);
@@ -1490,6 +1523,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.votes = sim_mix(seed ^ 0x766f7465) % 11 == 0 && tape == NULL;
     program.kinds = program.kinds && !program.votes;
     program.deployed = sim_mix(seed ^ 0x6d6f1a1a) % 6 == 0 && tape == NULL && !program.votes;
+    program.synced = sim_mix(seed ^ 0x77616974) % 2 == 0 && program.deployed;
     program.quarantined = sim_mix(seed ^ 0x71756172) % 6 == 0 && tape == NULL;
     program.marked = sim_mix(seed ^ 0x6d61726b) % 4 != 0;
     program.forks = sim_mix(seed ^ 0x666f726b) % 8 == 0 && tape == NULL ? 2 : 0;
@@ -1504,6 +1538,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
         program.families |= draw_one_in(i == 4 && !program.votes ? 4 : 2) ? 1u << i : 0;
     }
     program.families |= program.deployed && !program.quiet ? ABOUT_MOVES : 0;
+    program.families |= program.synced && !program.quiet ? ABOUT_REPLICAS : 0;
     program.families |= program.quarantined && !program.quiet ? ABOUT_DATA : 0;
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
@@ -1975,6 +2010,7 @@ static inline uint64_t program_run(void) {
         seen.told_more += i == 0 ? sim.name.told[2] : 0;
         model_copy_free(program.copies[i]);
     }
+    seen.unsynced += sim.unsynced;
     sim_end();
     return hash;
 }

@@ -401,6 +401,9 @@ static const struct {
     {"... while the old primary goes on", &seen.split},
     {"write that was lost with a promotion", &seen.tails},
     {"write at an old primary", &seen.aside},
+    {"world whose replicas have what is held", &seen.synced},
+    {"WAIT that ended with too few of them", &seen.unsynced},
+    {"hold looked at after a promotion that it survives", &seen.saved},
     {"world with a quarantine", &seen.quarantines},
     {"hold whose server forgot it, in quarantine", &seen.guarded},
 };

@@ -164,6 +164,9 @@ struct sim_line { /* one connection, from connect to the last byte */
     bool refused;    /* nobody is there */
     bool floating;   /* by an address that leads now here, now there */
     int64_t sent_us; /* when that was written which the server has read last */
+    struct {         /* its WAIT */
+        int64_t replicas, until_us, written; /* 0 replicas = there is none */
+    } wait;
     char *inbox;
     size_t in, inbox_room;
     bool ended, reset; /* the process will read so */
@@ -175,6 +178,7 @@ struct sim_effect { /* a write on its way to a replica */
     struct model_copy *all; /* instead: everything anew */
     uint64_t command;       /* of the primary; 0 = none */
     int64_t at_us;
+    int64_t written; /* by the primary when it was sent */
 };
 
 struct sim_server { /* alone, or a machine of the one deployment */
@@ -182,9 +186,10 @@ struct sim_server { /* alone, or a machine of the one deployment */
     bool follows;                     /* a replica of sim.primary */
     struct sim_effect *first, **last; /* what that did and this has not heard of yet */
     int64_t heard_us;                 /* when it hears of the last of that */
-    const struct sim_server *names;   /* of a Sentinel: the primary, as it says */
-    struct model *model;              /* to which its address leads */
-    bool moved;                       /* the other machine is the primary */
+    int64_t has; /* so many writes of the primary; -1 = it begins anew, and is not counted */
+    const struct sim_server *names; /* of a Sentinel: the primary, as it says */
+    struct model *model;            /* to which its address leads */
+    bool moved;                     /* the other machine is the primary */
     struct model *twin; /* its replica, on the connections of which it answers; NULL = none yet */
     struct sim_clock clock;
     int database;              /* that its clients use */
@@ -252,6 +257,8 @@ static struct {
     int server_count;
     struct sim_server *primary; /* all servers are one deployment; NULL = each is alone */
     int64_t lag_us;             /* a write takes up to that long to a replica */
+    int64_t written;            /* how many writes the primaries did */
+    uint64_t waits, unsynced;   /* WAITs; those that too few replicas ended */
     struct sim_server sentinels[SIM_SENTINELS];
     int sentinel_count;
     bool announces; /* names, not addresses */
@@ -1037,8 +1044,60 @@ static inline void sim_effects_drop(struct sim_server *server, int kept) {
     server->last = at;
 }
 
+/* How many replicas have so many writes of a primary, in which they believe. */
+static inline int64_t sim_have(const struct sim_server *primary, int64_t written) {
+    int64_t count = 0;
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        const struct sim_server *server = &sim.servers[i];
+        count +=
+            primary == sim.primary && server->follows && !server->down && server->has >= written;
+    }
+    return count;
+}
+
+/* Answers a WAIT that enough replicas, or its time, have ended. */
+static inline void sim_wait_ends(void *object) {
+    struct sim_line *line = (struct sim_line *)object;
+    struct sim_server *server = line->server;
+    int64_t count = sim_have(server, line->wait.written), replicas = line->wait.replicas;
+    if (line->peer == NULL || replicas == 0 ||
+        (count < replicas && sim.now_us < line->wait.until_us)) {
+        return;
+    }
+    if (server->paused_until_us > sim.now_us) {
+        sim_at(server->paused_until_us, sim_wait_ends, line);
+        return;
+    }
+    line->wait.replicas = 0;
+    sim.unsynced += count < replicas;
+    sim_trace("line %d: %lld of %lld replicas have it", line->number, (long long)count,
+              (long long)replicas);
+    sim_server_clock(server);
+    model_waited(line->peer, count);
+}
+
+static inline int64_t sim_model_wait(void *ctx, void *user, int64_t replicas, int64_t timeout_ms) {
+    struct sim_server *server = (struct sim_server *)ctx;
+    struct sim_line *line = (struct sim_line *)user;
+    int64_t count = sim_have(server, sim.written);
+    sim.waits++;
+    if (count >= replicas) {
+        return count;
+    }
+    line->wait.replicas = replicas;
+    line->wait.written = sim.written;
+    line->wait.until_us = timeout_ms > 0 ? sim.now_us + timeout_ms * 1000 : INT64_MAX;
+    if (timeout_ms > 0) {
+        sim_at(line->wait.until_us, sim_wait_ends, line);
+    }
+    return -1;
+}
+
 /* A replica hears of everything that was sent until then. */
 static inline void sim_effects_hear(struct sim_server *server, int64_t until_us) {
+    struct sim_line *line;
+    int64_t had = server->has;
     while (server->first != NULL && server->first->at_us <= until_us) {
         struct sim_effect *effect = server->first;
         server->first = effect->next;
@@ -1050,7 +1109,11 @@ static inline void sim_effects_hear(struct sim_server *server, int64_t until_us)
         } else {
             model_effect_apply(server->model, effect->what);
         }
+        server->has = effect->written;
         sim_effect_free(effect);
+    }
+    for (line = server->has > had ? sim.lines : NULL; line != NULL; line = line->next) {
+        sim_wait_ends(line);
     }
 }
 
@@ -1075,6 +1138,7 @@ static inline void sim_effect_send(struct sim_server *server, struct sim_effect 
         sim_at(server->heard_us, sim_effects_arrive, server);
     }
     effect->at_us = server->heard_us;
+    effect->written = sim.written;
     *server->last = effect;
     server->last = &effect->next;
 }
@@ -1083,6 +1147,7 @@ static inline void sim_effect_send(struct sim_server *server, struct sim_effect 
 static inline void sim_sync(struct sim_server *server) {
     struct sim_effect *effect;
     sim_effects_drop(server, 0);
+    server->has = -1;
     if (!sim.primary->down && !server->down) {
         effect = (struct sim_effect *)calloc(1, sizeof *effect);
         effect->all = model_save(sim.primary->model);
@@ -1102,6 +1167,7 @@ static inline void sim_sync_all(void) {
 /* A write of the primary is on its way to all that follow. */
 static inline void sim_spread(const char *key, size_t len) {
     int i;
+    sim.written++;
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         if (server->follows && !server->down) {
@@ -1499,6 +1565,14 @@ static inline void sim_deploy(void) {
     }
 }
 
+/* Clients may wait until replicas have what they wrote. */
+static inline void sim_deploy_waits(void) {
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        sim.servers[i].model->wait = sim_model_wait;
+    }
+}
+
 /* Which machine a Sentinel names, NULL = none, and how new that is. */
 static inline void sim_sentinel_names(struct sim_server *sentinel, const struct sim_server *server,
                                       int64_t epoch) {
@@ -1552,8 +1626,9 @@ static inline void sim_demote(struct sim_server *server, bool ends) {
     struct sim_line *line;
     sim_trace("server %d follows server %d", server->number, sim.primary->number);
     server->follows = server->model->readonly = true;
-    for (line = sim.lines; line != NULL && ends; line = line->next) {
-        if (line->server == server && line->peer != NULL) {
+    for (line = sim.lines; line != NULL; line = line->next) {
+        bool blocked = line->peer != NULL && line->peer->blocked;
+        if (line->server == server && line->peer != NULL && (ends || blocked)) {
             model_leave(line->peer);
             sim_model_hang_up(server, line);
         }

@@ -331,6 +331,44 @@ static inline void an_acquire_outlives_two_changes_of_the_primary(void) {
  * Servers that forget.
  */
 
+/* Replicas are slower than a client waits for them: nothing is granted, and nothing is left there.
+ * What they have survives the promotion of each of them. */
+static inline void what_too_few_replicas_have_is_given_back(void) {
+    struct slot *slot;
+    struct hand *hand;
+    rlock_config config;
+    int i;
+    memset(&config, 0, sizeof config);
+    config.command_timeout_ms = 200;
+    config.replicas = 2;
+    written_deployment(0, NULL);
+    sim_deploy_waits();
+    oracle.replicas = 2;
+    slot = written_slot("a", SLOT_MUTEX, 0);
+    hand = written_hand(actor_new(&sim.processes[0], &sim.servers[0], config, false), slot,
+                        RLOCK_KIND_MUTEX);
+    sim.lag_us = 2000000;
+    for (i = 0; i < 20; i++) {
+        hand_acquire(hand, 0, 60000);
+        written_run_ms(70);
+        WRITTEN(hand->pending[RLOCK_ACQUIRED] == 0 && !hand->holds && slot->there == NULL);
+    }
+    sim.lag_us = 1000;
+    hand_acquire(hand, RLOCK_FOREVER, 60000);
+    WRITTEN(written_held(hand, 3000));
+    for (i = 1; i <= 20; i++) {
+        sim.lag_us = i % 4 == 0 ? 0 : 2000000;
+        hand_renew(hand, 60000 + i * 1000);
+        written_run_ms(100);
+        sim_effects_drop(&sim.servers[i % 3], 0);
+        written_move(i % 3, i % 2 == 0);
+        WRITTEN(slot->there == hand->token);
+        written_run_ms(1000);
+        WRITTEN(hand->holds);
+    }
+    written_end();
+}
+
 #define FORGET_LEASE_MS 1000 /* the longest lease */
 #define FORGET_OLD_MS 1500   /* for so long an old primary goes on */
 #define FORGET_FOR_MS 60000
@@ -450,6 +488,7 @@ static const struct {
     {"a replica that says so by READONLY is left", a_replica_that_says_so_by_readonly_is_left},
     {"an acquire outlives two changes of the primary",
      an_acquire_outlives_two_changes_of_the_primary},
+    {"what too few replicas have is given back", what_too_few_replicas_have_is_given_back},
     {"what a server forgot is granted to nobody in quarantine",
      what_a_server_forgot_is_granted_to_nobody_in_quarantine},
 };
