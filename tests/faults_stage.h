@@ -151,7 +151,9 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
     char text[512];
     size_t i;
 
-    if (liar_hears(words, "CLUSTER SLOTS")) { /* all are at the address to which it was made */
+    scripted = stage.script != NULL ? stage.script(conn, words) : NULL;
+    if (scripted == NULL && liar_hears(words, "CLUSTER SLOTS")) {
+        /* all are at the address to which the connection was made */
         stage_says(conn, liar_has_slots(conn->port));
         return;
     }
@@ -161,7 +163,6 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
         strcat(stage.trail, text);
     }
     snprintf(text, sizeof text, "%s", stage_is_honest(words));
-    scripted = stage.script != NULL ? stage.script(conn, words) : NULL;
     if (scripted != NULL) {
         if (*scripted != '\0') {
             stage_says(conn, scripted);
