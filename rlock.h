@@ -5810,7 +5810,8 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
     }
 }
 
-/* What was granted and not copied is surely gone, or may still be there. */
+/* What was granted and not copied is surely gone, or may still be there. The token is asked for
+ * again: a release of it may be no more late than an acquire. */
 static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command *command = (rlock__command *)data;
     rlock__redis *redis = command->redis;
@@ -5825,6 +5826,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     } else if (request && !redis->closing && reply) {
         rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
     } else if (request && !redis->closing) {
+        redis->lost_epoch = redis->epoch;
         rlock__answer_unknown(redis, request);
     }
     command->kept = 0;

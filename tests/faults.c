@@ -439,6 +439,7 @@ int main(int argc, char **argv) {
         TEST(renewals_of_a_batch_are_synced_each),
         TEST(refused_wait_is_said_once_and_grants_nothing),
         TEST(grant_that_is_cut_off_is_cleaned_up),
+        TEST(grant_whose_give_back_is_lost_is_not_released_late),
         TEST(waiter_may_leave_while_its_grant_is_synced),
         TEST(grant_may_be_cut_off_while_it_is_given_back),
         TEST(wait_that_cannot_be_sent_leaves_nothing),
