@@ -441,7 +441,34 @@ static void node_that_waits_for_replicas_is_not_left(void **state) {
     assert_null(peer_of(client, 0)->redis);
 }
 
-/* Nor before its name has been looked up, however long that takes. */
+/* What was given back is surely gone: the next node is not asked for it for a lease more. */
+static void grant_that_was_given_back_leaves_no_doubt(void **state) {
+    rlock_config config = fleet_begins();
+    const char *key = key_of(8192, 16383);
+    rlock_client *client;
+    struct owner *waits, *other;
+
+    (void)state;
+    config.replicas = 1;
+    client = kit_client(&config);
+    waits = owner_new(client, key_of(0, 8191));
+    other = owner_new(client, key);
+    fleet.wait = ":0\r\n";
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits), RLOCK_OK);
+    stage_runs(2000);
+    fleet.wait = NULL;
+    slots_are(0, 0, 8191, 2);
+    node_redirects(1, "MOVED", slot_of(key), 2);
+    assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    stage_runs(200);
+    assert_int_equal(peer_of(client, 0)->slots, 0);
+    assert_int_equal(stage_release(waits), RLOCK_OK);
+    stage_runs(2000);
+    assert_int_equal(kit_stats(client).cleaning, 0);
+}
+
+/* A node is not left before its name has been looked up, however long that takes. */
 static void node_whose_name_is_looked_up_is_not_left(void **state) {
     rlock_config config = fleet_begins();
     rlock_client *client = kit_client(&config);

@@ -82,12 +82,17 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
+    rlock_answer answer;
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     }
     if (request && !redis->closing && reply && reply->type == REDIS_REPLY_INTEGER) {
-        rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = RLOCK_OUTCOME_FAULT;
+        answer.fault = RLOCK_FAULT_BUSY;
+        answer.text = redis->sync.words;
+        rlock__answer_now(redis, request, &answer); /* this attempt is over */
     } else if (request && !redis->closing && reply) {
         rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
     } else if (request && !redis->closing) {
