@@ -5859,21 +5859,28 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
     }
 }
 
-/* What was granted and not copied is surely gone, or may still be there. */
+/* What was granted and not copied is surely gone, or may still be there. The token is asked for
+ * again: a release of it may be no more late than an acquire. */
 static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command *command = (rlock__command *)data;
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
+    rlock_answer answer;
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     }
     if (request && !redis->closing && reply && reply->type == REDIS_REPLY_INTEGER) {
-        rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = RLOCK_OUTCOME_FAULT;
+        answer.fault = RLOCK_FAULT_BUSY;
+        answer.text = redis->sync.words;
+        rlock__answer_now(redis, request, &answer); /* this attempt is over */
     } else if (request && !redis->closing && reply) {
         rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
     } else if (request && !redis->closing) {
+        redis->lost_epoch = redis->epoch;
         rlock__answer_unknown(redis, request);
     }
     command->kept = 0;
@@ -7202,8 +7209,9 @@ typedef struct rlock__cluster { /* one client of it */
     bool mapped;                       /* there is a map */
     bool wanted;                       /* ... and should be a newer one */
     bool hurry;                        /* ... soon: acquires wait for it */
+    bool barren;                       /* who was asked last knew none */
+    bool sweeps;                       /* who has no slots is closed when this dispatch ends */
     bool tracks;                       /* some key was to be watched */
-    bool sweeps;                       /* nodes are to be closed that have nothing to do */
     uint32_t left;                     /* of a set of keys that is looked at, how many follow */
     unsigned left_slot;                /* ... and its slot */
     uint16_t map[RLOCK__SLOTS];        /* the number of the node; 0 = none */
@@ -7387,10 +7395,10 @@ static int rlock__peer_open(rlock__peer *peer) {
     return status;
 }
 
-/* True if a node has something to do, or an answer of it is awaited. */
+/* True if a node has something to do, or an answer of it or for its name is awaited. */
 static bool rlock__peer_busy(const rlock__peer *peer) {
     const rlock__redis *redis = peer->redis;
-    bool busy = peer->asked || (redis && redis->bytes);
+    bool busy = redis && (redis->commands.outstanding || redis->commands.resolving);
     int i;
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
@@ -7633,8 +7641,47 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
         }
         down = down || (peer && peer->slots && peer->where == RLOCK__PEER_DOWN);
     }
-    cluster->wanted = down; /* somebody else may have its slots soon */
+    cluster->barren = false;
+    /* Somebody else may have its slots soon; or a node said MOVED after the question had left. */
+    cluster->wanted = down || cluster->told;
     rlock__cluster_plan(cluster);
+}
+
+/* Returns the next node that was named and is not open, or NULL. */
+static rlock__peer *rlock__cluster_closed(rlock__cluster *cluster) {
+    rlock__peer *peer = NULL;
+    uint32_t i;
+    for (i = 0; i < cluster->seed_count; i++) {
+        const rlock__host *seed = &cluster->seeds[i];
+        peer = rlock__peer_at(cluster, seed->name, strlen(seed->name), seed->port);
+        if (peer && !peer->redis) {
+            return peer;
+        }
+    }
+    for (i = 0; i < cluster->peer_count; i++) {
+        peer = cluster->peers[i];
+        if (peer && !peer->redis) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+/* A node knows no map: it is none, or of the cluster no more, or not yet. Before there is a map the
+ * next node that was named is asked at once. */
+static void rlock__cluster_unmapped(rlock__cluster *cluster, const rlock__conn *conn,
+                                    const char *why) {
+    rlock__conn_log(conn, RLOCK_LOG_WARNING, "no map of the cluster", why);
+    cluster->barren = true;
+    if (cluster->mapped) {
+        return;
+    }
+    if (rlock__cluster_closed(cluster)) {
+        cluster->asked_us = 0;
+        rlock__cluster_plan(cluster);
+    } else {
+        cluster->events->down(cluster->owner, NULL, rlock__classify(why), why);
+    }
 }
 
 static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
@@ -7648,10 +7695,7 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     }
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR) {
-        rlock__conn_log(conn, RLOCK_LOG_WARNING, "no map of the cluster", reply->str);
-        if (!cluster->mapped) {
-            cluster->events->down(cluster->owner, NULL, rlock__classify(reply->str), reply->str);
-        }
+        rlock__cluster_unmapped(cluster, conn, reply->str);
     } else if (!rlock__slots_whole(reply)) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
@@ -7681,38 +7725,18 @@ static rlock__peer *rlock__cluster_ready(rlock__cluster *cluster) {
     return NULL;
 }
 
-/* Returns the next node that was named and is not open, or NULL. */
-static rlock__peer *rlock__cluster_closed(rlock__cluster *cluster) {
-    rlock__peer *peer = NULL;
-    uint32_t i;
-    for (i = 0; i < cluster->seed_count; i++) {
-        const rlock__host *seed = &cluster->seeds[i];
-        peer = rlock__peer_at(cluster, seed->name, strlen(seed->name), seed->port);
-        if (peer && !peer->redis) {
-            return peer;
-        }
-    }
-    for (i = 0; i < cluster->peer_count; i++) {
-        peer = cluster->peers[i];
-        if (peer && !peer->redis) {
-            return peer;
-        }
-    }
-    return NULL;
-}
-
-/* Asks for the map: a node that is connected, or else one more is connected to. */
+/* Asks for the map: a node that is connected, or else one more is connected to; that comes first
+ * where the last one knew none. */
 static void rlock__cluster_ask(rlock__cluster *cluster) {
-    rlock__peer *peer = rlock__cluster_ready(cluster);
+    rlock__peer *peer = cluster->barren ? rlock__cluster_closed(cluster) : NULL;
     cluster->asked_us = rlock_client_now_us(cluster->client);
-    if (peer) {
+    peer = peer ? peer : rlock__cluster_ready(cluster);
+    peer = peer ? peer : rlock__cluster_closed(cluster);
+    if (peer && rlock__peer_ready(peer)) {
         rlock__put_words(peer->redis, "CLUSTER SLOTS", 0);
         peer->asked = true;
         rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
-        return;
-    }
-    peer = rlock__cluster_closed(cluster);
-    if (peer && rlock__peer_open(peer) == RLOCK_OK) {
+    } else if (peer && rlock__peer_open(peer) == RLOCK_OK) {
         rlock__conn_wanted(&peer->redis->commands);
     }
 }
@@ -7734,16 +7758,20 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
     }
 }
 
-/* Closes the nodes that have no slots, and nothing to do. Not from a timer: it may fire in the
- * dispatch for a descriptor of one of them. */
+/* Closes the nodes that have no slots, and nothing to do; those that have are looked at again. */
 static void rlock__cluster_sweep(rlock__cluster *cluster) {
+    bool stay = false;
     uint32_t i;
-    cluster->sweeps = false;
     for (i = 0; i < cluster->peer_count; i++) {
         rlock__peer *peer = cluster->peers[i];
         if (peer && !peer->slots && !rlock__peer_busy(peer)) {
             rlock__peer_free(peer);
+        } else if (peer && !peer->slots) {
+            stay = true;
         }
+    }
+    if (stay) {
+        rlock__cluster_plan(cluster);
     }
 }
 
@@ -7753,7 +7781,7 @@ static void rlock__cluster_fire(rlock_timer *timer) {
     int64_t pause_us = rlock__cluster_pause_us(cluster);
     rlock__cluster_answers(cluster);
     if (!cluster->wanted && cluster->mapped) {
-        cluster->sweeps = true;
+        cluster->sweeps = true; /* not now: a dispatch begins, perhaps for such a node */
     } else if (cluster->wanted && (!cluster->asked_us || cluster->asked_us + pause_us <= now_us)) {
         rlock__cluster_ask(cluster);
     }
@@ -7811,6 +7839,24 @@ static bool rlock__cluster_is_down(rlock__cluster *cluster) {
     return cluster->mapped || !rlock__cluster_closed(cluster);
 }
 
+/* What waits at a node that is lost, and was led there by another one, goes back: nobody else would
+ * be told, and whoever has the slot may answer by now. */
+static void rlock__peer_strands(rlock__peer *peer) {
+    rlock__cluster *cluster = peer->cluster;
+    int i;
+    for (i = 0; i < RLOCK__QUEUES; i++) {
+        rlock_link *queue = &peer->redis->queues[i], *at, *next;
+        for (at = queue->next; at != queue; at = next) {
+            rlock_request *request = RLOCK__OF(at, rlock_request, store.link);
+            next = at->next;
+            if (cluster->map[rlock__key_slot(request->key, request->key_len)] != peer->number) {
+                rlock__list_remove(at);
+                rlock__cluster_refuse(cluster, request, RLOCK_FAULT_DOWN);
+            }
+        }
+    }
+}
+
 static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fault,
                              const char *text) {
     rlock__peer *peer = (rlock__peer *)owner;
@@ -7820,6 +7866,7 @@ static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fa
     if (peer->redis->last_epoch - peer->redis->epoch < RLOCK__EPOCHS_LEAST) {
         rlock__peer_epochs(peer);
     }
+    rlock__peer_strands(peer);
     if (!cluster->mapped) {
         cluster->asked_us = 0; /* the next one at once */
     }
@@ -7886,6 +7933,10 @@ static void rlock__cluster_track(void *state, const char *key, size_t len, bool 
 static void rlock__cluster_flush(void *state) {
     rlock__cluster *cluster = (rlock__cluster *)state;
     uint32_t i;
+    if (cluster->sweeps) {
+        cluster->sweeps = false;
+        rlock__cluster_sweep(cluster);
+    }
     for (i = 0; i < cluster->peer_count; i++) {
         rlock__peer *peer = cluster->peers[i];
         if (!peer || !peer->redis) {
@@ -7901,9 +7952,6 @@ static void rlock__cluster_flush(void *state) {
             cluster->hurry = true;
             rlock__cluster_want(cluster);
         }
-    }
-    if (cluster->sweeps) {
-        rlock__cluster_sweep(cluster);
     }
 }
 

@@ -15,10 +15,12 @@ static struct {
     bool hangs_up;      /* ... instead */
     int of_slots[3][3]; /* from, to, and the node */
     bool silent[NODES]; /* it answers nothing at all */
+    const char *wait;   /* what all say to WAIT; NULL = one replica has it */
     struct {
-        char keyed[64]; /* what it says to commands with a key; "" = the truth */
-        int heard;      /* so many of them */
-        int asking;     /* so many ASKING before them */
+        const char *map; /* what it says to questions for the map; NULL = as all */
+        char keyed[64];  /* what it says to commands with a key; "" = the truth */
+        int heard;       /* so many of them */
+        int asking;      /* so many ASKING before them */
     } of[NODES];
 } fleet;
 
@@ -65,7 +67,12 @@ static const char *node_answers(const struct stage_conn *conn, const struct word
             shutdown(conn->fd, SHUT_RDWR);
             return "";
         }
-        return fleet.map != NULL ? fleet.map : fleet_map();
+        return fleet.of[i].map != NULL ? fleet.of[i].map
+               : fleet.map != NULL     ? fleet.map
+                                       : fleet_map();
+    }
+    if (liar_hears(words, "WAIT ")) {
+        return fleet.wait != NULL ? fleet.wait : ":1\r\n";
     }
     if (liar_hears(words, "ASKING")) {
         fleet.of[i].asking++;
@@ -74,6 +81,21 @@ static const char *node_answers(const struct stage_conn *conn, const struct word
         fleet.of[i].heard++;
         return fleet.of[i].keyed[0] != '\0' ? fleet.of[i].keyed : NULL;
     }
+    return NULL;
+}
+
+/* Returns the newest connection to a node, one that sent SUBSCRIBE or one that did not. */
+static struct stage_conn *node_conn(int i, bool watching) {
+    size_t at;
+
+    for (at = stage.count; at > 0; at--) {
+        struct stage_conn *conn = &stage.conns[at - 1];
+
+        if (conn->fd >= 0 && conn->home == SERVER(i) && conn->watching == watching) {
+            return conn;
+        }
+    }
+    fail_msg("no connection to that node");
     return NULL;
 }
 
@@ -290,6 +312,190 @@ static void nodes_of_a_large_cluster_are_all_served(void **state) {
     assert_null(peer_of(client, 5)->redis);
 }
 
+/* A seed need not be a node for ever: one that was taken away knows of no slots, one that is no
+ * node says so. */
+static void seed_that_has_no_map_is_passed_over(void **state) {
+    static const char *const maps[] = {"*0\r\n", "-ERR cluster support disabled\r\n"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, key_of(8192, 16383));
+
+        fleet.of[0].map = maps[i];
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_non_null(strstr(kit_log_text, "no map of the cluster"));
+    }
+}
+
+/* Later, too: what is known of the slots stays. */
+static void map_without_slots_changes_nothing(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, key_of(0, 8191)),
+                 *other = owner_new(client, key_of(8192, 16383));
+    int i;
+
+    (void)state;
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    fleet.map = "*0\r\n";
+    snprintf(fleet.of[1].keyed, sizeof fleet.of[1].keyed, "-CLUSTERDOWN Hash slot not served\r\n");
+    assert_int_equal(stage_acquire(other, 0, 0), RLOCK_ERR_SERVER);
+    stage_runs(5000);
+    i = fleet.of[0].heard;
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    assert_int_equal(fleet.of[0].heard, i + 1);
+    fleet.map = NULL;
+    fleet.of[1].keyed[0] = '\0';
+    assert_int_equal(stage_acquire(other, 5000, 0), RLOCK_OK);
+}
+
+/* The answer to a question that was asked before a node said MOVED need not know of it. */
+static void map_that_is_older_than_a_redirection_is_asked_for_again(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *moved = key_of(0, 8191), *asks = key_of(8192, 16383);
+    struct owner *first = owner_new(client, key_of(0, 8191)),
+                 *second = owner_new(client, key_of(8192, 16383)),
+                 *waits = owner_fenced(client, moved), *once = owner_fenced(client, asks);
+    static char old[512];
+
+    (void)state;
+    assert_int_equal(stage_acquire(first, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_acquire(second, 0, 60000), RLOCK_OK);
+    stage_runs(2000);
+    fleet.maps = 0;
+    snprintf(old, sizeof old, "%s", fleet_map());
+    snprintf(fleet.of[2].keyed, sizeof fleet.of[2].keyed, ":60000\r\n"); /* held */
+    fleet.of[1].map = "";
+    node_redirects(1, "MOVED", slot_of(asks), 2);
+    assert_int_equal(stage_acquire(once, 0, 0), RLOCK_ERR_BUSY);
+    assert_int_equal(fleet.maps, 1); /* it is out, at the second node */
+    node_redirects(0, "MOVED", slot_of(moved), 2);
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 0, owner_told, waits), RLOCK_OK);
+    stage_runs(200);
+    slots_are(0, 0, 8191, 2);
+    stage_says(node_conn(1, false), old);
+    stage_runs(1500); /* the waiter sleeps for longer */
+    assert_int_equal(peer_of(client, 2)->slots, 8192);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Nodes that are left
+ */
+
+/* Its connection ends in the turn in which it is left. */
+static void node_that_is_left_may_speak_in_that_turn(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *key = key_of(0, 8191);
+    struct owner *o = owner_new(client, key);
+
+    (void)state;
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    slots_are(0, 0, 8191, 1);
+    node_redirects(0, "MOVED", slot_of(key), 1);
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    while (peer_of(client, 0)->slots > 0) {
+        stage_runs(10);
+    }
+    stage_hangs_up(node_conn(0, false));
+    stage.now_us += 1100000;
+    assert_true(stage_looks());
+    stage_runs(3000);
+    assert_null(peer_of(client, 0)->redis);
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+}
+
+/* It is not left before replicas have answered for what it granted. */
+static void node_that_waits_for_replicas_is_not_left(void **state) {
+    rlock_config config = fleet_begins();
+    const char *key = key_of(8192, 16383);
+    rlock_client *client;
+    struct owner *o, *first, *other;
+
+    (void)state;
+    config.replicas = 1;
+    config.command_timeout_ms = 10000;
+    client = kit_client(&config);
+    first = owner_new(client, key_of(0, 8191));
+    o = owner_new(client, key_of(0, 8191));
+    other = owner_new(client, key);
+    assert_int_equal(stage_acquire(first, 0, 60000), RLOCK_OK);
+    stage_runs(2000);
+    fleet.wait = "";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(5);
+    fleet.wait = NULL;
+    slots_are(0, 0, 8191, 2);
+    node_redirects(1, "MOVED", slot_of(key), 2);
+    assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
+    stage_runs(2000);
+    assert_int_equal(peer_of(client, 0)->slots, 0);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    stage_says(node_conn(0, false), ":1\r\n");
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 100), RLOCK_OK);
+    stage_runs(3000);
+    assert_null(peer_of(client, 0)->redis);
+}
+
+/* What was given back is surely gone: the next node is not asked for it for a lease more. */
+static void grant_that_was_given_back_leaves_no_doubt(void **state) {
+    rlock_config config = fleet_begins();
+    const char *key = key_of(8192, 16383);
+    rlock_client *client;
+    struct owner *waits, *other;
+
+    (void)state;
+    config.replicas = 1;
+    client = kit_client(&config);
+    waits = owner_new(client, key_of(0, 8191));
+    other = owner_new(client, key);
+    fleet.wait = ":0\r\n";
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits), RLOCK_OK);
+    stage_runs(2000);
+    fleet.wait = NULL;
+    slots_are(0, 0, 8191, 2);
+    node_redirects(1, "MOVED", slot_of(key), 2);
+    assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    stage_runs(200);
+    assert_int_equal(peer_of(client, 0)->slots, 0);
+    assert_int_equal(stage_release(waits), RLOCK_OK);
+    stage_runs(2000);
+    assert_int_equal(kit_stats(client).cleaning, 0);
+}
+
+/* A node is not left before its name has been looked up, however long that takes. */
+static void node_whose_name_is_looked_up_is_not_left(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *key = key_of(0, 8191);
+    struct owner *o = owner_new(client, key), *other = owner_new(client, key_of(8192, 16383));
+    static char map[256];
+
+    (void)state;
+    snprintf(map, sizeof map,
+             "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n"
+             "*3\r\n:8192\r\n:16383\r\n*2\r\n$6\r\nnode-c\r\n:%d\r\n",
+             fleet.port, fleet.port);
+    fleet.map = map;
+    assert_int_equal(rlock_acquire(other->lock, RLOCK_FOREVER, 60000, owner_told, other), RLOCK_OK);
+    stage_runs(100);
+    assert_non_null(stage.name);
+    fleet.map = NULL;
+    node_redirects(0, "MOVED", slot_of(key), 1);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    stage_runs(3000);
+    rlock_on_resolved_all(stage.name, NULL, 0);
+    stage_runs(3000);
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Redirections
  */
@@ -358,6 +564,43 @@ static void request_that_asks_waits_at_the_node_that_was_named(void **state) {
     assert_int_equal(fleet.of[3].heard, 0);
     fleet.silent[2] = false;
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+}
+
+static void position_told(rlock_client *client, const rlock_info *info, void *user) {
+    (void)client;
+    *(int *)user = info->status;
+}
+
+/* A node that was named, and of which the map does not say that it has the slot, is dead: whoever
+ * has it is asked again. */
+static void request_that_was_led_to_a_dead_node_comes_back(void **state) {
+    static const char *const words[] = {"ASK", "MOVED"};
+    int i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        const char *key = key_of(0, 8191), *held = key_of(0, 8191);
+        struct owner *o = owner_new(client, key), *holds = owner_new(client, held);
+        rlock_options options;
+        int told = 1;
+
+        memset(&options, 0, sizeof options);
+        options.key = held;
+        assert_int_equal(stage_acquire(holds, 0, 6000), RLOCK_OK);
+        fleet.silent[2] = true;
+        node_redirects(0, words[i], slot_of(key), 2);
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        assert_int_equal(rlock_renew(holds->lock, 6000, owner_told, holds), RLOCK_OK);
+        assert_int_equal(rlock_inspect(client, &options, position_told, &told), RLOCK_OK);
+        stage_runs(20);
+        fleet.of[0].keyed[0] = '\0';
+        assert_int_equal(stage_wait(holds, RLOCK_RENEWED, 2000), RLOCK_ERR_CONN);
+        assert_true(told < 0);
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_int_equal(stage_renew(holds, 6000), RLOCK_OK);
+    }
 }
 
 /* Its connection is given up, so that the ASKING of one command is never that of another. */

@@ -228,6 +228,25 @@ static void grant_that_is_cut_off_is_cleaned_up(void **state) {
     }
 }
 
+/* A token that is given back is asked for again: not before the connection is surely dead on which
+ * a release of it may still lie. */
+static void grant_whose_give_back_is_lost_is_not_released_late(void **state) {
+    rlock_client *client = synced(":1\r\n");
+    struct owner *o = owner_new(client, "k");
+    const char *killed;
+
+    (void)state;
+    stage_lies(RELEASED_IN_FULL, "", true, true);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    stage_runs(20);
+    waits_end_so(":2\r\n");
+    stage.trail[0] = '\0';
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    killed = strstr(stage.trail, "CLIENT KILL");
+    assert_non_null(killed);
+    assert_null(strstr(stage.trail, "SET k") < killed ? strstr(stage.trail, "SET k") : NULL);
+}
+
 /* Ends in each way while its answer is kept. */
 static void waiter_may_leave_while_its_grant_is_synced(void **state) {
     int way;

@@ -75,21 +75,28 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
     }
 }
 
-/* What was granted and not copied is surely gone, or may still be there. */
+/* What was granted and not copied is surely gone, or may still be there. The token is asked for
+ * again: a release of it may be no more late than an acquire. */
 static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command *command = (rlock__command *)data;
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
+    rlock_answer answer;
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     }
     if (request && !redis->closing && reply && reply->type == REDIS_REPLY_INTEGER) {
-        rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+        memset(&answer, 0, sizeof answer);
+        answer.outcome = RLOCK_OUTCOME_FAULT;
+        answer.fault = RLOCK_FAULT_BUSY;
+        answer.text = redis->sync.words;
+        rlock__answer_now(redis, request, &answer); /* this attempt is over */
     } else if (request && !redis->closing && reply) {
         rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
     } else if (request && !redis->closing) {
+        redis->lost_epoch = redis->epoch;
         rlock__answer_unknown(redis, request);
     }
     command->kept = 0;
