@@ -239,7 +239,7 @@ static inline bool hands_exclude(const struct hand *one, const struct hand *othe
 
 /* Two primaries count apart, and the oracle does not see in which order an old one granted. */
 static inline bool fences_apart(const struct token *one, const struct token *other) {
-    return sim.primary != NULL && (one->is_void || other->is_void);
+    return (sim.primary != NULL || sim.cluster.on) && (one->is_void || other->is_void);
 }
 
 /* Whether every replica has what is claimed with this token: a new primary is no excuse. */
@@ -458,7 +458,7 @@ static inline void oracle_together(const struct hand *hand) {
 static inline void oracle_follows(struct hand *hand) {
     int i;
     if (slot_queued(hand->slot) && hand->fencing &&
-        !(sim.primary != NULL && hand->token->is_void)) {
+        !((sim.primary != NULL || sim.cluster.on) && hand->token->is_void)) {
         oracle_fence_known(hand);
     }
     for (i = 0; i < hand->slot_count; i++) {
@@ -659,13 +659,15 @@ static inline int64_t oracle_has_until_us(const struct slot *slot, const struct 
 
 /* What a handle claims, so many replicas have too: with the primary one more. */
 static inline void oracle_synced(const struct hand *hand, const struct slot *slot, int64_t end_us) {
-    int i, count = 0;
+    int i, count = 0, old = 0;
     for (i = 0; i < sim.server_count; i++) {
         const struct sim_server *server = &sim.servers[i];
+        old += sim_is_old(server);
         count +=
+            !sim_is_old(server) &&
             sim_true_us(&server->clock, (int64_t)aside_until(server, slot, hand->token)) >= end_us;
     }
-    if (count <= oracle.replicas) {
+    if (count <= oracle.replicas - old) { /* who goes on as the primary is asked by nobody */
         sim_failed("hand %d claims %s, which %d machines have for so long", hand->number, slot->key,
                    count);
     }
@@ -849,7 +851,7 @@ static inline void oracle_liveness(void) {
     for (s = 0; s < oracle.slot_count; s++) {
         struct slot *slot = &oracle.slots[s];
         bool queued = slot_queued(slot);
-        bool is_wanted = !oracle_quarantined(slot->server) && !oracle_unsynced() &&
+        bool is_wanted = !slot->torn && !oracle_quarantined(slot->server) && !oracle_unsynced() &&
                          (queued ? queue_wanted(slot) : slot_free(slot) && slot_wanted(slot));
         int64_t since_us = oracle.trouble_us, patience_us = oracle_patience_us(slot->server);
         queue_served(slot);
@@ -876,7 +878,8 @@ static inline int64_t oracle_changes(const struct sim_server *server) {
     int64_t changes = 0;
     int i;
     for (i = 0; i < oracle.slot_count; i++) {
-        changes += oracle.slots[i].server == server ? oracle.slots[i].changes : 0;
+        bool its = oracle.slots[i].server == server || sim.cluster.on;
+        changes += its ? oracle.slots[i].changes : 0;
     }
     return changes;
 }
@@ -970,6 +973,10 @@ static inline struct actor *actor_new(struct sim_process *process, struct sim_se
         config.unix_path = NULL;
         config.sentinels = sentinels[sim.sentinel_count - 1];
         config.sentinel_primary = "locks";
+    } else if (sim.cluster.on) {
+        config.port = 0;
+        config.unix_path = NULL;
+        config.cluster = unix_socket ? "127.0.0.1:7000" : "127.0.0.1:7004,127.0.0.1:7001";
     } else if (sim.primary != NULL) { /* found by a hook, or by its name */
         config.port = SIM_PORT;
         config.unix_path = NULL;

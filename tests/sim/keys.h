@@ -82,6 +82,7 @@ struct slot { /* one key of one server */
     int64_t changes;
     struct token *last;     /* that made the youngest hold */
     struct token *aside;    /* that an old primary has */
+    bool torn;              /* some of its keys are at a node, some at the next */
     char keeper[37];        /* the client that holds it to the end */
     int64_t free_since_us;  /* nobody's, and somebody waits; -1 = not so */
     int passed[SIM_ACTORS]; /* how often it went to others while this client waited */
@@ -234,6 +235,8 @@ static struct {                         /* of all worlds */
     uint64_t told_none, told_more;      /* names not found, and with several addresses */
     uint64_t tails, split, aside;       /* ... what was lost, ... went on; writes there */
     uint64_t quarantines, guarded;      /* worlds with a quarantine; holds forgotten there */
+    uint64_t clusters, moved, asks;     /* worlds with a cluster; what its nodes said: ... */
+    uint64_t again, arrived, replaced;  /* ... TRYAGAIN; slots that moved; nodes replaced */
     uint64_t synced, unsynced, saved;   /* worlds with WAIT; those with too few; holds promoted */
 } seen;
 
@@ -292,7 +295,7 @@ static inline struct slot *oracle_slot(struct sim_server *server, const char *ke
     int i;
     for (i = 0; i < oracle.slot_count; i++) {
         struct slot *slot = &oracle.slots[i];
-        if (slot->server == server &&
+        if ((slot->server == server || sim.cluster.on) &&
             (oracle_is(slot->key, key, len) || oracle_is(slot->fence_key, key, len) ||
              (slot_queued(slot) && oracle_is(slot->queue_key, key, len)))) {
             return slot;
@@ -305,14 +308,27 @@ static inline bool oracle_expired(const struct slot *slot) {
     return slot->expires_us >= 0 && slot->expires_us <= slot->server->model->wall_us;
 }
 
+/* Reads a key of a slot, in a cluster wherever it is. */
+static inline bool slot_get(const struct slot *slot, const char *key, struct model_value *value) {
+    bool found = false;
+    int i;
+    if (!sim.cluster.on) {
+        return model_get(slot->server->model, slot->server->database, key, strlen(key), value);
+    }
+    for (i = 0; i < sim.server_count && !found; i++) {
+        sim_server_clock(&sim.servers[i]);
+        found = model_get(sim.servers[i].model, 0, key, strlen(key), value);
+    }
+    return found;
+}
+
 /* The token that stands there, or "" */
 static inline int64_t oracle_read(const struct slot *slot, char text[64]) {
     struct model_value value;
     const char *bytes = NULL;
     size_t size = 0;
     text[0] = 0;
-    if (!model_get(slot->server->model, slot->server->database, slot->key, strlen(slot->key),
-                   &value)) {
+    if (!slot_get(slot, slot->key, &value)) {
         return -1;
     }
     if (value.type == MODEL_STRING) {
@@ -396,8 +412,7 @@ static inline void oracle_force(struct token *token) {
 static inline bool fence_is_odd(const struct slot *slot) {
     struct model_value value;
     char text[24];
-    if (!model_get(slot->server->model, slot->server->database, slot->fence_key,
-                   strlen(slot->fence_key), &value)) {
+    if (!slot_get(slot, slot->fence_key, &value)) {
         return false;
     }
     snprintf(text, sizeof text, "%.*s", value.type == MODEL_STRING ? (int)value.size : 0,
@@ -411,9 +426,7 @@ static inline void oracle_fence_touched(struct slot *slot, const struct sim_line
     struct model_value value;
     struct fence *fence;
     uint64_t now = 0;
-    if (model_get(slot->server->model, slot->server->database, slot->fence_key,
-                  strlen(slot->fence_key), &value) &&
-        value.type == MODEL_STRING && value.size < 20) {
+    if (slot_get(slot, slot->fence_key, &value) && value.type == MODEL_STRING && value.size < 20) {
         char digits[24];
         snprintf(digits, sizeof digits, "%.*s", (int)value.size, value.bytes);
         now = strtoull(digits, NULL, 10);
@@ -536,8 +549,7 @@ static inline void queue_read_holders(struct slot *slot) {
     slot->next_in_force = slot->permits;
     slot->foreign = false;
     slot->strangers = 0;
-    if (!model_get(slot->server->model, slot->server->database, slot->key, strlen(slot->key),
-                   &value)) {
+    if (!slot_get(slot, slot->key, &value)) {
         return;
     }
     slot->foreign = value.type != MODEL_ZSET;
@@ -571,8 +583,7 @@ static inline void queue_read(struct slot *slot) {
         slot->members[k]->next_place = 0;
     }
     queue_read_holders(slot);
-    if (!model_get(slot->server->model, slot->server->database, slot->queue_key,
-                   strlen(slot->queue_key), &value)) {
+    if (!slot_get(slot, slot->queue_key, &value)) {
         return;
     }
     slot->odd_line = value.type != MODEL_ZSET;
@@ -1127,6 +1138,21 @@ static inline void oracle_demoted(void) {
     }
 }
 
+/* ---- a cluster: the oracle follows a key to the node that has it ---- */
+
+/* All keys of a slot are at that node; what is not as it was is void. */
+static inline void slot_arrives(struct slot *slot, struct sim_server *server) {
+    slot->server = server;
+    slot->torn = false;
+    slot->fence = 0;
+    slot->odd_fence = fence_is_odd(slot);
+    if (slot_queued(slot)) {
+        promoted_queue(slot, false);
+    } else {
+        promoted_mutex(slot, false);
+    }
+}
+
 /* A key was changed, or one beside it. */
 static inline void oracle_touched(struct sim_server *server, struct sim_line *by, const char *key,
                                   size_t len) {
@@ -1137,6 +1163,9 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
     }
     if (slot == NULL) {
         return;
+    }
+    if (sim.cluster.on && by != NULL) {
+        slot->server = server;
     }
     if (oracle_is(slot->fence_key, key, len)) {
         oracle_fence_touched(slot, by);

@@ -125,6 +125,7 @@ static const struct model_command model__commands[] = {
 #define A MODEL_LOADING | MODEL_STALE
 #define C MODEL_NOSCRIPT | MODEL_LOADING | MODEL_STALE
 #define S MODEL_SENTINEL
+    {"asking", 1, A, 0, model__do_asking},
     {"auth", -2, C | MODEL_NO_AUTH | S, 0, model__do_auth},
     {"client", -2, MODEL_GROUP | S, 0, NULL},
     {"client|getname", 2, C | S, 0, model__do_client_getname},
@@ -134,6 +135,8 @@ static const struct model_command model__commands[] = {
     {"client|reply", 3, C | S, 0, model__do_client_reply},
     {"client|setname", 3, C | S, 0, model__do_client_setname},
     {"client|tracking", -3, C | MODEL_NEW, 0, model__do_client_tracking},
+    {"cluster", -2, MODEL_GROUP, 0, NULL},
+    {"cluster|slots", 2, A, 0, model__do_cluster_slots},
     {"command", -2, MODEL_GROUP, 0, NULL},
     {"command|info", -3, A, 0, model__do_command_info},
     {"dbsize", 1, R, 0, model__do_dbsize},
@@ -368,6 +371,19 @@ static inline const char *model__kept_out(struct model_request *r,
     return m->sharded && keys > 1 ? "CROSSSLOT Keys in request don't hash to the same slot" : NULL;
 }
 
+/* Returns what a node of a cluster says of a command whose keys it has not; NULL if it has them. */
+static inline const char *model__elsewhere(const struct model_request *r,
+                                           const struct model_command *command) {
+    bool script = command->run == model__do_eval || command->run == model__do_evalsha;
+    int keys = script && r->argc > 2 ? atoi(r->argv[2].at)
+               : command->keys < 0   ? r->argc - 1
+                                     : command->keys;
+
+    keys = keys < r->argc - (script ? 3 : 1) ? keys : r->argc - (script ? 3 : 1);
+    return keys > 0 ? r->m->route(r->m->hooks.ctx, r->peer->asks, keys, r->argv + (script ? 3 : 1))
+                    : NULL;
+}
+
 /* Returns why a command is not run, in the order of the checks of Redis; NULL if it is run. */
 static inline const char *model__refusal(struct model_request *r,
                                          const struct model_command *command) {
@@ -400,7 +416,10 @@ static inline const char *model__refusal(struct model_request *r,
                            model__words(m, "this user", "User default"), command->name,
                            model__is_old(m) ? " or its subcommand" : "");
     }
-    why = model__state_refusal(m, command->flags);
+    why = m->route != NULL && peer != &m->outsider ? model__elsewhere(r, command) : NULL;
+    if (why == NULL) {
+        why = model__state_refusal(m, command->flags);
+    }
     if (why != NULL) {
         return why;
     }
@@ -453,6 +472,8 @@ static inline void model__serve(struct model_peer *peer, int argc, const struct 
     struct model *m = peer->model;
     struct model_peer *listener;
 
+    peer->asks = peer->asking;
+    peer->asking = false;
     model__execute(peer, argc, argv);
     if (m->loud || (!peer->silent && !peer->skip && !peer->skip_next)) {
         model__send(peer, &m->reply);

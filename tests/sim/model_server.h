@@ -299,6 +299,28 @@ static inline void model__do_publish(struct model_request *r) {
         }
     }
     model__count(r, count);
+    if (m->spread != NULL && r->peer != &m->outsider) {
+        m->spread(m->hooks.ctx, r->argv[1], r->argv[2]);
+    }
+}
+
+/* ---- commands: of a node of a cluster ---- */
+
+static inline void model__do_asking(struct model_request *r) {
+    if (r->m->route == NULL) {
+        model__fail(r, "ERR This instance has cluster support disabled");
+        return;
+    }
+    r->peer->asking = true;
+    model__say(r, "OK");
+}
+
+static inline void model__do_cluster_slots(struct model_request *r) {
+    if (r->m->slots == NULL) {
+        model__fail(r, "ERR This instance has cluster support disabled");
+        return;
+    }
+    r->m->slots(r->m->hooks.ctx, r->m->out);
 }
 
 /* ---- commands: CLIENT ---- */

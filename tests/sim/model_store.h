@@ -105,6 +105,7 @@ struct model_peer {
     uint64_t id, redirect;
     int db;
     bool authenticated, tracking, noloop, gone, closing;
+    bool asking, asks;            /* ASKING was said just now, and is about this command */
     bool blocked;                 /* by WAIT: what follows is read when that is answered */
     bool silent, skip, skip_next; /* CLIENT REPLY */
     struct model_bytes in, name;
@@ -132,6 +133,11 @@ struct model {
     /* Returns how many replicas have all that was written; -1: model_waited will tell, since there
      * are too few. NULL: there are none. */
     int64_t (*wait)(void *ctx, void *user, int64_t replicas, int64_t timeout_ms);
+    /* Of a node of a cluster; NULL: it is none. Why it does not run a command with these keys; what
+     * it says of the slots; what is published goes to the others too. */
+    const char *(*route)(void *ctx, bool asking, int count, const struct model_arg *keys);
+    void (*slots)(void *ctx, struct model_bytes *out);
+    void (*spread)(void *ctx, struct model_arg channel, struct model_arg text);
     const char *watches;      /* it is a Sentinel, and knows a primary by this name */
     const char *primary_host; /* ... that is there; NULL = it says nil */
     int primary_port;

@@ -33,9 +33,10 @@ enum {
     ABOUT_LIFETIMES = 128,
     ABOUT_CLOCKS = 256,
     FAMILIES = 9,
-    ABOUT_KINDS = 512,    /* no faults: what can only be done where keys are of several kinds */
-    ABOUT_MOVES = 1024,   /* only where the servers are one deployment ... */
-    ABOUT_REPLICAS = 2048 /* ... and clients wait for its replicas */
+    ABOUT_KINDS = 512,     /* no faults: what can only be done where keys are of several kinds */
+    ABOUT_MOVES = 1024,    /* only where the servers are one deployment ... */
+    ABOUT_REPLICAS = 2048, /* ... and clients wait for its replicas */
+    ABOUT_SLOTS = 4096     /* only where the servers are one cluster */
 };
 
 struct step {
@@ -63,12 +64,25 @@ static struct {
     struct model_copy *copies[SIM_SERVERS];
     char fences[SIM_SLOTS][24]; /* what a counter was before it was not ours */
     uint64_t quiet_commands;
-    int rounds;          /* of a busy seed, whose handles ask again when they have released */
-    bool many;           /* each client has many keys, and takes them at one time */
-    bool renews;         /* who holds renews by hand before it lets go */
-    bool alike;          /* all ask for the same lease, so that holds are handed on */
-    bool kinds;          /* keys are of several kinds, and are asked about */
-    bool votes;          /* the servers are one quorum */
+    int rounds;            /* of a busy seed, whose handles ask again when they have released */
+    bool many;             /* each client has many keys, and takes them at one time */
+    bool renews;           /* who holds renews by hand before it lets go */
+    bool alike;            /* all ask for the same lease, so that holds are handed on */
+    bool kinds;            /* keys are of several kinds, and are asked about */
+    bool votes;            /* the servers are one quorum */
+    bool clustered;        /* the servers are one cluster */
+    struct sim_view truth; /* what its nodes are about to learn */
+    struct passage {       /* of a slot from one to another, key by key */
+        bool on;
+        struct sim_server *from, *to;
+        int shard, next; /* of that; which of its keys */
+    } passages[SIM_SLOTS_MOVED];
+    struct replacement { /* of a node */
+        bool on;
+        int shard, how;
+        struct sim_server *was, *next;
+        struct model_copy *copy; /* what the next one has heard */
+    } replacement;
     bool synced;         /* replicas must have what is granted */
     bool quarantined;    /* what a server forgot is granted to nobody ... */
     bool marked;         /* ... but at the start: a marker says so */
@@ -228,13 +242,19 @@ static inline void program_kind(struct slot *slot, rlock_options *options, struc
     }
 }
 
+static inline unsigned slot_number(const struct slot *slot) {
+    return rlock__key_slot(slot->key, strlen(slot->key));
+}
+
 /* Others of the same server that a handle of several keys has beside this one. */
 static inline int program_set(struct slot *slots[SIM_SET], struct sim_dice *dice) {
     int count = 1, wanted = sim_one_in(dice, 2) ? 1 + (int)sim_roll(dice, SIM_SET) : 1;
     int first = (int)sim_roll(dice, oracle.slot_count), i, k;
     for (i = 0; i < oracle.slot_count && count < wanted; i++) {
         struct slot *slot = &oracle.slots[(first + i) % oracle.slot_count];
-        bool fits = slot->server == slots[0]->server && !slot_queued(slot);
+        bool there = program.clustered ? slot_number(slot) == slot_number(slots[0])
+                                       : slot->server == slots[0]->server;
+        bool fits = there && !slot_queued(slot);
         for (k = 0; k < count; k++) {
             fits = fits && slots[k] != slot;
         }
@@ -252,7 +272,8 @@ static inline struct hand *program_hand(struct actor *actor, struct sim_dice *di
     rlock_options options;
     int s, fitting = 0, count = 1;
     for (s = 0; s < oracle.slot_count && !program.votes; s++) {
-        if (oracle.slots[s].server == actor->server && sim_one_in(dice, ++fitting)) {
+        bool its = oracle.slots[s].server == actor->server || program.clustered;
+        if (its && sim_one_in(dice, ++fitting)) {
             slot = &oracle.slots[s];
         }
     }
@@ -386,7 +407,7 @@ static inline bool do_restart(struct sim_dice *dice) {
 /* Who listens there is told of changes no more, and asks after ten seconds. */
 static inline bool do_switch(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
-    if (program.deployed || oracle.quarantine_ms != 0) { /* with it connections end */
+    if (program.deployed || program.clustered || oracle.quarantine_ms != 0) { /* connections end */
         return false;
     }
     sim_server_switch(server, program.seed * SIM_SERVERS + (uint64_t)server->number + 1000);
@@ -687,7 +708,7 @@ static inline bool do_wipe(struct sim_dice *dice) {
 
 static inline bool do_save(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
-    if (program.deployed) {
+    if (program.deployed || program.clustered) {
         return false;
     }
     model_copy_free(program.copies[server->number]);
@@ -710,7 +731,7 @@ static inline bool do_failover(struct sim_dice *dice) {
 
 static inline bool do_step_clock(struct sim_dice *dice) {
     struct sim_server *server = some_server(dice);
-    if (program.deployed || oracle.quarantine_ms != 0) { /* its machines have one clock */
+    if (program.deployed || program.clustered || oracle.quarantine_ms != 0) { /* one clock */
         return false;
     }
     oracle_void(server);
@@ -1009,6 +1030,237 @@ static inline bool do_name_silent(struct sim_dice *dice) {
     return true;
 }
 
+/* ---- a cluster, whose slots and nodes change ---- */
+
+static inline void view_learns(void *object) {
+    const struct sim_server *server = (const struct sim_server *)object;
+    struct sim_view *view = &sim.cluster.views[server->number];
+    memcpy(view->shard_of, program.truth.shard_of, sizeof view->shard_of);
+    memcpy(view->primary_of, program.truth.primary_of, sizeof view->primary_of);
+}
+
+/* Nodes learn of a change, each at its time. */
+static inline void views_learn(const struct sim_server *at_once, struct sim_dice *dice) {
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        if (&sim.servers[i] == at_once) {
+            view_learns(&sim.servers[i]);
+        } else {
+            later(sim_roll(dice, sim_one_in(dice, 2) ? 2000000 : 20000), view_learns,
+                  &sim.servers[i]);
+        }
+    }
+    oracle.trouble_us = sim.now_us + 8000000;
+}
+
+/* The n-th key of a slot of the cluster; false: there are no more. */
+static inline bool passage_key(int place, int n, struct slot **slot, const char **key) {
+    int i;
+    for (i = 0; i < oracle.slot_count; i++) {
+        if (slot_number(&oracle.slots[i]) != sim.cluster.slots[place]) {
+            continue;
+        }
+        if (n < 3) {
+            const char *const keys[] = {oracle.slots[i].queue_key, oracle.slots[i].fence_key,
+                                        oracle.slots[i].key};
+            *slot = &oracle.slots[i];
+            *key = keys[(n + i) % 3];
+            return true;
+        }
+        n -= 3;
+    }
+    return false;
+}
+
+/* What is still there goes over. */
+static inline void passage_rest(int place) {
+    const struct passage *passage = &program.passages[place];
+    struct slot *slot;
+    const char *key;
+    int n;
+    for (n = 0; passage_key(place, n, &slot, &key); n++) {
+        sim_key_moves(passage->from, passage->to, key, strlen(key));
+    }
+    for (n = 0; passage_key(place, n, &slot, &key); n += 3) {
+        slot_arrives(slot, passage->to);
+    }
+    sim_trace("slot %u is at server %d", sim.cluster.slots[place], passage->to->number);
+    sim.cluster.views[passage->to->number].from[place] = 0;
+    sim.cluster.views[passage->from->number].to[place] = 0;
+    program.truth.shard_of[place] = passage->shard;
+    program.passages[place].on = false;
+    seen.arrived++;
+}
+
+static inline bool node_away(const struct sim_server *server) {
+    return server->down || server->cut || server->paused_until_us > sim.now_us;
+}
+
+/* The next key goes over, by MIGRATE; after the last one the slot is told to be there. */
+static inline void passage_step(void *object) {
+    struct passage *passage = (struct passage *)object;
+    int place = (int)(passage - program.passages);
+    struct slot *slot;
+    const char *key;
+    if (!passage->on || oracle.settled) {
+        return;
+    }
+    oracle.trouble_us = sim.now_us + 8000000;
+    if (node_away(passage->from) || node_away(passage->to)) {
+        later(50000, passage_step, passage);
+    } else if (passage_key(place, passage->next, &slot, &key)) {
+        sim_trace("%s goes over to server %d", key, passage->to->number);
+        slot->torn = passage->next % 3 != 2;
+        sim_key_moves(passage->from, passage->to, key, strlen(key));
+        if (!slot_queued(slot) && key == slot->key && slot->there != NULL && !slot_free(slot)) {
+            slot->server = passage->to;
+        }
+        passage->next++;
+        if (passage->next % 3 == 0) {
+            slot_arrives(slot, passage->to);
+        }
+        later(sim_roll(&sim.dice, sim_one_in(&sim.dice, 2) ? 200000 : 2000), passage_step, passage);
+    } else {
+        passage_rest(place);
+        view_learns(passage->to);
+        views_learn(passage->from, &sim.dice);
+    }
+}
+
+/* A slot goes to another node: at once (atomic), or key by key. */
+static inline bool slot_goes(struct sim_dice *dice, bool at_once) {
+    int place = (int)sim_roll(dice, sim.cluster.slot_count);
+    struct passage *passage = &program.passages[place];
+    int was = program.truth.shard_of[place];
+    int shard = (was + 1 + (int)sim_roll(dice, SIM_SHARDS - 1)) % SIM_SHARDS;
+    const struct replacement *replacement = &program.replacement;
+    if (passage->on ||
+        (replacement->on && (replacement->shard == was || replacement->shard == shard))) {
+        return false;
+    }
+    passage->from = &sim.servers[program.truth.primary_of[was]];
+    passage->to = &sim.servers[program.truth.primary_of[shard]];
+    passage->shard = shard;
+    passage->next = 0;
+    if (node_away(passage->from) || node_away(passage->to)) {
+        return false;
+    }
+    passage->on = true;
+    if (at_once) {
+        passage_rest(place);
+        views_learn(passage->from, dice);
+        return true;
+    }
+    view_learns(passage->from);
+    view_learns(passage->to);
+    sim.cluster.views[passage->to->number].from[place] = passage->from->number + 1;
+    sim.cluster.views[passage->from->number].to[place] = passage->to->number + 1;
+    later(sim_roll(dice, 300000), passage_step, passage);
+    return true;
+}
+
+static inline bool do_slot_at_once(struct sim_dice *dice) {
+    return slot_goes(dice, true);
+}
+
+static inline bool do_slot_by_keys(struct sim_dice *dice) {
+    return slot_goes(dice, false);
+}
+
+/* Another node has the slots of one that is gone, with what it had heard of their keys. */
+static inline void node_replaced(void *object) {
+    struct replacement *replacement = &program.replacement;
+    struct model_copy nothing;
+    int i;
+    (void)object;
+    if (!replacement->on || oracle.settled) {
+        return;
+    }
+    memset(&nothing, 0, sizeof nothing);
+    if (replacement->copy == NULL) {
+        replacement->copy = model_save(replacement->was->model);
+    }
+    sim_trace("server %d replaces server %d", replacement->next->number, replacement->was->number);
+    model_sync(replacement->next->model, replacement->copy);
+    model_copy_free(replacement->copy);
+    replacement->copy = NULL;
+    model_sync(replacement->was->model, &nothing);
+    program.truth.primary_of[replacement->shard] = replacement->next->number;
+    for (i = 0; i < oracle.slot_count; i++) {
+        if (oracle.slots[i].server == replacement->was) {
+            slot_arrives(&oracle.slots[i], replacement->next);
+        }
+    }
+    view_learns(replacement->was);
+    views_learn(replacement->next, &sim.dice);
+    replacement->on = false;
+    seen.replaced++;
+    oracle_round();
+}
+
+/* It is killed, or stops, or is told to hand over. */
+static inline void node_goes(void *object) {
+    struct replacement *replacement = &program.replacement;
+    int64_t after_us = 1 + sim_roll(&sim.dice, 2000000);
+    (void)object;
+    if (!replacement->on || oracle.settled) {
+        return;
+    }
+    oracle.trouble_us = sim.now_us + 10000000;
+    if (replacement->how == 0) {
+        sim_server_restart(replacement->was, true, after_us + sim_roll(&sim.dice, 2000000));
+    } else if (replacement->how == 1) {
+        sim_server_pause(replacement->was, after_us + sim_roll(&sim.dice, 1000000));
+    } else {
+        after_us = 0;
+    }
+    later(after_us, node_replaced, NULL);
+}
+
+static inline bool do_node_replaced(struct sim_dice *dice) {
+    struct replacement *replacement = &program.replacement;
+    int shard = (int)sim_roll(dice, SIM_SHARDS), i;
+    bool loses = sim_one_in(dice, 2), fits;
+    int64_t tail_us = sim_roll(dice, 100000);
+    struct sim_server *was = &sim.servers[program.truth.primary_of[shard]];
+    struct sim_server *next = &sim.servers[sim_roll(dice, sim.server_count)];
+    fits = !replacement->on && !node_away(was) && !node_away(next);
+    for (i = 0; i < SIM_SHARDS; i++) {
+        fits = fits && program.truth.primary_of[i] != next->number;
+    }
+    for (i = 0; i < SIM_SLOTS_MOVED; i++) {
+        const struct passage *passage = &program.passages[i];
+        fits = fits && !(passage->on && (passage->from == was || passage->to == was));
+    }
+    if (!fits) {
+        return false;
+    }
+    replacement->on = true;
+    replacement->shard = shard;
+    replacement->how = (int)sim_roll(dice, 3);
+    replacement->was = was;
+    replacement->next = next;
+    replacement->copy = loses && replacement->how < 2 ? model_save(was->model) : NULL;
+    later(tail_us, node_goes, NULL);
+    return true;
+}
+
+/* Nothing moves any more. */
+static inline void cluster_settles(void) {
+    int i;
+    for (i = 0; i < sim.cluster.slot_count; i++) {
+        if (program.passages[i].on) {
+            passage_rest(i);
+        }
+    }
+    model_copy_free(program.replacement.copy);
+    program.replacement.copy = NULL;
+    program.replacement.on = false;
+    for (i = 0; i < sim.server_count; i++) {
+        view_learns(&sim.servers[i]);
+    }
+}
+
 static inline void heal_memory(void *object) {
     (void)object;
     sim.weather.no_memory = 0;
@@ -1081,6 +1333,9 @@ static const struct act acts[] = {
     {"name not found", ABOUT_MOVES, 2, do_name_gone},
     {"name answered late", ABOUT_MOVES, 2, do_name_silent},
     {"replica away", ABOUT_REPLICAS, 16, do_replica_away},
+    {"slot moved at once", ABOUT_SLOTS, 14, do_slot_at_once},
+    {"slot moved key by key", ABOUT_SLOTS, 14, do_slot_by_keys},
+    {"node replaced by another", ABOUT_SLOTS, 14, do_node_replaced},
 };
 #define ACTS (sizeof acts / sizeof acts[0])
 
@@ -1477,6 +1732,44 @@ static inline void draw_deployment(void) {
     }
 }
 
+/* All servers are one cluster: three primaries, and two that stand by. */
+static inline void draw_cluster(void) {
+    static const char *const keys[SIM_SLOTS] = {"a",    "b{1}", "{1}:d", "e",
+                                                "f{e}", "g",    "h",     "i{1}"};
+    int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4)), i;
+    int count = program.many ? SIM_SLOTS : program.rounds > 0 ? 1 : (int)(1 + draw(4));
+    struct sim_server *first = &sim.servers[0];
+    seen.clusters++;
+    draw_server(first);
+    first->database = 0;
+    while (count-- > 0) {
+        struct slot *slot = slot_new(first, keys[count]);
+        draw_kind(slot);
+        if (sim_slot_place(slot_number(slot)) < 0) {
+            sim.cluster.slots[sim.cluster.slot_count++] = slot_number(slot);
+        }
+    }
+    sim_cluster_begin();
+    program.truth = sim.cluster.views[0];
+    for (i = 0; i < oracle.slot_count; i++) {
+        oracle.slots[i].server =
+            &sim.servers[sim_slot_at(&program.truth, slot_number(&oracle.slots[i]))];
+    }
+    for (i = 0; i < sim.server_count; i++) {
+        struct sim_server *server = &sim.servers[i];
+        server->clock = first->clock;
+        server->database = 0;
+        server->password = first->password;
+        server->always_denied = first->always_denied;
+        server->model->flavour = first->model->flavour;
+        sim.cluster.views[i].names = (int)draw(4);
+        heal_server(server);
+    }
+    for (i = 0; i < sim.process_count * clients; i++) {
+        draw_actor(&sim.processes[i / clients], first, RLOCK_WIRE_STRING, hands);
+    }
+}
+
 /* All servers are one quorum. Its keys have a slot a server, and one for the handles. */
 static inline void draw_council(void) {
     int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4));
@@ -1526,18 +1819,22 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.synced = sim_mix(seed ^ 0x77616974) % 2 == 0 && program.deployed;
     program.quarantined = sim_mix(seed ^ 0x71756172) % 6 == 0 && tape == NULL;
     program.marked = sim_mix(seed ^ 0x6d61726b) % 4 != 0;
+    program.clustered =
+        sim_mix(seed ^ 0x636c7573) % 8 == 0 && tape == NULL && !program.votes && !program.deployed;
+    program.quarantined = program.quarantined && !program.clustered;
     program.forks = sim_mix(seed ^ 0x666f726b) % 8 == 0 && tape == NULL ? 2 : 0;
     servers = draw_one_in(4) ? 2 : 1;
     if (program.votes) {
         servers = servers == 2 ? 5 : 3;
     }
-    servers = program.deployed ? 3 : servers;
+    servers = program.deployed ? 3 : program.clustered ? 5 : servers;
     processes = (int)(1 + draw(4));
     program.quiet = draw_one_in(6);
     for (i = 0; i < FAMILIES && !program.quiet; i++) {
         program.families |= draw_one_in(i == 4 && !program.votes ? 4 : 2) ? 1u << i : 0;
     }
     program.families |= program.deployed && !program.quiet ? ABOUT_MOVES : 0;
+    program.families |= program.clustered && !program.quiet ? ABOUT_SLOTS : 0;
     program.families |= program.synced && !program.quiet ? ABOUT_REPLICAS : 0;
     program.families |= program.quarantined && !program.quiet ? ABOUT_DATA : 0;
     program.many = draw_one_in(4);
@@ -1588,6 +1885,8 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
         draw_council();
     } else if (program.deployed) {
         draw_deployment();
+    } else if (program.clustered) {
+        draw_cluster();
     } else {
         draw_actors();
     }
@@ -1614,7 +1913,7 @@ static inline bool program_owned(const struct token *token) {
 
 /* How long something of this token may be at a server when nobody holds any more. */
 static inline int64_t program_clean_us(const struct token *token) {
-    return program_owned(token) && !token->is_void && !token->stays
+    return program_owned(token) && !token->is_void && !token->stays && !program.clustered
                ? PROGRAM_CLEAN_US
                : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
 }
@@ -1704,6 +2003,9 @@ static inline void program_heal(void) {
         sim.sentinels[i].paused_until_us = 0;
     }
     sim.lag_us = 0;
+    if (program.clustered) {
+        cluster_settles();
+    }
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
         heal_server(server);
@@ -1783,7 +2085,7 @@ static inline void program_settle(void) {
  * way there may come late, as far as a client can know. */
 static inline bool program_unsure(const struct sim_server *server) {
     const char *denied = server->always_denied;
-    return server->unkilling || server->twin != NULL || program.deployed ||
+    return server->unkilling || server->twin != NULL || program.deployed || program.clustered ||
            (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
 }
 
@@ -2011,6 +2313,9 @@ static inline uint64_t program_run(void) {
         model_copy_free(program.copies[i]);
     }
     seen.unsynced += sim.unsynced;
+    seen.moved += sim.cluster.moved;
+    seen.asks += sim.cluster.asks;
+    seen.again += sim.cluster.again;
     sim_end();
     return hash;
 }

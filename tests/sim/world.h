@@ -44,6 +44,8 @@
 #define SIM_FDS 1024
 #define SIM_PORT 7000           /* of server 0; unix sockets are called sim-0, sim-1 ... */
 #define SIM_ADDRESS 0x0a000001u /* of machine 0 of a deployment; they all have SIM_PORT */
+#define SIM_SHARDS 3
+#define SIM_SLOTS_MOVED 8
 #define SIM_SENTINELS 3
 #define SIM_SENTINEL 10  /* where the first of them is */
 #define SIM_NAMES 3      /* that a client resolves at one time */
@@ -241,6 +243,13 @@ struct sim_event {
     void *object;
 };
 
+struct sim_view {                  /* what a node of the cluster thinks */
+    int shard_of[SIM_SLOTS_MOVED]; /* of the slots that move */
+    int primary_of[SIM_SHARDS];
+    int to[SIM_SLOTS_MOVED], from[SIM_SLOTS_MOVED]; /* one above the node; 0 = it stays */
+    int names;                                      /* how it names nodes */
+};
+
 static struct {
     bool running, tracing;
     int64_t now_us; /* true time */
@@ -259,6 +268,13 @@ static struct {
     int64_t lag_us;             /* a write takes up to that long to a replica */
     int64_t written;            /* how many writes the primaries did */
     uint64_t waits, unsynced;   /* WAITs; those that too few replicas ended */
+    struct {
+        bool on;
+        unsigned slots[SIM_SLOTS_MOVED]; /* those of the keys */
+        int slot_count;
+        struct sim_view views[SIM_SERVERS];
+        uint64_t moved, asks, again; /* how often MOVED, ASK and TRYAGAIN were said */
+    } cluster;                       /* the servers are its nodes */
     struct sim_server sentinels[SIM_SENTINELS];
     int sentinel_count;
     bool announces; /* names, not addresses */
@@ -1634,6 +1650,159 @@ static inline void sim_demote(struct sim_server *server, bool ends) {
         }
     }
     sim_sync(server);
+}
+
+/* ---- the nodes of one cluster ---- */
+
+/* Where a node thinks that a slot is: the number of its primary. */
+static inline int sim_slot_at(const struct sim_view *view, unsigned slot) {
+    int shard = (int)(slot * SIM_SHARDS / RLOCK__SLOTS), i;
+    for (i = 0; i < sim.cluster.slot_count; i++) {
+        shard = sim.cluster.slots[i] == slot ? view->shard_of[i] : shard;
+    }
+    return view->primary_of[shard];
+}
+
+/* The place of a slot among those that move; -1 = it does not. */
+static inline int sim_slot_place(unsigned slot) {
+    int i = sim.cluster.slot_count;
+    while (--i >= 0 && sim.cluster.slots[i] != slot) {
+    }
+    return i;
+}
+
+/* How a node names another one: by its address, or not at all. */
+static inline const char *sim_node_host(const struct sim_server *says) {
+    return sim.cluster.views[says->number].names == 0 ? "127.0.0.1" : "";
+}
+
+/* Returns why a node does not run a command with these keys, as a real one does; NULL: it does. */
+static inline const char *sim_model_route(void *ctx, bool asking, int count,
+                                          const struct model_arg *keys) {
+    static char text[80];
+    const struct sim_server *server = (const struct sim_server *)ctx;
+    const struct sim_view *view = &sim.cluster.views[server->number];
+    unsigned slot = rlock__key_slot(keys[0].at, keys[0].size);
+    int place = sim_slot_place(slot), at = sim_slot_at(view, slot), missing = 0, i;
+    int to = place >= 0 && at == server->number ? view->to[place] - 1 : -1;
+    struct model_value value;
+    for (i = 0; i < count; i++) {
+        if (rlock__key_slot(keys[i].at, keys[i].size) != slot) {
+            return "CROSSSLOT Keys in request don't hash to the same slot";
+        }
+        missing += !model_get(server->model, 0, keys[i].at, keys[i].size, &value);
+    }
+    if (to >= 0 && missing > 0) {
+        sim.cluster.asks += missing == count;
+        sim.cluster.again += missing < count;
+        snprintf(text, sizeof text, "ASK %u %s:%d", slot, sim_node_host(server), SIM_PORT + to);
+        return missing < count ? "TRYAGAIN Multiple keys request during rehashing of slot" : text;
+    }
+    if (place >= 0 && view->from[place] && asking) {
+        sim.cluster.again += count > 1 && missing > 0;
+        return count > 1 && missing > 0 ? "TRYAGAIN Multiple keys request during rehashing of slot"
+                                        : NULL;
+    }
+    if (at != server->number) {
+        sim.cluster.moved++;
+        snprintf(text, sizeof text, "MOVED %u %s:%d", slot, sim_node_host(server), SIM_PORT + at);
+        return text;
+    }
+    return NULL;
+}
+
+static inline void sim_put_slots(const struct sim_server *server, struct model_bytes *out,
+                                 unsigned from, unsigned to, int at) {
+    static const char *const odd[] = {"127.0.0.1", NULL, "", "?"};
+    const char *host = odd[sim.cluster.views[server->number].names];
+    model__put_count(out, '*', 3);
+    model__put_count(out, ':', from);
+    model__put_count(out, ':', to);
+    model__put_count(out, '*', 4);
+    if (host != NULL) {
+        model__put_word(out, host);
+    } else {
+        model__put_null(out);
+    }
+    model__put_count(out, ':', SIM_PORT + at);
+    model__put_word(out, sim.servers[at].model->run_id);
+    model__put_count(out, '*', host != NULL && host[0] == '?' ? 2 : 0);
+    if (host != NULL && host[0] == '?') {
+        model__put_word(out, "ip");
+        model__put_word(out, "127.0.0.1");
+    }
+}
+
+/* CLUSTER SLOTS, as a node sees it: the ranges, and what moves in rows of their own. */
+static inline void sim_model_slots(void *ctx, struct model_bytes *out) {
+    const struct sim_server *server = (const struct sim_server *)ctx;
+    const struct sim_view *view = &sim.cluster.views[server->number];
+    unsigned from[2 * SIM_SLOTS_MOVED + SIM_SHARDS], count = 0, slot, k;
+    for (slot = 0; slot < RLOCK__SLOTS; slot++) {
+        bool edge = slot == 0 || sim_slot_place(slot) >= 0 || sim_slot_place(slot - 1) >= 0 ||
+                    slot * SIM_SHARDS / RLOCK__SLOTS != (slot - 1) * SIM_SHARDS / RLOCK__SLOTS;
+        if (edge) {
+            from[count++] = slot;
+        }
+    }
+    model__put_count(out, '*', count);
+    for (k = 0; k < count; k++) {
+        sim_put_slots(server, out, from[k], k + 1 < count ? from[k + 1] - 1 : RLOCK__SLOTS - 1,
+                      sim_slot_at(view, from[k]));
+    }
+}
+
+/* What one node publishes all of them deliver. */
+static inline void sim_model_spread(void *ctx, struct model_arg channel, struct model_arg text) {
+    char words[3][128];
+    const char *const argv[] = {words[0], words[1], words[2]};
+    int i;
+    snprintf(words[0], 128, "PUBLISH");
+    snprintf(words[1], 128, "%.*s", (int)channel.size, channel.at);
+    snprintf(words[2], 128, "%.*s", (int)text.size, text.at);
+    for (i = 0; i < sim.server_count; i++) {
+        if (&sim.servers[i] != ctx && !sim.servers[i].down) {
+            sim_server_clock(&sim.servers[i]);
+            model_call(sim.servers[i].model, 0, 3, argv);
+        }
+    }
+}
+
+/* All servers become one cluster: the first are primaries, the others stand by. */
+static inline void sim_cluster_begin(void) {
+    int i, k;
+    sim.cluster.on = true;
+    sim.watched = SIM_WATCHED;
+    for (i = 0; i < sim.server_count; i++) {
+        struct model *m = sim.servers[i].model;
+        m->route = sim_model_route;
+        m->slots = sim_model_slots;
+        m->spread = sim_model_spread;
+        for (k = 0; k < SIM_SHARDS; k++) {
+            sim.cluster.views[i].primary_of[k] = k;
+        }
+        for (k = 0; k < sim.cluster.slot_count; k++) {
+            sim.cluster.views[i].shard_of[k] =
+                (int)(sim.cluster.slots[k] * SIM_SHARDS / RLOCK__SLOTS);
+        }
+    }
+}
+
+/* A key goes over to another node, with its time to live. What is there already stays. */
+static inline void sim_key_moves(struct sim_server *from, struct sim_server *to, const char *key,
+                                 size_t len) {
+    struct model_effect *there = (struct model_effect *)calloc(1, sizeof *there);
+    struct model_effect *here = model_effect_of(from->model, 0, key, len);
+    struct model_value value;
+    sim_server_clock(from);
+    sim_server_clock(to);
+    if (model_get(from->model, 0, key, len, &value) && !model_get(to->model, 0, key, len, &value)) {
+        model_effect_apply(to->model, here);
+    }
+    model__assign(&there->name, key, len);
+    model_effect_apply(from->model, there);
+    model_effect_free(there);
+    model_effect_free(here);
 }
 
 /* A stranger's command; its reply. */

@@ -474,6 +474,84 @@ static inline void what_a_server_forgot_is_granted_to_nobody_in_quarantine(void)
     WRITTEN(without[0] > 6 && without[1] > 6);
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * A cluster.
+ */
+
+/* Three primaries and two that stand by, which agree. */
+static inline struct slot *written_cluster(void) {
+    struct slot *slot;
+    int i;
+    written_begin(SIM_SERVERS, 1);
+    program.clustered = true;
+    slot = written_slot("a", SLOT_MUTEX, 0);
+    sim.cluster.slots[sim.cluster.slot_count++] = slot_number(slot);
+    sim_cluster_begin();
+    program.truth = sim.cluster.views[0];
+    slot->server = &sim.servers[sim_slot_at(&program.truth, slot_number(slot))];
+    for (i = 0; i < sim.server_count; i++) {
+        sim.servers[i].clock = sim.servers[0].clock;
+    }
+    return slot;
+}
+
+/* A node that has no slots any more is closed when it is time, and that is found out when it says
+ * something: its process was busy with other things, or stood still. */
+static inline void a_node_is_closed_when_it_speaks(void) {
+    int64_t stop_ms;
+    for (stop_ms = 0; stop_ms < 2500; stop_ms += 50) {
+        struct slot *slot = written_cluster();
+        struct sim_server *was = slot->server;
+        struct sim_dice dice = {sim_mix((uint64_t)stop_ms)};
+        struct hand *hand = written_hand(written_client(0), slot, RLOCK_KIND_MUTEX);
+        struct replacement *replacement = &program.replacement;
+        struct sim_line *line;
+        hand_acquire(hand, 0, 60000);
+        WRITTEN(written_held(hand, 100));
+        written_run_ms(1000);
+        replacement->on = true;
+        replacement->how = 2;
+        replacement->shard = program.truth.shard_of[0];
+        replacement->was = was;
+        replacement->next = &sim.servers[SIM_SERVERS - 1];
+        node_replaced(NULL);
+        views_learn(NULL, &dice);
+        hand_renew(hand, 70000);
+        written_run_ms(stop_ms);
+        sim_pause(&sim.processes[0], 3000000);
+        for (line = sim.lines; line != NULL; line = line->next) {
+            if (line->server == was && line->peer != NULL) {
+                model_leave(line->peer);
+                sim_model_hang_up(was, line);
+            }
+        }
+        written_run_ms(5000);
+        WRITTEN(hand->holds && slot->server == replacement->next);
+        written_end();
+    }
+}
+
+/* A slot goes from node to node under a hold that is renewed, and comes back. */
+static inline void a_hold_goes_with_its_slot(void) {
+    struct slot *slot = written_cluster();
+    struct sim_dice dice = {1};
+    struct hand *hand = written_hand(written_client(0), slot, RLOCK_KIND_MUTEX);
+    int i;
+    hand_acquire(hand, 0, 0);
+    WRITTEN(written_held(hand, 100));
+    for (i = 0; i < 20; i++) {
+        bool goes = slot_goes(&dice, (i & 1) == 0);
+        WRITTEN(goes);
+        written_run_ms(8000);
+        WRITTEN(hand->holds &&
+                slot->server->number == sim_slot_at(&program.truth, slot_number(slot)));
+    }
+    hand_release(hand);
+    written_run_ms(100);
+    WRITTEN(slot->there == NULL);
+    written_end();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -491,6 +569,8 @@ static const struct {
     {"what too few replicas have is given back", what_too_few_replicas_have_is_given_back},
     {"what a server forgot is granted to nobody in quarantine",
      what_a_server_forgot_is_granted_to_nobody_in_quarantine},
+    {"a node is closed when it speaks", a_node_is_closed_when_it_speaks},
+    {"a hold goes with its slot", a_hold_goes_with_its_slot},
 };
 #define WRITTEN_WORLDS (sizeof written / sizeof written[0])
 
