@@ -5239,7 +5239,8 @@ static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
     const char *run_id = redis->commands.run_id;
     bool same = rlock__same_identity(run_id, quarantine->run_id) &&
                 rlock__same_identity(redis->replid, quarantine->replid);
-    if (!rlock__is_node(redis) || !*run_id || !*redis->replid || (same && quarantine->known_us <= since_us)) {
+    if (!rlock__is_node(redis) || !*run_id || !*redis->replid ||
+        (same && quarantine->known_us <= since_us)) {
         return;
     }
     memcpy(quarantine->run_id, run_id, sizeof quarantine->run_id);
