@@ -535,7 +535,7 @@ static void fences_of_a_key_rise_wherever_its_slot_is(void **state) {
 #define CHANNEL "redisson_lock__channel:"
 
 /* A user who may not track, so that there are channels alone, and may not do what `rule` says. */
-static rlock_client *client_by_channel(const char *seeds, const char *rule) {
+static rlock_client *client_by_channel_polling(const char *seeds, const char *rule, int poll_ms) {
     rlock_config config = config_of(seeds);
     char command[160];
     int i;
@@ -548,8 +548,12 @@ static rlock_client *client_by_channel(const char *seeds, const char *rule) {
     config.username = "poor";
     config.password = "any";
     config.wire = RLOCK_WIRE_REDISSON;
-    config.poll_ms = 60000;
+    config.poll_ms = poll_ms;
     return kit_client(&config);
+}
+
+static rlock_client *client_by_channel(const char *seeds, const char *rule) {
+    return client_by_channel_polling(seeds, rule, 60000);
 }
 
 /* A connection that listens as Redisson does: from 3.22.1 on with SSUBSCRIBE, at the node that has
@@ -774,6 +778,27 @@ static void waiter_that_may_not_hear_sharded_channels_hears_the_others(void **st
         assert_int_equal(kit_stats(client).faults, faults);
         kit_reset();
     }
+}
+
+/* The channel of the client's id is allowed, those of keys are not: it polls, as at one server. */
+static void waiter_that_may_hear_no_channel_of_a_key_polls(void **state) {
+    rlock_client *client =
+        client_by_channel_polling(node_seeds, "resetchannels &" CHANNEL "{*-*-*-*-*}", 100);
+    const char *key = key_at(0, "silent");
+    struct owner *waiter = owner_new(client, key);
+    uint64_t faults;
+
+    (void)state;
+    redisson_takes(&nodes[0], key);
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, LEASE_MS, owner_told, waiter),
+                     RLOCK_OK);
+    kit_run(3000);
+    assert_false(kit_stats(client).pushing);
+    faults = kit_stats(client).faults;
+    kit_run(2000);
+    assert_int_equal(kit_stats(client).faults, faults); /* it does not try again and again */
+    assert_int_equal(waiter->seen[RLOCK_ACQUIRED], 0);
+    is_woken(waiter, &nodes[0], &nodes[0], "SPUBLISH");
 }
 
 static int is_content(void *arg) {
@@ -1614,6 +1639,7 @@ int main(int argc, char **argv) {
         CASE(waiter_on_a_sharded_channel_moves_with_its_slot),
         CASE(channel_that_another_node_has_leads_to_a_newer_map),
         CASE(waiter_that_may_not_hear_sharded_channels_hears_the_others),
+        CASE(waiter_that_may_hear_no_channel_of_a_key_polls),
         CASE(server_without_sharded_channels_is_as_before),
         CASE(key_is_followed_while_its_slot_is_on_its_way),
         CASE(script_that_is_unknown_there_is_sent_in_full_with_asking),
