@@ -50,7 +50,7 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo quick test tests examples matrix sim mutants torture fuzz chaos failover coverage cross proof bench bench-peers
+.PHONY: help demo quick test tests examples matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
 .PHONY: join lint format install clean
 
 help:
@@ -65,7 +65,9 @@ help:
 	@echo 'make torture            fail every allocation, read, write and connect in turn'
 	@echo 'make fuzz               SECONDS=60 for each fuzzer: hostile servers, replies, programs'
 	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
-	@echo 'make failover           SECONDS=120: leaders behind Sentinel, whose primary is killed every ten seconds'
+	@echo 'make failover           SECONDS=120: leaders behind Sentinel, whose primary is killed every ten seconds;'
+	@echo '                        KIND=cluster: their node of a cluster; KIND=restarts: a server that forgets'
+	@echo 'make moving             SECONDS=60: 1,000 handles on a cluster, slots that move, nodes that are killed'
 	@echo 'make coverage           lines and branches that the suites run, into build/coverage/'
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, into docs/proof.md (about an hour); SEEDS=1000000 SECONDS=120'
@@ -126,7 +128,12 @@ failover: SECONDS = 120
 failover:
 	@tools/setup test
 	@+$(build) $(BUILD)/examples/leader
-	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/failover.py $(BUILD)/examples/leader $(SECONDS)
+	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/failover.py $(BUILD)/examples/leader $(SECONDS) $(KIND)
+
+moving:
+	@tools/setup test
+	@+$(build) $(BUILD)/tests/stress
+	@$(BUILD)/tests/stress moving $(SECONDS)
 
 coverage:
 	@tools/setup coverage

@@ -12,6 +12,7 @@ static struct server nodes[CLUSTER_MAX];
 static char node_ports[CLUSTER_MAX][8], node_ids[CLUSTER_MAX][41];
 static char node_seeds[CLUSTER_MAX * 24]; /* "127.0.0.1:7000,..." of all */
 static int node_count, primary_count;
+static const char *node_timeout = "1000"; /* ms */
 
 static inline void node_start(int i) {
     static const char *args[CLUSTER_MAX][16];
@@ -22,7 +23,7 @@ static inline void node_start(int i) {
     snprintf(node_ports[i], sizeof node_ports[i], "%d", server_free_port());
     a[n++] = "--cluster-enabled", a[n++] = "yes";
     a[n++] = "--cluster-config-file", a[n++] = "nodes.conf";
-    a[n++] = "--cluster-node-timeout", a[n++] = "1000";
+    a[n++] = "--cluster-node-timeout", a[n++] = node_timeout;
     a[n++] = "--cluster-port", a[n++] = node_ports[i];
     a[n++] = "--repl-diskless-sync-delay", a[n++] = "0";
     a[n] = NULL;

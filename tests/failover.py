@@ -1,10 +1,15 @@
 #!/usr/bin/python3
-"""Leaders behind Sentinel while the primary is killed again and again: never two at a time, and soon one again.
+"""Leaders while their server is killed again and again: never two at a time, and soon one again.
 
-    tests/failover.py build/examples/leader [SECONDS]
+    tests/failover.py build/examples/leader [SECONDS [sentinel|cluster|restarts]]
 
-A primary, two replicas and three Sentinels; every ten seconds the primary is killed, and started again as a replica of
-the new one. Prints TAP, and how long each failover took: until Sentinel named the new primary, and until somebody led.
+sentinel: a primary, two replicas and three Sentinels; every ten seconds the primary is killed, and started again as a
+replica of the new one. cluster: three primaries with a replica each; the same is done to the node that has the leader's
+key. Prints TAP, and how long each failover took: until the new primary was named, and until somebody led.
+
+restarts: two servers, which are killed and started again without data every 20 seconds. The leaders at one of them have
+quarantine_ms, those at the other have not: prints how often two led at a time, side by side.
+
 $RLOCK_REDIS_SERVER names another redis-server.
 """
 
@@ -25,11 +30,15 @@ import redis
 
 LEADER = sys.argv[1]
 SECONDS = int(sys.argv[2]) if len(sys.argv) > 2 else 120
+KIND = sys.argv[3] if len(sys.argv) > 3 else "sentinel"
 SERVER = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
 PERIOD_S = 10
+RESTART_S = 20
+LEASE_MS = 1000  # of the example
 AGAIN_S = 2.0  # a leader again so long after the failover
 OLD_S = 12.0  # how long a primary that lives on after it was replaced may grant: docs/guarantees.md
 NAME = "locks"
+BUS = "{bus}"  # in the arguments of a node: its other port
 
 
 def now():
@@ -69,7 +78,8 @@ class Node:
             command += [path, "--sentinel"]
         log = open(os.path.join(self.folder, "log"), "ab")
         self.process = subprocess.Popen(
-            command + ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, *arguments],
+            command + ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
+                       *(word.replace(BUS, str(self.bus())) for word in arguments)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
         self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=2)
         deadline = now() + 20
@@ -81,39 +91,30 @@ class Node:
         self.kill()
         return False
 
+    def bus(self):
+        return self.port - 10000
+
     def kill(self):
         self.process.kill()
         self.process.wait()
 
 
 class Deployment:
+    """What both have: nodes, one of which is the primary of the leader's key."""
+
     SETTINGS = ("--save", "", "--repl-diskless-sync-delay", "0")
+    servants = ()
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="rlock-failover-")
-        self.nodes = [Node(self.folder, *self.SETTINGS)]
-        first = self.nodes[0].port
-        for _ in range(2):
-            self.nodes.append(Node(self.folder, *self.SETTINGS, "--replicaof", "127.0.0.1", str(first)))
-        self.sentinels = [
-            Node(self.folder, config=f"sentinel monitor {NAME} 127.0.0.1 {first} 2\n"
-                 f"sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 3000\n")
-            for _ in range(3)]
-        until("three Sentinels, two replicas", 30, self.ready)
+        self.nodes = []
+        self.deploy()
+        until("a whole deployment", 30, self.ready)
         self.moves, self.stopped = [], False
         threading.Thread(target=self.watch, daemon=True).start()
 
-    def primary(self):
-        """The port that Sentinel names."""
-        for sentinel in self.sentinels:
-            try:
-                return int(sentinel.client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
-            except redis.RedisError:
-                pass
-        return None
-
     def watch(self):
-        """Notes when Sentinel names another primary: self.moves."""
+        """Notes when another primary is named: self.moves."""
         known = self.primary()
         while not self.stopped:
             port = self.primary()
@@ -122,11 +123,54 @@ class Deployment:
                 known = port
             time.sleep(0.05)
 
+    def fail_over(self):
+        """Kills the primary; returns when, and when another was named. The dead one comes back as a replica."""
+        port = self.primary()
+        node = next(n for n in self.nodes if n.port == port)
+        killed = now()
+        node.kill()
+        until("another primary", 30, lambda: self.primary() not in (port, None))
+        named = now()
+        time.sleep(1)
+        assert self.comes_back(node)
+        return killed, named
+
+    def stop(self):
+        self.stopped = True
+        for node in [*self.servants, *self.nodes]:
+            node.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Sentinels(Deployment):
+    def deploy(self):
+        self.nodes.append(Node(self.folder, *self.SETTINGS))
+        first = self.nodes[0].port
+        for _ in range(2):
+            self.nodes.append(Node(self.folder, *self.SETTINGS, "--replicaof", "127.0.0.1", str(first)))
+        self.servants = [
+            Node(self.folder, config=f"sentinel monitor {NAME} 127.0.0.1 {first} 2\n"
+                 f"sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 3000\n")
+            for _ in range(3)]
+
+    def url(self):
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.servants)
+        return f"redis+sentinel://{hosts}/{NAME}/0"
+
+    def primary(self):
+        """The port that Sentinel names."""
+        for sentinel in self.servants:
+            try:
+                return int(sentinel.client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+            except redis.RedisError:
+                pass
+        return None
+
     def ready(self):
         """True if a failover can begin: all agree, and each replica has all data and is known."""
         port = self.primary()
         try:
-            for sentinel in self.sentinels:
+            for sentinel in self.servants:
                 if int(sentinel.client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1]) != port:
                     return False
                 if not str(sentinel.client.execute_command("SENTINEL", "CKQUORUM", NAME)).count("OK 3 usable"):
@@ -142,34 +186,87 @@ class Deployment:
         except (redis.RedisError, TypeError, KeyError):
             return False
 
-    def fail_over(self):
-        """Kills the primary; returns when, and when Sentinel named another. The dead one comes back as a replica."""
-        port = self.primary()
-        node = next(n for n in self.nodes if n.port == port)
-        killed = now()
-        node.kill()
-        until("another primary", 30, lambda: self.primary() not in (port, None))
-        named = now()
-        time.sleep(1)
-        assert node.start(*self.SETTINGS, "--replicaof", "127.0.0.1", str(self.primary()))
-        return killed, named
+    def comes_back(self, node):
+        return node.start(*self.SETTINGS, "--replicaof", "127.0.0.1", str(self.primary()))
 
-    def stop(self):
-        self.stopped = True
-        for node in self.sentinels + self.nodes:
-            node.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+class Cluster(Deployment):
+    PRIMARIES = 3
+
+    SETTINGS = (*Deployment.SETTINGS, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+                "--cluster-port", BUS)
+
+    def deploy(self):
+        count = 2 * self.PRIMARIES
+        self.nodes = [Node(self.folder, *self.SETTINGS) for _ in range(count)]
+        self.slot = self.asked(self.nodes[0], "KEYSLOT", "leader")
+        ids = [self.asked(node, "MYID") for node in self.nodes]
+        for i, node in enumerate(self.nodes):
+            self.asked(node, "SET-CONFIG-EPOCH", i + 1)
+            self.asked(node, "MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].bus())
+            if i < self.PRIMARIES:
+                self.asked(node, "ADDSLOTSRANGE", 16384 * i // self.PRIMARIES, 16384 * (i + 1) // self.PRIMARIES - 1)
+        for i in range(self.PRIMARIES, count):
+            until("a primary to follow", 20, lambda i=i: self.follows(i, ids[i - self.PRIMARIES]))
+
+    @staticmethod
+    def asked(node, *words):
+        """What a node says to a command, as it was sent."""
+        connection = node.client.connection_pool.get_connection("CLUSTER")
+        try:
+            connection.send_command("CLUSTER", *words)
+            return connection.read_response()
+        finally:
+            node.client.connection_pool.release(connection)
+
+    def follows(self, i, primary):
+        try:
+            return self.asked(self.nodes[i], "REPLICATE", primary)
+        except redis.RedisError:
+            return False
+
+    def url(self):
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def primary(self):
+        """The port of the node that has the slot, as one says that has it itself."""
+        for node in self.nodes:
+            try:
+                info = str(self.asked(node, "INFO"))
+                rows = self.asked(node, "SLOTS")
+                port = next(int(row[2][1]) for row in rows if row[0] <= self.slot <= row[1])
+                if port == node.port and "cluster_state:ok" in info:
+                    return port
+            except (redis.RedisError, StopIteration, OSError):
+                pass
+        return None
+
+    def ready(self):
+        """True if a failover can begin: all are content, know each other, and have all data."""
+        try:
+            for node in self.nodes:
+                info = str(self.asked(node, "INFO"))
+                if "cluster_state:ok" not in info or f"cluster_known_nodes:{len(self.nodes)}" not in info:
+                    return False
+                if node.client.info("replication").get("master_link_status", "up") != "up":
+                    return False
+            roles = [node.client.info("replication")["role"] for node in self.nodes]
+            return roles.count("master") == self.PRIMARIES
+        except (redis.RedisError, OSError):
+            return False
+
+    def comes_back(self, node):
+        return node.start(*self.SETTINGS)
 
 
 class Leaders:
     """The example: `12.345 gateway 2 leads`; `12.845 gateway 2 leads no more: expired`, when it had led last."""
 
-    def __init__(self, deployment):
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in deployment.sentinels)
+    def __init__(self, url):
         self.lines, self.errors = [], []
         self.process = subprocess.Popen(
             [LEADER, str(SECONDS)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=dict(os.environ, RLOCK_URL=f"redis+sentinel://{hosts}/{NAME}/0"), preexec_fn=dies_with_parent)
+            env=dict(os.environ, RLOCK_URL=url), preexec_fn=dies_with_parent)
         self.readers = [threading.Thread(target=self.read, args=pair, daemon=True)
                         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
         for reader in self.readers:
@@ -213,16 +310,60 @@ def overlaps(events):
 
 
 def unasked(moves, kills):
-    """When Sentinel replaced a primary that nobody had killed: it may go on to grant for as long as OLD_S."""
+    """When a primary was replaced that nobody had killed: it may go on to grant for as long as OLD_S."""
     first = [min((move for move in moves if move > killed), default=None) for killed in kills]
     return [move for move in moves if move not in first]
 
 
+def restarts():
+    """Two servers that forget, with and without a quarantine: how often two led at a time."""
+    tap = Tap()
+    folder = tempfile.mkdtemp(prefix="rlock-restarts-")
+    nodes = [Node(folder, "--save", "") for _ in range(2)]
+    try:
+        ways = [f"?quarantine_ms={LEASE_MS}", ""]
+        leaders = [Leaders(f"redis://127.0.0.1:{node.port}{way}") for node, way in zip(nodes, ways)]
+        for one in leaders:
+            until("a first leader", 10, lambda one=one: one.lead_since(0))
+        end, count, slow = now() + SECONDS - RESTART_S / 2 - 2, 0, []
+        while now() < end:
+            begun = now()
+            time.sleep(RESTART_S / 2)
+            killed = now()
+            for node in nodes:
+                node.kill()
+                assert node.start("--save", "")
+            count += 1
+            for one in leaders:
+                until("a leader after the restart", 10, lambda one=one: one.lead_since(killed))
+            slow.append([one.lead_since(killed)[0] - killed for one in leaders])
+            time.sleep(max(0.0, begun + RESTART_S - now()))
+        both = []
+        for one in leaders:
+            one.process.wait(timeout=30)
+            for reader in one.readers:
+                reader.join(5)
+            both.append(overlaps(one.events()))
+        tap.check(f"both servers were restarted without data {count} times", count >= 1)
+        tap.check("with quarantine_ms never two lead at a time", not both[0], both[0])
+        for words, found, place in (("with", both[0], 0), ("without", both[1], 1)):
+            print(f"# {words} quarantine_ms: two at a time {len(found)} times in {count} restarts; "
+                  f"led again after {statistics.median(s[place] for s in slow):.2f} s (median)")
+    except AssertionError as error:
+        tap.check("it goes on", False, error)
+    finally:
+        for node in nodes:
+            node.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"1..{tap.count}")
+    return tap.failed != 0
+
+
 def main():
     tap = Tap()
-    deployment = Deployment()
+    deployment = Cluster() if KIND == "cluster" else Sentinels()
     try:
-        leaders = Leaders(deployment)
+        leaders = Leaders(deployment.url())
         until("a first leader", 10, lambda: leaders.lead_since(0))
         rounds, kills = [], []
         end = now() + SECONDS - PERIOD_S
@@ -245,7 +386,7 @@ def main():
         tap.check(f"the primary was killed {len(rounds)} times", len(rounds) >= 1)
         strays = unasked(deployment.moves, kills)
         if strays:
-            print(f"# {len(strays)} failovers that nobody asked for: this machine is too busy for its Sentinels")
+            print(f"# {len(strays)} failovers that nobody asked for: this machine is too busy for its timeouts")
         both = [words for at, words in overlaps(events) if not any(0 < at - move + 2 < OLD_S for move in strays)]
         tap.check("never two lead at a time", not both, both)
         tap.check(f"somebody leads again within the failover's own time and {AGAIN_S:.0f} s", not late, late)
@@ -262,4 +403,4 @@ def main():
     return tap.failed != 0
 
 
-sys.exit(main())
+sys.exit(restarts() if KIND == "restarts" else main())

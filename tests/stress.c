@@ -5,6 +5,7 @@
  *     stress held LOCKS LEASE_MS SECONDS       that many locks kept alive by one process
  *     stress line WAITERS                      in each of 4 processes, in one line
  *     stress permits SECONDS                   a semaphore whose holders are killed and stopped
+ *     stress moving SECONDS                    1,000 handles on a cluster whose slots move
  */
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
@@ -19,6 +20,7 @@
 #include "kit.h"
 #include "stress_queue.h"
 #include "stress_permits.h"
+#include "stress_cluster.h"
 
 #define WORKERS 4
 #define HANDLES 250    /* a worker */
@@ -467,9 +469,8 @@ static void permits_of_the_killed_and_stopped_are_never_too_many(void **state) {
 }
 
 static int usage(void) {
-    fprintf(
-        stderr,
-        "stress [fight SECONDS | held LOCKS LEASE_MS SECONDS | line WAITERS | permits SECONDS]\n");
+    fprintf(stderr, "stress [fight SECONDS | held LOCKS LEASE_MS SECONDS | line WAITERS | permits "
+                    "SECONDS | moving SECONDS]\n");
     return 2;
 }
 
@@ -503,6 +504,9 @@ int main(int argc, char **argv) {
     }
     if (argc == 3 && strcmp(argv[1], "permits") == 0 && atoi(argv[2]) > 0) {
         return permits_run(atoi(argv[2]), (uint64_t)kit_now_us()) != 0;
+    }
+    if (argc == 3 && strcmp(argv[1], "moving") == 0 && atoi(argv[2]) > 0) {
+        return moving_run(atoi(argv[2])) != 0;
     }
     return usage();
 }

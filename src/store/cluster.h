@@ -49,6 +49,7 @@ typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it 
     char *host;
     int port;
     uint32_t slots;  /* how many it has */
+    int marked;      /* the slot of its marker; -1: it has no slot */
     uint16_t number; /* in the map */
     bool gains;      /* slots have come to it just now */
     bool joins;      /* ... some of them from a node that was not up */
@@ -213,28 +214,29 @@ static int rlock__peer_top(const rlock__peer *peer) {
  * A node of which no slot is known cannot have a marker, and grants nothing. */
 static void rlock__peer_mark(rlock__peer *peer) {
     rlock__quarantine *quarantine = &peer->redis->quarantine;
-    char marker[RLOCK__MARKER] = "", digits[21];
+    char digits[21];
     int slot = rlock__peer_top(peer);
     uint64_t number = 0;
     size_t n = 0;
-    while (slot >= 0 && (!n || rlock__crc16(digits, n) % RLOCK__SLOTS != (unsigned)slot)) {
+    if (slot == peer->marked && !quarantine->unmapped) {
+        return;
+    }
+    peer->marked = slot;
+    quarantine->unmapped = false;
+    quarantine->marker[0] = 0;
+    if (slot < 0) {
+        quarantine->until_us = RLOCK__NEVER;
+        rlock__line_add(quarantine->refusal, 0, "quarantine: no slot of the node is known", "");
+        rlock_timer_set(peer->cluster->client, &quarantine->timer, -1);
+        return;
+    }
+    while (!n || rlock__crc16(digits, n) % RLOCK__SLOTS != (unsigned)slot) {
         n = rlock__digits(digits, number++);
         digits[n] = 0;
     }
-    if (n) {
-        n = rlock__line_add(marker, 0, RLOCK__MARKER_NAME ":{", digits);
-        rlock__line_add(marker, n, "}", "");
-    }
-    if (strcmp(marker, quarantine->marker) != 0 || quarantine->unmapped) {
-        quarantine->unmapped = false;
-        memcpy(quarantine->marker, marker, sizeof marker);
-        if (slot < 0) {
-            quarantine->until_us = RLOCK__NEVER;
-            rlock__line_add(quarantine->refusal, 0, "quarantine: no slot of the node is known", "");
-            rlock_timer_set(peer->cluster->client, &quarantine->timer, -1);
-        }
-        rlock__quarantine_ask(peer->redis);
-    }
+    n = rlock__line_add(quarantine->marker, 0, RLOCK__MARKER_NAME ":{", digits);
+    rlock__line_add(quarantine->marker, n, "}", "");
+    rlock__quarantine_ask(peer->redis);
 }
 
 /* Opens the store of a node, if it is not open. It connects when it has something to say. */
@@ -257,6 +259,7 @@ static int rlock__peer_open(rlock__peer *peer) {
         peer->where = RLOCK__PEER_NEW;
         rlock__peer_epochs(peer);
         if (config.quarantine_ms) {
+            peer->marked = RLOCK__SLOTS; /* none yet */
             rlock__peer_mark(peer);
         }
     }
