@@ -49,7 +49,7 @@ static void first_use_is_over(void) {
         assert_int_equal(attempt_at(client, i), RLOCK_ERR_SERVER);
         keys = ask(node, "KEYS rlock:quarantine:*");
         assert_int_equal(keys->elements, 1);
-        snprintf(marker, sizeof marker, "%s", str(ask(node, "GET %s", keys->element[0]->str)));
+        snprintf(marker, sizeof marker, "%.110s", str(ask(node, "GET %s", keys->element[0]->str)));
         strcpy(strrchr(marker, ' '), " 0");
         tell(ask(node, "SET %s %s", keys->element[0]->str, marker));
         freeReplyObject(keys);

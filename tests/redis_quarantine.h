@@ -58,7 +58,7 @@ static void server_is_new_once(void **state) {
 
     (void)state;
     quarantine_is_served(&server);
-    snprintf(marker, sizeof marker, "%.100s", str(ask(&server, "GET " MARKER)));
+    snprintf(marker, sizeof marker, "%.110s", str(ask(&server, "GET " MARKER)));
     assert_int_equal(num(ask(&server, "PTTL " MARKER)), -1);
     assert_int_equal(attempt(&server), RLOCK_OK);
     assert_string_equal(str(ask(&server, "GET " MARKER)), marker);
@@ -157,7 +157,7 @@ static void what_a_client_knows_is_of_one_process_and_one_history(void **state) 
     assert_int_equal(left_for_who_knows(other, history), 600);
     assert_int_equal(left_for_who_knows(run_id, other), 600);
     operator_vouches(&server); /* who knows less changes nothing */
-    snprintf(marker, sizeof marker, "%s", str(ask(&server, "GET " MARKER)));
+    snprintf(marker, sizeof marker, "%.110s", str(ask(&server, "GET " MARKER)));
     assert_int_equal(num(ask(&server, "EVAL %s 1 " MARKER " 600 %s %s 5",
                              whole(rlock__quarantine_script), run_id, history)),
                      0);
@@ -170,7 +170,7 @@ static void marker_of_a_time_to_come_begins_now(void **state) {
 
     (void)state;
     operator_vouches(&server);
-    snprintf(marker, sizeof marker, "%.100s", str(ask(&server, "GET " MARKER)));
+    snprintf(marker, sizeof marker, "%.110s", str(ask(&server, "GET " MARKER)));
     strcpy(strrchr(marker, ' '), " 99999999999999");
     tell(ask(&server, "SET " MARKER " %s", marker));
     quarantine_is_served(&server);
@@ -290,7 +290,7 @@ static void promotion_is_seen_and_a_new_history_is_not(void **state) {
     assert_int_equal(attempt(&server), RLOCK_OK);
     assert_null(strstr(str(ask(&server, "GET " MARKER)), history));
     /* It follows the other one, to which nobody came meanwhile, and is a primary again. */
-    snprintf(marker, sizeof marker, "%.100s", str(ask(&server, "GET " MARKER)));
+    snprintf(marker, sizeof marker, "%.110s", str(ask(&server, "GET " MARKER)));
     tell(ask(&replica, "SET " MARKER " %s", marker));
     tell(ask(&server, "REPLICAOF 127.0.0.1 %d", replica.port));
     assert_true(kit_until(server_follows, &server, 20000));
