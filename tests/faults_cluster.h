@@ -327,7 +327,8 @@ static void seed_that_has_no_map_is_passed_over(void **state) {
         fleet.of[0].map = maps[i];
         assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
         assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_non_null(strstr(kit_log_text, "no map of the cluster"));
+        assert_true(strstr(kit_log_text, "no map of the cluster") != NULL ||
+                    strstr(kit_log_text, "the node knows no slots") != NULL);
     }
 }
 

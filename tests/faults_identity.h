@@ -360,6 +360,61 @@ static int renews(void *arg) {
     return owner_renew((struct owner *)arg, 0) == RLOCK_OK;
 }
 
+/* Until a primary that was made a replica is in step it has what it granted, which may be lost at
+ * the new one. A renewal that has nothing to change is refused there too. */
+static void renewal_that_changes_nothing_is_refused_by_a_replica(void **state) {
+    static const char *const set[] = {"set-1", "set-2"};
+    static const struct {
+        const char *key; /* NULL: the two of the set */
+        rlock_kind kind;
+        rlock_wire wire;
+        bool batch;
+    } rows[] = {
+        {"mutex", RLOCK_KIND_MUTEX, RLOCK_WIRE_STRING, false},
+        {"hash", RLOCK_KIND_MUTEX, RLOCK_WIRE_REDISSON, false},
+        {NULL, RLOCK_KIND_MUTEX, RLOCK_WIRE_STRING, false},
+        {"many", RLOCK_KIND_MUTEX, RLOCK_WIRE_STRING, true},
+        {"fair", RLOCK_KIND_FAIR, RLOCK_WIRE_STRING, false},
+        {"read", RLOCK_KIND_READ, RLOCK_WIRE_STRING, false},
+        {"write", RLOCK_KIND_WRITE, RLOCK_WIRE_STRING, false},
+        {"semaphore", RLOCK_KIND_SEMAPHORE, RLOCK_WIRE_STRING, false},
+    };
+    size_t i;
+
+    (void)state;
+    odd.port = server_free_port();
+    assert_int_equal(server_start(&odd, NULL), 0);
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config = kit_config(&odd);
+        rlock_options options;
+        rlock_client *client;
+        struct owner *o, *another;
+
+        config.wire = rows[i].wire;
+        client = kit_client(&config);
+        memset(&options, 0, sizeof options);
+        options.key = rows[i].key;
+        options.keys = rows[i].key == NULL ? set : NULL;
+        options.key_count = rows[i].key == NULL ? 2 : 0;
+        options.kind = rows[i].kind;
+        options.permits = rows[i].kind == RLOCK_KIND_SEMAPHORE ? 2 : 0;
+        o = owner_with(client, &options);
+        another = owner_new(client, "another");
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        assert_int_equal(owner_acquire(another, 0, 60000), RLOCK_OK);
+        assert_int_equal(owner_renew(o, 1000), RLOCK_OK);
+        tell(ask(&odd, "REPLICAOF 127.0.0.1 1"));
+        if (rows[i].batch) {
+            assert_int_equal(rlock_renew(another->lock, 1000, owner_told, another), RLOCK_OK);
+        }
+        assert_int_equal(owner_renew(o, 1000), RLOCK_ERR_SERVER);
+        tell(ask(&odd, "REPLICAOF NO ONE"));
+        rlock_free(another->lock);
+        another->lock = NULL;
+        tell(ask(&odd, "DEL another"));
+    }
+}
+
 /* An operator promotes another server. The old one closes no connection and says nothing. */
 static void primary_that_was_demoted_is_left_by_all(void **state) {
     rlock_config config;
