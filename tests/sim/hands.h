@@ -359,6 +359,18 @@ static inline bool oracle_hears(const struct actor *actor) {
                                 actor->wire == RLOCK_WIRE_REDISSON;
 }
 
+/* Whether this client has found its server: to resolve a name may take as long as many holds. */
+static inline bool oracle_arrived(const struct actor *actor) {
+    const struct sim_line *line;
+    for (line = sim.lines; line != NULL; line = line->next) {
+        if (line->seat != NULL && line->seat->client == actor->client && line->state == SIM_UP &&
+            line->server->number < SIM_SENTINEL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
  * woken and asks, and may come too late, but not often where nothing goes wrong. In a quorum it may
  * pause after a split vote for longer than the others hold the key many times. */
@@ -375,7 +387,7 @@ static inline void oracle_passed(const struct hand *hand, struct slot *slot) {
             continue;
         }
         seen.kept += kept && oracle.quiet && oracle_hears(actor);
-        slot->passed[i] += kept && !oracle_pauses(slot, actor);
+        slot->passed[i] += kept && oracle_arrived(actor) && !oracle_pauses(slot, actor);
         if (oracle.quiet && oracle_hears(actor) && slot->passed[i] > SIM_PASSED) {
             sim_failed("%s is kept from client %.8s, who waits, by one who hands it on", slot->key,
                        actor->id);

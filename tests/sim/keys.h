@@ -1000,11 +1000,29 @@ static inline void aside_left(const struct sim_server *server, const struct sim_
     }
 }
 
-static inline void aside_touched(const struct sim_server *server, const char *key, size_t len) {
+/* An old primary counted a fence: whoever it is for may have asked for a hold that both have, and
+ * that lasts longer already, so that nothing else changed. It is of the other counter now. */
+static inline void aside_counted(struct slot *slot, const struct sim_line *by) {
+    int i;
+    if (slot->there != NULL && oracle_owns(by, slot->there)) {
+        slot->there->parted = false;
+    }
+    for (i = 0; i < slot->member_count; i++) {
+        if (oracle_owns(by, slot->members[i])) {
+            slot->members[i]->parted = false;
+        }
+    }
+}
+
+static inline void aside_touched(const struct sim_server *server, const struct sim_line *by,
+                                 const char *key, size_t len) {
     struct slot *slot = oracle_slot(sim.primary, key, len);
     struct model_value value;
     char text[64];
     size_t i;
+    if (slot != NULL && by != NULL && oracle_is(slot->fence_key, key, len)) {
+        aside_counted(slot, by);
+    }
     if (slot != NULL && slot->aside != NULL && oracle_is(slot->fence_key, key, len)) {
         slot->aside->order = ++oracle.orders; /* it is granted once more */
     }
@@ -1159,7 +1177,7 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
     struct slot *slot = oracle_slot(server, key, len);
     if (sim_is_old(server)) {
         aside_left(server, by);
-        aside_touched(server, key, len);
+        aside_touched(server, by, key, len);
     }
     if (slot == NULL) {
         return;

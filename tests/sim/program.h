@@ -92,9 +92,9 @@ static struct {
     int64_t calm_us;     /* from then on nothing goes wrong there; 0 = it does to the end */
     const struct sim_server *stubborn; /* a Sentinel that names who was the primary first */
     bool moving;                       /* its primary changes just now */
-    int64_t lied; /* one above the epoch for which a Sentinel named another machine last */
-    bool trap;    /* the next grant will be lost with a tail */
-    struct move { /* ... */
+    uint64_t lied; /* a bit for each epoch for which a Sentinel named another machine */
+    bool trap;     /* the next grant will be lost with a tail */
+    struct move {  /* ... */
         struct sim_server *was, *next;
         int64_t lives_us; /* for so long who was it goes on */
         int64_t late_us;  /* so much later the name follows, or Sentinels know it */
@@ -749,13 +749,21 @@ static inline void move_named(void *object) {
     sim_trace("the name leads to server %d", sim.primary->number);
 }
 
-/* Whether each of them names the primary. */
+/* Of a config-epoch. */
+static inline uint64_t sentinel_lie(int64_t epoch) {
+    return UINT64_C(1) << (epoch & 63);
+}
+
+/* Whether each of them names the primary, and with an epoch that tells: who was led elsewhere by
+ * the same one stays there. */
 static inline void sentinels_know(void) {
     int i, known = 0;
     for (i = 0; i < sim.sentinel_count; i++) {
-        known += sim.sentinels[i].names == sim.primary;
+        const struct sim_server *sentinel = &sim.sentinels[i];
+        known += sentinel->names == sim.primary &&
+                 (program.lied & sentinel_lie(sentinel->model->config_epoch)) == 0;
     }
-    if (known < sim.sentinel_count || known == 0 || program.lied == program.move.epoch + 1) {
+    if (known < sim.sentinel_count || known == 0) {
         oracle.named_us = 0;
     } else if (oracle.named_us == 0) {
         oracle.named_us = sim.now_us;
@@ -792,11 +800,10 @@ static inline bool do_sentinel_lies(struct sim_dice *dice) {
     }
     back = sim_is_old(named) ? 1 : back;
     sim_sentinel_names(sentinel, sim_one_in(dice, 3) ? NULL : named, program.move.epoch - back);
-    sentinels_know();
-    if (back == 0) { /* nobody can tell which of two addresses of one epoch is right */
-        program.lied = program.move.epoch + 1;
-        sentinels_know();
+    if (!sim_is_old(named)) { /* nobody can tell which of two addresses of one epoch is right */
+        program.lied |= sentinel_lie(program.move.epoch - back);
     }
+    sentinels_know();
     later(for_us, sentinel_learns, sentinel);
     return true;
 }
