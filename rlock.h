@@ -4147,11 +4147,13 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     return true;
 }
 
-/* Sends what was formatted last, or ends the connection. */
-static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
-    if (!rlock__conn_send(conn, fn, data)) {
+/* Sends what was formatted last. False: it is not, and the connection ends. */
+static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    bool sent = rlock__conn_send(conn, fn, data);
+    if (!sent) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
+    return sent;
 }
 
 /* Sends what was formatted last, of whose answer hiredis is to know nothing. */
@@ -5368,8 +5370,9 @@ static void rlock__quarantine_ask(rlock__redis *redis) {
     redis->quarantine.late = !ready;
     if (ready && *redis->quarantine.marker) {
         rlock__put_quarantine(redis);
-        redis->quarantine.asked++;
-        rlock__conn_say(&redis->commands, rlock__on_quarantine, redis);
+        if (rlock__conn_say(&redis->commands, rlock__on_quarantine, redis)) {
+            redis->quarantine.asked++;
+        }
     }
 }
 
@@ -7787,8 +7790,7 @@ static void rlock__cluster_ask(rlock__cluster *cluster) {
     peer = peer ? peer : rlock__cluster_closed(cluster);
     if (peer && rlock__peer_ready(peer)) {
         rlock__put_words(peer->redis, "CLUSTER SLOTS", 0);
-        peer->asked = true;
-        rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
+        peer->asked = rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
     } else if (peer && rlock__peer_open(peer) == RLOCK_OK) {
         rlock__conn_wanted(&peer->redis->commands);
     }

@@ -418,6 +418,7 @@ int main(int argc, char **argv) {
         TEST(request_that_was_led_to_a_dead_node_comes_back),
         TEST(command_that_is_refused_behind_its_asking_ends_the_connection),
         TEST(every_failing_allocation_on_the_way_to_a_node_is_survived),
+        TEST(question_that_is_refused_by_hiredis_is_asked_again),
         TEST(node_that_is_lost_often_gets_new_epochs),
         TEST(clusters_of_a_configuration_are_checked),
         TEST(seeds_of_a_store_are_checked),

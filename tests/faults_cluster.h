@@ -668,6 +668,50 @@ static void every_failing_allocation_on_the_way_to_a_node_is_survived(void **sta
     assert_true(done > 30 && denied > 2);
 }
 
+/* A question for which hiredis gets no memory ends its connection, and is asked on the next one: for
+ * the map, and of a node that was seen to be promoted or gets its first slot. */
+static void question_that_is_refused_by_hiredis_is_asked_again(void **state) {
+    static char seed[32];
+    unsigned n;
+
+    (void)state;
+    for (n = 1; n <= 20; n++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client;
+        struct owner *o, *next;
+        const char *key = key_of(0, 8191);
+
+        slots_are(0, 0, 16383, 0);
+        slots_are(1, 1, 0, 0);
+        snprintf(seed, sizeof seed, "127.0.0.1:%d", fleet.port);
+        config.cluster = seed;
+        config.quarantine_ms = 60000;
+        client = kit_client(&config);
+        o = owner_new(client, key);
+        next = owner_new(client, key_of(0, 8191));
+        commands_last = n;
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        stage_wait(o, RLOCK_ACQUIRED, 5000);
+        commands_last = 0;
+        if (!rlock_is_held(o->lock)) { /* its own command was refused */
+            assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_NOMEM);
+            assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_OK);
+        }
+        commands_last = n; /* the marker's slot leaves: both are asked anew */
+        slots_are(0, 0, 8191, 0);
+        slots_are(1, 8192, 16383, 1);
+        node_redirects(0, "MOVED", slot_of(key), 1);
+        rlock_renew(o->lock, 60000, owner_told, o);
+        stage_runs(3000);
+        fleet.of[0].keyed[0] = '\0';
+        commands_last = 0;
+        stage_runs(3000);
+        assert_int_equal(rlock_acquire(next->lock, RLOCK_FOREVER, 60000, owner_told, next),
+                         RLOCK_OK);
+        assert_int_equal(stage_wait(next, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    }
+}
+
 /* The numbers by which doubt is remembered end: new ones are given, and what is noted stays. */
 static void node_that_is_lost_often_gets_new_epochs(void **state) {
     rlock_config config = fleet_begins();

@@ -605,8 +605,7 @@ static void rlock__cluster_ask(rlock__cluster *cluster) {
     peer = peer ? peer : rlock__cluster_closed(cluster);
     if (peer && rlock__peer_ready(peer)) {
         rlock__put_words(peer->redis, "CLUSTER SLOTS", 0);
-        peer->asked = true;
-        rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
+        peer->asked = rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
     } else if (peer && rlock__peer_open(peer) == RLOCK_OK) {
         rlock__conn_wanted(&peer->redis->commands);
     }

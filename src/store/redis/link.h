@@ -162,11 +162,13 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     return true;
 }
 
-/* Sends what was formatted last, or ends the connection. */
-static void rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
-    if (!rlock__conn_send(conn, fn, data)) {
+/* Sends what was formatted last. False: it is not, and the connection ends. */
+static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
+    bool sent = rlock__conn_send(conn, fn, data);
+    if (!sent) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
+    return sent;
 }
 
 /* Sends what was formatted last, of whose answer hiredis is to know nothing. */

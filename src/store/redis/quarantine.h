@@ -169,8 +169,9 @@ static void rlock__quarantine_ask(rlock__redis *redis) {
     redis->quarantine.late = !ready;
     if (ready && *redis->quarantine.marker) {
         rlock__put_quarantine(redis);
-        redis->quarantine.asked++;
-        rlock__conn_say(&redis->commands, rlock__on_quarantine, redis);
+        if (rlock__conn_say(&redis->commands, rlock__on_quarantine, redis)) {
+            redis->quarantine.asked++;
+        }
     }
 }
 
