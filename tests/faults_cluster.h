@@ -669,7 +669,7 @@ static void every_failing_allocation_on_the_way_to_a_node_is_survived(void **sta
 }
 
 /* A question for which hiredis gets no memory ends its connection, and is asked on the next one: for
- * the map, and of a node that was seen to be promoted or gets its first slot. */
+ * the map, and of a node that was promoted or gets its first slot. */
 static void question_that_is_refused_by_hiredis_is_asked_again(void **state) {
     static char seed[32];
     unsigned n;

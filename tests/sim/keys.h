@@ -1194,11 +1194,14 @@ static inline void oracle_touched(struct sim_server *server, struct sim_line *by
     }
 }
 
-/* A stranger's command, whose effects void what was there. */
+/* A stranger's command, whose effects void what was there. A stranger does not follow ASK. */
 static inline void oracle_stranger(struct sim_server *server, int count, const char *const w[]) {
+    bool leaves = sim.cluster.on && count > 1 && sim_key_leaves(server, w[1], strlen(w[1]));
     oracle.stranger = true;
-    sim_trace("a stranger: %s %s", w[0], count > 1 ? w[1] : "");
-    sim_stranger(server, count, w);
+    sim_trace("a stranger: %s %s%s", w[0], count > 1 ? w[1] : "", leaves ? ", refused" : "");
+    if (!leaves) {
+        sim_stranger(server, count, w);
+    }
     oracle.stranger = false;
 }
 

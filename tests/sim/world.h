@@ -1676,6 +1676,16 @@ static inline const char *sim_node_host(const struct sim_server *says) {
     return sim.cluster.views[says->number].names == 0 ? "127.0.0.1" : "";
 }
 
+/* Whether the slot of a key that a node does not have is moving away from it. */
+static inline bool sim_key_leaves(const struct sim_server *server, const char *key, size_t len) {
+    const struct sim_view *view = &sim.cluster.views[server->number];
+    unsigned slot = rlock__key_slot(key, len);
+    int place = sim_slot_place(slot);
+    struct model_value value;
+    return place >= 0 && sim_slot_at(view, slot) == server->number && view->to[place] > 0 &&
+           !model_get(server->model, 0, key, len, &value);
+}
+
 /* Returns why a node does not run a command with these keys, as a real one does; NULL: it does. */
 static inline const char *sim_model_route(void *ctx, bool asking, int count,
                                           const struct model_arg *keys) {
