@@ -4159,7 +4159,6 @@ static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) 
 /* Sends what was formatted last, of whose answer hiredis is to know nothing. */
 static void rlock__conn_add(rlock__conn *conn) {
     const rlock__redis *redis = conn->redis;
-    RLOCK_ASSERT(conn->ac);
     if (redis->overflow ||
         redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
@@ -4167,6 +4166,11 @@ static void rlock__conn_add(rlock__conn *conn) {
     }
     rlock__want_write(conn);
     redis->stats->commands++;
+}
+
+/* True if commands may be sent on a connection. */
+static bool rlock__conn_usable(const rlock__conn *conn) {
+    return conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
 }
 
 static void rlock__conn_answered(rlock__conn *conn) {
@@ -5365,10 +5369,9 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
 /* Asks once more. Without a connection the next greeting asks; if one has gone too far for that,
  * rlock__peer_up does. */
 static void rlock__quarantine_ask(rlock__redis *redis) {
-    const rlock__conn *conn = &redis->commands;
-    bool ready = conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
-    redis->quarantine.late = !ready;
-    if (ready && *redis->quarantine.marker) {
+    bool usable = rlock__conn_usable(&redis->commands);
+    redis->quarantine.late = !usable;
+    if (usable && *redis->quarantine.marker) {
         rlock__put_quarantine(redis);
         if (rlock__conn_say(&redis->commands, rlock__on_quarantine, redis)) {
             redis->quarantine.asked++;
@@ -5379,10 +5382,9 @@ static void rlock__quarantine_ask(rlock__redis *redis) {
 /* The quarantine is over, or it is time to ask once more. */
 static void rlock__quarantine_fire(rlock_timer *timer) {
     rlock__redis *redis = RLOCK__OF(timer, rlock__redis, quarantine.timer);
-    const rlock__conn *conn = &redis->commands;
     if (rlock__quarantined(redis)) {
         rlock__quarantine_ask(redis);
-    } else if (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed) {
+    } else if (rlock__conn_usable(&redis->commands)) {
         redis->events->up(redis->owner, NULL);
     }
 }
@@ -5919,20 +5921,21 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
+    bool told = request && !redis->closing;
     rlock_answer answer;
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     }
-    if (request && !redis->closing && reply && reply->type == REDIS_REPLY_INTEGER) {
+    if (told && reply && reply->type == REDIS_REPLY_INTEGER) {
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = RLOCK_FAULT_BUSY;
         answer.text = redis->sync.words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
-    } else if (request && !redis->closing && reply) {
+    } else if (told && reply) {
         rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
-    } else if (request && !redis->closing) {
+    } else if (told) {
         redis->lost_epoch = redis->epoch;
         rlock__answer_unknown(redis, request);
     }
@@ -6412,7 +6415,6 @@ static void rlock__conn_flush(rlock__conn *conn) {
 /* One write for all that was submitted. */
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
-    rlock__conn *conn = &redis->commands;
     rlock_link *queue;
     int64_t now_us;
     if (!rlock__quarantine_waits(redis)) {
@@ -6420,8 +6422,8 @@ static void rlock__redis_flush(void *state) {
     }
     queue = rlock__redis_next(redis);
     now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
-    while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
-           redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
+    while (rlock__conn_usable(&redis->commands) && redis->bytes < RLOCK__WINDOW &&
+           (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
     }
     rlock__sync_ask(redis);

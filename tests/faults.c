@@ -59,12 +59,19 @@ static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, c
     return refused ? REDIS_ERR : redisAsyncFormattedCommand(ac, fn, data, command, len);
 }
 
+static int command_append(redisContext *c, const char *command, size_t len) {
+    bool refused = commands_last > 0 && --commands_last == 0;
+
+    return refused ? REDIS_ERR : redisAppendFormattedCommand(c, command, len);
+}
+
 #include "clustered.h"
 
 #define RLOCK_MALLOC(n) memory_get(n)
 #define RLOCK_FREE(p) free(p)
 #define clock_gettime(id, now) clock_get(id, now)
 #define redisAsyncFormattedCommand command_add
+#define redisAppendFormattedCommand command_append
 #define getpeername(fd, peer, len) peer_name(fd, peer, len)
 #define mmap(at, size, access, flags, fd, offset) page_map(at, size, access, flags, fd, offset)
 #define madvise(at, size, advice) page_advise(at, size, advice)
@@ -72,6 +79,7 @@ static int command_add(redisAsyncContext *ac, redisCallbackFn *fn, void *data, c
 #include "rlock.h"
 #undef clock_gettime
 #undef redisAsyncFormattedCommand
+#undef redisAppendFormattedCommand
 #undef getpeername
 #undef mmap
 #undef madvise
@@ -228,6 +236,7 @@ static const struct clustered_skip skipped[] = {
     {"node_that_serves_other_keys_is_seldom_left", NO_CLUSTER},
     {"keys_of_two_slots_are_refused_and_leave_nothing", NO_CLUSTER},
     {"refused_greeting_is_done_without_or_ends_the_connection", "it has a database, and replicas"},
+    {"question_that_is_cut_off_is_asked_again", "a node is asked when its slots are known"},
     {"time_for_replicas_is_bounded", "it looks at what a server's store has"},
     {"server_killed_without_data_tells_the_holder",
      "a node that starts says CLUSTERDOWN for two seconds, and so to the check of the hold"},
@@ -436,6 +445,12 @@ int main(int argc, char **argv) {
         TEST(key_of_the_marker_is_refused),
         TEST(attempt_waits_until_the_node_was_asked),
         TEST(node_that_said_moved_is_asked_once_more),
+        TEST(question_that_is_cut_off_is_asked_again),
+        TEST(node_is_told_what_is_known_of_it),
+        TEST(answer_of_a_node_without_slots_means_nothing),
+        TEST(asking_may_be_cut_off),
+        TEST(sharded_channel_without_memory_is_asked_for_again),
+        TEST(sharded_message_of_another_shape_ends_the_connection),
         TEST(grants_of_one_turn_are_asked_about_once),
         TEST(grant_that_is_not_copied_is_given_back),
         TEST(renewal_that_is_not_copied_does_not_count),

@@ -16,11 +16,14 @@ static struct {
     int of_slots[3][3]; /* from, to, and the node */
     bool silent[NODES]; /* it answers nothing at all */
     const char *wait;   /* what all say to WAIT; NULL = one replica has it */
+    bool by_channels;   /* none knows tracking, each knows sharded channels */
+    bool taken;         /* every key is */
     struct {
         const char *map; /* what it says to questions for the map; NULL = as all */
         char keyed[64];  /* what it says to commands with a key; "" = the truth */
         int heard;       /* so many of them */
         int asking;      /* so many ASKING before them */
+        bool quiet;      /* to ASKING, and to commands with a key */
     } of[NODES];
 } fleet;
 
@@ -54,8 +57,36 @@ static const char *fleet_map(void) {
     return text;
 }
 
+static const char *channels_say(const struct words *words) {
+    static char text[160];
+
+    if (liar_hears(words, "CLIENT TRACKING")) {
+        return "-ERR unknown command\r\n";
+    }
+    if (liar_hears(words, "SSUBSCRIBE") || liar_hears(words, "SUNSUBSCRIBE")) {
+        const char *word = words->text[0][1] == 'S' ? "ssubscribe" : "sunsubscribe";
+
+        snprintf(text, sizeof text, "*3\r\n$%u\r\n%s\r\n$%u\r\n%s\r\n:1\r\n",
+                 (unsigned)strlen(word), word, (unsigned)strlen(words->text[1]), words->text[1]);
+        return text;
+    }
+    return fleet.taken && liar_hears(words, by_sha(RLOCK__SHA_REDISSON_ACQUIRE)) ? ":60000\r\n"
+                                                                                 : NULL;
+}
+
+/* Says on the channel of a key that it was released. */
+static void say_on(struct stage_conn *conn, const char *word, const char *key) {
+    char text[200], channel[96];
+
+    snprintf(channel, sizeof channel, CHANNEL "{%s}", key);
+    snprintf(text, sizeof text, "*3\r\n$%u\r\n%s\r\n$%u\r\n%s\r\n$1\r\n0\r\n",
+             (unsigned)strlen(word), word, (unsigned)strlen(channel), channel);
+    stage_says(conn, text);
+}
+
 static const char *node_answers(const struct stage_conn *conn, const struct words *words) {
     int i = (int)(conn->home - SERVER(0));
+    const char *said = NULL;
 
     assert_in_range(i, 0, NODES - 1);
     if (fleet.silent[i]) {
@@ -71,15 +102,22 @@ static const char *node_answers(const struct stage_conn *conn, const struct word
                : fleet.map != NULL     ? fleet.map
                                        : fleet_map();
     }
+    if (fleet.by_channels) {
+        said = channels_say(words);
+    }
+    if (said != NULL) {
+        return said;
+    }
     if (liar_hears(words, "WAIT ")) {
         return fleet.wait != NULL ? fleet.wait : ":1\r\n";
     }
     if (liar_hears(words, "ASKING")) {
         fleet.of[i].asking++;
+        return fleet.of[i].quiet ? "" : NULL;
     } else if (liar_hears(words, "SET ") || liar_hears(words, "EVAL") ||
                liar_hears(words, "DELIFEQ")) {
         fleet.of[i].heard++;
-        return fleet.of[i].keyed[0] != '\0' ? fleet.of[i].keyed : NULL;
+        return fleet.of[i].quiet ? "" : fleet.of[i].keyed[0] != '\0' ? fleet.of[i].keyed : NULL;
     }
     return NULL;
 }
@@ -627,6 +665,130 @@ static void command_that_is_refused_behind_its_asking_ends_the_connection(void *
     }
     assert_non_null(strstr(kit_log_text, "out of memory"));
     assert_int_equal(fleet.of[2].asking, fleet.of[2].heard);
+}
+
+/* By the server, by the command timeout, or by the end of the client. */
+static void asking_may_be_cut_off(void **state) {
+    enum { HANGS, SILENT, ENDS, WAYS };
+    int way;
+
+    (void)state;
+    for (way = 0; way < WAYS; way++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        const char *key = key_of(0, 8191);
+        struct owner *o = owner_new(client, key);
+
+        node_redirects(0, "ASK", slot_of(key), 2);
+        fleet.of[2].quiet = true; /* to ASKING, and to what follows it */
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(20);
+        assert_int_equal(fleet.of[2].asking, 1);
+        assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+        fleet.of[2].quiet = false;
+        fleet.of[0].keyed[0] = '\0';
+        if (way == HANGS) {
+            stage_hangs_up(node_conn(2, false));
+        } else if (way == ENDS) {
+            rlock_client_free(client);
+            kit_clients[0] = NULL;
+            continue;
+        }
+        assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+        stage_runs(2000);
+        assert_int_equal(kit_stats(client).cleaning, 0);
+    }
+}
+
+/* Listens to the channels of keys at the first node, as at one that allows no tracking. */
+static rlock_client *by_channels(struct owner **waits, const char *key) {
+    rlock_config config = fleet_begins();
+    rlock_client *client;
+
+    fleet.by_channels = true;
+    config.wire = RLOCK_WIRE_REDISSON;
+    config.command_timeout_ms = 1000;
+    client = kit_client(&config);
+    assert_non_null(client);
+    *waits = owner_new(client, key);
+    fleet.taken = true;
+    assert_int_equal(rlock_acquire((*waits)->lock, RLOCK_FOREVER, 60000, owner_told, *waits),
+                     RLOCK_OK);
+    return client;
+}
+
+static void sharded_channel_without_memory_is_asked_for_again(void **state) {
+    unsigned n, refused = 0;
+
+    (void)state;
+    for (n = 1; n <= 20; n++) {
+        const char *key = key_of(0, 8191);
+        struct owner *waits;
+        rlock_client *client;
+
+        commands_last = n;
+        client = by_channels(&waits, key);
+        stage_runs(3000);
+        refused += commands_last == 0;
+        commands_last = 0;
+        if (waits->seen[RLOCK_ACQUIRED] > 0) { /* its own command was refused */
+            assert_int_equal(waits->status[RLOCK_ACQUIRED], RLOCK_ERR_NOMEM);
+            continue;
+        }
+        stage_runs(3000);
+        assert_true(kit_stats(client).pushing);
+        assert_true(stage_count("SSUBSCRIBE") > 0);
+        fleet.taken = false;
+        say_on(node_conn(0, true), "smessage", key);
+        assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    }
+    assert_true(refused > 12);
+}
+
+/* hiredis knows nothing of sharded channels; what is made of a message has to have its shape. */
+static void sharded_message_of_another_shape_ends_the_connection(void **state) {
+    static const struct {
+        const char *text;
+        bool kept;
+    } rows[] = {
+        {"*3\r\n$8\r\nsmessage\r\n$4\r\nsome\r\n$1\r\n0\r\n", true},
+        {"*3\r\n$8\r\nsmessage\r\n$4\r\nsome\r\n:0\r\n", true},
+        {"*3\r\n$8\r\nsmessage\r\n$4\r\nsome\r\n*1\r\n$8\r\nsmessage\r\n", false},
+        {"*3\r\n$8\r\nsmessage\r\n:1\r\n$1\r\n0\r\n", false},
+        {"*3\r\n$8\r\nsmessage\r\n$-1\r\n$1\r\n0\r\n", false},
+        {"*3\r\n*1\r\n$8\r\nsmessage\r\n$4\r\nsome\r\n$1\r\n0\r\n", false},
+        {"*3\r\n$10\r\nssubscribe\r\n$4\r\nsome\r\n$1\r\n0\r\n", true},
+        {"*3\r\n$8\r\nsmessages\r\n$4\r\nsome\r\n$1\r\n0\r\n", false},
+        {"*2\r\n$8\r\nsmessage\r\n$4\r\nsome\r\n", false},
+        {"-MOVED 1 127.0.0.2:1\r\n", true},
+        {"-NOPERM no channels\r\n", true},
+        {"$8\r\nsmessage\r\n", false},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *key = key_of(0, 8191);
+        struct owner *waits;
+        rlock_client *client = by_channels(&waits, key);
+        uint64_t faults;
+
+        stage_runs(3000);
+        assert_true(kit_stats(client).pushing);
+        faults = kit_stats(client).faults;
+        stage_says(node_conn(0, true), rows[i].text);
+        stage_runs(100);
+        if ((kit_stats(client).faults == faults) != rows[i].kept) {
+            print_error("row %u\n", (unsigned)i);
+        }
+        assert_int_equal(kit_stats(client).faults == faults, rows[i].kept);
+        stage_runs(3000);
+        assert_true(kit_stats(client).pushing);
+        assert_int_equal(waits->seen[RLOCK_ACQUIRED], 0);
+        fleet.taken = false;
+        say_on(node_conn(0, true), i == 10 ? "message" : "smessage", key);
+        assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -280,6 +280,37 @@ static void quarantine_may_end_without_a_connection(void **state) {
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
+/* A question that is asked after the greeting may be cut off, by the server, by the command timeout
+ * or by the end of the client. */
+static void question_that_is_cut_off_is_asked_again(void **state) {
+    enum { HANGS, SILENT, ENDS, ODD, WAYS };
+    int way;
+
+    (void)state;
+    for (way = 0; way < WAYS; way++) {
+        rlock_client *client = quarantined(RLOCK_WIRE_STRING, "-LOADING the dataset\r\n", true);
+        struct owner *waits = owner_new(client, "k");
+
+        stage_lies(the_question(), way == ODD ? "+OK\r\n" : "", true, true);
+        stage_lies(the_question(), ":0\r\n", true, false);
+        assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 0, owner_told, waits), RLOCK_OK);
+        stage_runs(way == ODD ? 990 : 1010);
+        assert_true(way == ODD || stage.told[1] == 1);
+        if (way == HANGS) {
+            stage_hangs_up(stage_conn(false));
+        } else if (way == ENDS) {
+            rlock_client_free(client);
+            kit_clients[0] = NULL;
+            assert_int_equal(waits->seen[RLOCK_ACQUIRED], 0);
+            continue;
+        }
+        assert_int_equal(acquires(), 0);
+        assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+        assert_int_equal(stage.told[1], 1);
+        assert_int_equal(kit_stats(client).connects, 2);
+    }
+}
+
 static void lease_above_the_quarantine_is_refused(void **state) {
     rlock_client *client = quarantined(RLOCK_WIRE_STRING, ":0\r\n", false), *none;
     struct owner *o = owner_new(client, "k");
@@ -354,10 +385,66 @@ static void key_of_the_marker_is_refused(void **state) {
     assert_non_null(strstr(kit_log_text, "marker"));
     assert_non_null(owner_new(client, clustered() ? "rlock:quarantine" : "rlock:quarantine:{7}"));
     assert_non_null(owner_new(client, "rlock:quarantine2"));
+    assert_non_null(owner_new(client, "rlock:quarantaine"));
+    assert_non_null(owner_new(client, "other:quarantine"));
     assert_non_null(owner_new(client, "rlock:quarantin"));
     assert_non_null(owner_new(client, "rlock:"));
+    client = quarantined_node(":0\r\n");
+    assert_null(owner_new(client, "rlock:quarantine:{7}"));
+    assert_null(owner_new(client, "rlock:quarantine:"));
+    assert_non_null(owner_new(client, "rlock:quarantine"));
+    assert_non_null(owner_new(client, "rlock:quarantine2{7}"));
     stage_begins();
     assert_non_null(stage_owner(RLOCK_WIRE_STRING, "rlock:quarantine"));
+}
+
+/* Notes what the last question said of the node. */
+static char known_run[64], known_history[64];
+
+static const char *notes_what_is_known(const struct stage_conn *conn, const struct words *words) {
+    (void)conn;
+    if (liar_hears(words, the_question())) {
+        snprintf(known_run, sizeof known_run, "%s", words->count > 5 ? words->text[5] : "");
+        snprintf(known_history, sizeof known_history, "%s", words->count > 6 ? words->text[6] : "");
+    }
+    return NULL;
+}
+
+/* Whether it is another process, or has another history, the marker and the client decide
+ * together; of a node that does not say what it is the client knows nothing. */
+static void node_is_told_what_is_known_of_it(void **state) {
+    static const char other[] = "$69\r\nrole:master\r\nmaster_replid:"
+                                "1357913579135791357913579135791357913579\r\n\r\n";
+    rlock_client *client = quarantined_node(":3000\r\n");
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    stage.script = notes_what_is_known;
+    stage_lies(the_question(), ":0\r\n", true, false);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    stage_runs(10);
+    assert_string_equal(known_run, "");
+    stage_hangs_up(stage_conn(false)); /* it was away: its quarantine is over before that is told */
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 500), RLOCK_OK);
+    assert_string_equal(known_run, "0123456789012345678901234567890123456789");
+    assert_string_equal(known_history, "0246802468024680246802468024680246802468");
+    stage_lies("INFO replication", other, true, false);
+    stage_hangs_up(stage_conn(false));
+    stage_runs(200);
+    assert_string_equal(known_history, "0246802468024680246802468024680246802468");
+    stage_hangs_up(stage_conn(false));
+    stage_runs(200);
+    assert_string_equal(known_history, "1357913579135791357913579135791357913579");
+
+    client = quarantined_node(":0\r\n");
+    stage_lies("INFO", "-NOPERM no INFO\r\n", true, false);
+    stage_lies(the_question(), ":0\r\n", true, false);
+    stage.script = notes_what_is_known;
+    assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 0), RLOCK_OK);
+    stage_hangs_up(stage_conn(false));
+    stage_runs(200);
+    assert_int_equal(stage_count("EVAL local"), 2);
+    assert_string_equal(known_run, "");
 }
 
 #endif /* TESTS_FAULTS_QUARANTINE_H */

@@ -285,7 +285,7 @@ static void waiter_may_leave_while_its_grant_is_synced(void **state) {
 
 /* Ends in each way while what was granted is given back. */
 static void grant_may_be_cut_off_while_it_is_given_back(void **state) {
-    enum { HANGS, ENDS, LEAVES, LEAVES_REFUSED, WAYS };
+    enum { HANGS, ENDS, CLIENT_ENDS, LEAVES, LEAVES_REFUSED, WAYS };
     int way;
 
     (void)state;
@@ -299,6 +299,12 @@ static void grant_may_be_cut_off_while_it_is_given_back(void **state) {
         assert_int_equal(stage_count(RELEASED_IN_FULL), 1);
         if (way == ENDS) {
             kit_reset();
+            continue;
+        }
+        if (way == CLIENT_ENDS) { /* before its handle */
+            rlock_client_free(client);
+            kit_clients[0] = NULL;
+            assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
             continue;
         }
         if (way == HANGS) {

@@ -174,7 +174,6 @@ static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) 
 /* Sends what was formatted last, of whose answer hiredis is to know nothing. */
 static void rlock__conn_add(rlock__conn *conn) {
     const rlock__redis *redis = conn->redis;
-    RLOCK_ASSERT(conn->ac);
     if (redis->overflow ||
         redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
         rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
@@ -182,6 +181,11 @@ static void rlock__conn_add(rlock__conn *conn) {
     }
     rlock__want_write(conn);
     redis->stats->commands++;
+}
+
+/* True if commands may be sent on a connection. */
+static bool rlock__conn_usable(const rlock__conn *conn) {
+    return conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
 }
 
 static void rlock__conn_answered(rlock__conn *conn) {

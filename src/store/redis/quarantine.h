@@ -164,10 +164,9 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
 /* Asks once more. Without a connection the next greeting asks; if one has gone too far for that,
  * rlock__peer_up does. */
 static void rlock__quarantine_ask(rlock__redis *redis) {
-    const rlock__conn *conn = &redis->commands;
-    bool ready = conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
-    redis->quarantine.late = !ready;
-    if (ready && *redis->quarantine.marker) {
+    bool usable = rlock__conn_usable(&redis->commands);
+    redis->quarantine.late = !usable;
+    if (usable && *redis->quarantine.marker) {
         rlock__put_quarantine(redis);
         if (rlock__conn_say(&redis->commands, rlock__on_quarantine, redis)) {
             redis->quarantine.asked++;
@@ -178,10 +177,9 @@ static void rlock__quarantine_ask(rlock__redis *redis) {
 /* The quarantine is over, or it is time to ask once more. */
 static void rlock__quarantine_fire(rlock_timer *timer) {
     rlock__redis *redis = RLOCK__OF(timer, rlock__redis, quarantine.timer);
-    const rlock__conn *conn = &redis->commands;
     if (rlock__quarantined(redis)) {
         rlock__quarantine_ask(redis);
-    } else if (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed) {
+    } else if (rlock__conn_usable(&redis->commands)) {
         redis->events->up(redis->owner, NULL);
     }
 }

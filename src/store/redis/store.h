@@ -395,7 +395,6 @@ static void rlock__conn_flush(rlock__conn *conn) {
 /* One write for all that was submitted. */
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
-    rlock__conn *conn = &redis->commands;
     rlock_link *queue;
     int64_t now_us;
     if (!rlock__quarantine_waits(redis)) {
@@ -403,8 +402,8 @@ static void rlock__redis_flush(void *state) {
     }
     queue = rlock__redis_next(redis);
     now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
-    while (conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed &&
-           redis->bytes < RLOCK__WINDOW && (queue = rlock__redis_next(redis)) != NULL) {
+    while (rlock__conn_usable(&redis->commands) && redis->bytes < RLOCK__WINDOW &&
+           (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
     }
     rlock__sync_ask(redis);

@@ -82,20 +82,21 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
+    bool told = request && !redis->closing;
     rlock_answer answer;
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     }
-    if (request && !redis->closing && reply && reply->type == REDIS_REPLY_INTEGER) {
+    if (told && reply && reply->type == REDIS_REPLY_INTEGER) {
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = RLOCK_FAULT_BUSY;
         answer.text = redis->sync.words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
-    } else if (request && !redis->closing && reply) {
+    } else if (told && reply) {
         rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
-    } else if (request && !redis->closing) {
+    } else if (told) {
         redis->lost_epoch = redis->epoch;
         rlock__answer_unknown(redis, request);
     }
