@@ -469,6 +469,7 @@ static void fields_that_it_replaces_are_refused_beside_it(void **state) {
     BESIDE(database, 1);
     BESIDE(connect, connects);
     BESIDE(sentinels, "h");
+    BESIDE(cluster, "h");
     BESIDE(sentinel_primary, "n");
     BESIDE(sentinel_username, "u");
     BESIDE(sentinel_password, SECRET);
