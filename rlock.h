@@ -733,9 +733,9 @@ typedef struct rlock_config {
 
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
-    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels
-     * and connect, which have to be left out beside it, and sets what else it names. For Redis
-     * only: with a store of your own it is RLOCK_ERR_ARG. */
+    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels,
+     * cluster and connect, which have to be left out beside it, and sets what else it names. For
+     * Redis only: with a store of your own it is RLOCK_ERR_ARG. */
     const char *url;
 
     /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
@@ -7039,7 +7039,7 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||
         config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        url.part = "host to database, sentinels and connect";
+        url.part = "host to database, sentinels, cluster and connect";
         wrong = " have to be left out beside it";
     } else {
         *texts = rlock__copy(config->url, strlen(config->url));
