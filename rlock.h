@@ -733,9 +733,9 @@ typedef struct rlock_config {
 
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
-    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels
-     * and connect, which have to be left out beside it, and sets what else it names. For Redis
-     * only: with a store of your own it is RLOCK_ERR_ARG. */
+    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels,
+     * cluster and connect, which have to be left out beside it, and sets what else it names. For
+     * Redis only: with a store of your own it is RLOCK_ERR_ARG. */
     const char *url;
 
     /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
@@ -6544,9 +6544,11 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
         return "config.tls lacks a hook";
     }
+#ifdef RLOCK_NO_CLUSTER
     if (config->cluster) {
         return "config.cluster needs a library without RLOCK_NO_CLUSTER";
     }
+#endif
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }
@@ -7039,7 +7041,7 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||
         config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        url.part = "host to database, sentinels and connect";
+        url.part = "host to database, sentinels, cluster and connect";
         wrong = " have to be left out beside it";
     } else {
         *texts = rlock__copy(config->url, strlen(config->url));
@@ -7837,14 +7839,15 @@ static void rlock__cluster_fire(rlock_timer *timer) {
     int64_t now_us = rlock_client_now_us(cluster->client);
     int64_t pause_us = rlock__cluster_pause_us(cluster);
     rlock__cluster_answers(cluster);
-    if (!cluster->wanted && cluster->mapped) {
+    RLOCK_ASSERT(cluster->wanted || cluster->mapped);
+    if (!cluster->wanted) {
         cluster->sweeps = true; /* not now: a dispatch begins, perhaps for such a node */
-    } else if (cluster->wanted && (!cluster->asked_us || cluster->asked_us + pause_us <= now_us)) {
+        return;
+    }
+    if (!cluster->asked_us || cluster->asked_us + pause_us <= now_us) {
         rlock__cluster_ask(cluster);
     }
-    if (cluster->wanted || !rlock__list_empty(&cluster->refused)) {
-        rlock__cluster_plan(cluster);
-    }
+    rlock__cluster_plan(cluster);
 }
 
 /* --- what a node reports --- */
@@ -7852,8 +7855,8 @@ static void rlock__cluster_fire(rlock_timer *timer) {
 static void rlock__peer_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__peer *peer = (rlock__peer *)owner;
     const rlock__cluster *cluster = peer->cluster;
-    bool busy =
-        answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY && answer->text;
+    bool busy = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY;
+    RLOCK_ASSERT(!busy || answer->text);
     if (busy && rlock__peer_redirects(peer, request, answer)) {
         return;
     }
@@ -7981,7 +7984,8 @@ static void rlock__cluster_submit(void *state, rlock_request *request) {
 static void rlock__cluster_track(void *state, const char *key, size_t len, bool on) {
     rlock__cluster *cluster = (rlock__cluster *)state;
     const rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(key, len));
-    cluster->tracks = cluster->tracks || on;
+    RLOCK_ASSERT(on || cluster->tracks);
+    cluster->tracks = true;
     if (peer && peer->redis) {
         rlock__redis_track(peer->redis, key, len, on);
     }

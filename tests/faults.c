@@ -462,6 +462,18 @@ int main(int argc, char **argv) {
         TEST(grant_may_be_cut_off_while_it_is_given_back),
         TEST(wait_that_cannot_be_sent_leaves_nothing),
         TEST(time_for_replicas_is_bounded),
+        TEST(redirection_may_have_more_words),
+        TEST(node_without_a_name_has_its_address_behind),
+        TEST(node_that_is_being_connected_to_is_not_left),
+        TEST(node_that_may_grant_nothing_is_not_asked_for_the_map),
+        TEST(node_whose_connection_is_broken_is_not_asked_for_the_map),
+        TEST(node_that_owes_a_map_is_not_asked_for_another),
+        TEST(name_of_a_node_that_cannot_be_looked_up_is_told),
+        TEST(row_of_the_first_map_without_memory_is_read_from_the_next),
+        TEST(hold_is_kept_while_nobody_can_watch_its_key),
+        TEST(waiter_may_leave_while_no_node_has_its_key),
+        TEST(key_that_a_server_refuses_a_cluster_refuses),
+        TEST(store_of_the_user_goes_before_a_cluster),
     };
 
     return clustered_run("faults", tests, sizeof tests / sizeof *tests, skipped, group_begins,

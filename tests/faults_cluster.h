@@ -889,7 +889,7 @@ static void node_that_is_lost_often_gets_new_epochs(void **state) {
     first = redis->first_epoch;
     redis->epoch = redis->last_epoch - RLOCK__EPOCHS_LEAST;
     for (i = 0; i < 3; i++) {
-        stage_hangs_up(stage_conn(false));
+        stage_hangs_up(node_conn(0, false));
         stage_runs(2000);
         assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
     }
@@ -897,11 +897,16 @@ static void node_that_is_lost_often_gets_new_epochs(void **state) {
     cluster_of(client)->epochs = RLOCK__EPOCHS_MIXED - RLOCK__EPOCHS;
     redis->epoch = redis->last_epoch - 1;
     for (i = 0; i < 3; i++) {
-        stage_hangs_up(stage_conn(false));
+        stage_hangs_up(node_conn(0, false));
         stage_runs(2000);
         assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
     }
-    assert_true(redis->last_epoch <= RLOCK__EPOCHS_MIXED);
+    assert_int_equal(redis->last_epoch, RLOCK__EPOCHS_MIXED);
+    redis->epoch = redis->last_epoch - 1; /* the next ones are the first again */
+    stage_hangs_up(node_conn(0, false));
+    stage_runs(2000);
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    assert_int_equal(redis->last_epoch, RLOCK__EPOCHS);
 }
 
 static void clusters_of_a_configuration_are_checked(void **state) {
@@ -972,6 +977,377 @@ static void seeds_of_a_store_are_checked(void **state) {
         rlock_cluster_free(store);
     }
     rlock_cluster_free(NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What nodes seldom say, and when nobody can be asked
+ */
+
+/* What a later server may add behind the address does not matter. */
+static void redirection_may_have_more_words(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *key = key_of(0, 8191);
+    struct owner *o = owner_new(client, key);
+
+    (void)state;
+    snprintf(fleet.of[0].keyed, sizeof fleet.of[0].keyed, "-MOVED %d 127.0.0.3:%d or so\r\n",
+             slot_of(key), fleet.port);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_true(fleet.of[2].heard > 0);
+}
+
+/* A node that should have a name and has none is "?", and its address stands among what is told of
+ * it besides. Where that says nothing the node is the one that was asked. */
+static void node_without_a_name_has_its_address_behind(void **state) {
+    static const struct {
+        const char *more;
+        int node;
+    } rows[] = {
+        {"*2\r\n$2\r\nip\r\n$9\r\n127.0.0.3\r\n", 2},
+        {"*4\r\n$8\r\nhostname\r\n$1\r\nx\r\n$2\r\nip\r\n$9\r\n127.0.0.3\r\n", 2},
+        {"*4\r\n:1\r\n$1\r\nx\r\n$2\r\nip\r\n$9\r\n127.0.0.3\r\n", 2},
+        {"*2\r\n:1\r\n$9\r\n127.0.0.3\r\n", 0},
+        {"*2\r\n$2\r\nip\r\n:1\r\n", 0},
+        {"*2\r\n$2\r\nip\r\n$0\r\n\r\n", 0},
+        {"*2\r\n$8\r\nhostname\r\n$9\r\n127.0.0.3\r\n", 0},
+        {"*1\r\n$2\r\nip\r\n", 0},
+        {"*0\r\n", 0},
+        {"$2\r\nip\r\n", 0},
+        {"", 0}, /* as before Redis 7 */
+    };
+    static char seed[32], map[256];
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rlock_config config = fleet_begins();
+        struct owner *o;
+
+        snprintf(map, sizeof map,
+                 "*1\r\n*3\r\n:0\r\n:16383\r\n*%d\r\n$1\r\n?\r\n:%d\r\n$1\r\nn\r\n%s",
+                 rows[i].more[0] != '\0' ? 4 : 3, fleet.port, rows[i].more);
+        fleet.map = map;
+        snprintf(seed, sizeof seed, "127.0.0.1:%d", fleet.port);
+        config.cluster = seed;
+        o = owner_new(kit_client(&config), "k");
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        assert_int_equal(fleet.of[0].heard > 0, rows[i].node == 0);
+        assert_int_equal(fleet.of[2].heard > 0, rows[i].node == 2);
+    }
+}
+
+/* A request waits for the connection; when that is given up, whoever has the slot serves it. */
+static void node_that_is_being_connected_to_is_not_left(void **state) {
+    int port, filler[2], door = deaf_door(&port, filler);
+    rlock_config config = fleet_begins();
+    rlock_client *client;
+    const char *key = key_of(0, 8191);
+    struct owner *o;
+
+    (void)state;
+    config.command_timeout_ms = 10000;
+    client = kit_client(&config);
+    o = owner_new(client, key);
+    snprintf(fleet.of[0].keyed, sizeof fleet.of[0].keyed, "-ASK %d 127.0.0.1:%d\r\n", slot_of(key),
+             port);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(5000); /* it has no slots, and is looked at each second */
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    assert_non_null(rlock__peer_at(cluster_of(client), "127.0.0.1", 9, port)->redis);
+    fleet.of[0].keyed[0] = '\0';
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+    stage_runs(3000);
+    assert_null(rlock__peer_at(cluster_of(client), "127.0.0.1", 9, port)->redis);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
+    kit_reset(); /* the sanitizer counts the contexts */
+    close(filler[0]);
+    close(filler[1]);
+    close(door);
+}
+
+static struct {
+    const char *tells; /* what the first node says to the question of the quarantine */
+    int maps[NODES];   /* questions for the map */
+} guarded;
+
+static const char *guarded_answers(const struct stage_conn *conn, const struct words *words) {
+    int i = (int)(conn->home - SERVER(0));
+
+    guarded.maps[i] += liar_hears(words, "CLUSTER SLOTS");
+    if (liar_hears(words, the_question())) {
+        return i == 0 ? guarded.tells : ":0\r\n";
+    }
+    return node_answers(conn, words);
+}
+
+/* Connected to both nodes; the map has been asked for just now. */
+static rlock_client *guarded_begins(rlock_config *config, struct owner **held) {
+    rlock_client *client;
+
+    *config = fleet_begins();
+    memset(&guarded, 0, sizeof guarded);
+    guarded.tells = ":0\r\n";
+    stage.script = guarded_answers;
+    config->quarantine_ms = 60000;
+    config->command_timeout_ms = 5000;
+    client = kit_client(config);
+    *held = owner_new(client, key_of(0, 8191));
+    assert_int_equal(stage_acquire(*held, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_acquire(owner_new(client, key_of(8192, 16383)), 0, 60000), RLOCK_OK);
+    memset(guarded.maps, 0, sizeof guarded.maps);
+    return client;
+}
+
+/* A node says MOVED, and then that it is a replica: it is left as soon as all is answered, and the
+ * map comes from another one. */
+static void node_that_may_grant_nothing_is_not_asked_for_the_map(void **state) {
+    rlock_config config;
+    struct owner *held, *o;
+    rlock_client *client = guarded_begins(&config, &held);
+    const char *key = key_of(0, 8191);
+
+    (void)state;
+    o = owner_new(client, key);
+    slots_are(0, 0, 8191, 2);
+    node_redirects(0, "MOVED", slot_of(key), 2);
+    guarded.tells = "";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(5);
+    fleet.silent[0] = true;
+    assert_int_equal(rlock_renew(held->lock, 60000, owner_told, held), RLOCK_OK);
+    stage_runs(5);
+    stage_says(node_conn(0, false), "-READONLY You can't write against a read only replica.\r\n");
+    stage_runs(1500);
+    assert_int_equal(guarded.maps[0], 0);
+    assert_true(guarded.maps[1] > 0);
+    assert_int_equal(peer_of(client, 2)->slots, 8192);
+    assert_int_equal(held->seen[RLOCK_RENEWED], 0);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(stage_wait(held, RLOCK_RENEWED, 10000) != KIT_NOTHING);
+    assert_int_equal(stage_renew(held, 60000), RLOCK_OK);
+    assert_true(rlock_is_held(held->lock));
+}
+
+/* hiredis has no memory for a question of the turn in which the map is asked for. */
+static void node_whose_connection_is_broken_is_not_asked_for_the_map(void **state) {
+    rlock_config config;
+    struct owner *held, *o;
+    rlock_client *client = guarded_begins(&config, &held);
+    int i;
+
+    (void)state;
+    o = owner_new(client, key_of(0, 8191));
+    guarded.tells = "-ERR I cannot tell\r\n";
+    stage_hangs_up(node_conn(0, false));
+    stage_runs(1500); /* it is asked again each second */
+    assert_true(kit_stats(client).up);
+    for (i = 0; i < 2; i++) { /* the map is due after that question, and then before */
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_SERVER);
+        assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "cannot tell"));
+        stage_runs(i == 0 ? 500 : 1);
+    }
+    memset(guarded.maps, 0, sizeof guarded.maps);
+    assert_true(cluster_of(client)->wanted);
+    cluster_of(client)->turn = 0;
+    cluster_of(client)->told = peer_of(client, 0);
+    commands_last = 1;
+    stage.now_us += 1100000;
+    stage_fires();
+    stage_runs(1);
+    assert_int_equal(commands_last, 0);
+    assert_int_equal(guarded.maps[0], 0);
+    assert_int_equal(guarded.maps[1], 1);
+    guarded.tells = ":0\r\n";
+    assert_int_equal(stage_acquire(o, 5000, 60000), RLOCK_OK);
+    assert_int_equal(stage_renew(held, 60000), RLOCK_OK);
+}
+
+/* Returns what a node says that knows this key at the third one. */
+static const char *says_moved(const char *key) {
+    static char text[64];
+
+    snprintf(text, sizeof text, "-MOVED %d 127.0.0.3:%d\r\n", slot_of(key), fleet.port);
+    return text;
+}
+
+/* It says MOVED, and so knows more; but it does not answer. */
+static void node_that_owes_a_map_is_not_asked_for_another(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client;
+    struct owner *o, *other;
+    const char *key = key_of(0, 8191), *next = key_of(0, 8191);
+
+    (void)state;
+    config.command_timeout_ms = 5000;
+    client = kit_client(&config);
+    o = owner_new(client, key);
+    other = owner_new(client, next);
+    assert_int_equal(stage_acquire(owner_new(client, key_of(0, 8191)), 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_acquire(owner_new(client, key_of(8192, 16383)), 0, 60000), RLOCK_OK);
+    stage_runs(3000);
+    fleet.maps = 0;
+    fleet.silent[0] = true;
+    slots_are(0, 0, 8191, 2);
+    assert_int_equal(rlock_acquire(o->lock, 0, 60000, owner_told, o), RLOCK_OK);
+    assert_int_equal(rlock_acquire(other->lock, 0, 60000, owner_told, other), RLOCK_OK);
+    stage_runs(5);
+    stage_says(node_conn(0, false), says_moved(key));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 100), RLOCK_OK);
+    assert_true(peer_of(client, 0)->asked);
+    stage_says(node_conn(0, false), says_moved(next));
+    assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 100), RLOCK_OK);
+    assert_int_equal(peer_of(client, 2)->slots + (uint32_t)fleet.maps, 0);
+    stage_runs(1100);
+    assert_int_equal(fleet.maps, 1);
+    assert_int_equal(peer_of(client, 2)->slots, 8192);
+}
+
+/* Its keys are refused for now, and why is in the log; who waits is served by the next node. */
+static void name_of_a_node_that_cannot_be_looked_up_is_told(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client;
+    const char *key = key_of(0, 8191);
+    struct owner *once, *waits;
+
+    (void)state;
+    config.loop.resolve = NULL;
+    client = kit_client(&config);
+    once = owner_new(client, key);
+    waits = owner_new(client, key);
+    snprintf(fleet.of[0].keyed, sizeof fleet.of[0].keyed, "-MOVED %d node-c:%d\r\n", slot_of(key),
+             fleet.port);
+    assert_int_equal(stage_acquire(once, 0, 60000), RLOCK_ERR_SERVER);
+    assert_string_equal(once->text[RLOCK_ACQUIRED], "no node is known for the key");
+    assert_non_null(strstr(kit_log_text, "a host name needs loop.resolve"));
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits), RLOCK_OK);
+    stage_runs(2000);
+    assert_int_equal(waits->seen[RLOCK_ACQUIRED], 0);
+    node_redirects(0, "MOVED", slot_of(key), 2);
+    assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(fleet.of[2].heard > 0);
+}
+
+/* Until then its keys are those of no node. */
+static void row_of_the_first_map_without_memory_is_read_from_the_next(void **state) {
+    int n, refused = 0;
+
+    (void)state;
+    for (n = 1; n <= 30; n++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        struct owner *o = owner_new(client, key_of(0, 8191));
+        int status;
+
+        slots_are(0, 0, 8191, 4);
+        slots_are(1, 8192, 16383, 5);
+        memory_lasts = (unsigned)n;
+        status = stage_acquire(o, 0, 60000);
+        memory_lasts = 0;
+        assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM || status == RLOCK_ERR_SERVER);
+        if (status == RLOCK_ERR_SERVER) {
+            assert_string_equal(o->text[RLOCK_ACQUIRED], "no node is known for the key");
+            refused++;
+        }
+        if (status != RLOCK_OK) {
+            assert_int_equal(stage_acquire(o, 5000, 60000), RLOCK_OK);
+        }
+        assert_true(fleet.of[4].heard > 0);
+        assert_int_equal(fleet.of[0].heard + fleet.of[1].heard, 0);
+    }
+    assert_true(refused > 0);
+}
+
+/* Its key begins to be watched where no node has it, or one that was not spoken to yet. */
+static void hold_is_kept_while_nobody_can_watch_its_key(void **state) {
+    int i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = kit_client(&config);
+        const char *moved = key_of(0, 8191);
+        struct owner *o = owner_new(client, key_of(8192, 16383)), *other = owner_new(client, moved);
+
+        assert_int_equal(stage_acquire(owner_new(client, key_of(0, 8191)), 0, 60000), RLOCK_OK);
+        stage_runs(2000);
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        slots_are(0, 0, 8191, 2);
+        slots_are(1, 8192, i == 0 ? 0 : 16383, 3);
+        node_redirects(0, "MOVED", slot_of(moved), 2);
+        assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
+        stage_runs(50);
+        assert_int_equal(peer_of(client, 3)->slots, i == 0 ? 0 : 8192);
+        stage_runs(3000);
+        assert_true(rlock_is_held(o->lock));
+        slots_are(1, 8192, 16383, 3);
+        if (i == 0) {
+            assert_int_equal(stage_renew(o, 60000), RLOCK_ERR_SERVER);
+            assert_string_equal(o->text[RLOCK_RENEWED], "no node is known for the key");
+            stage_runs(2000);
+        }
+        assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+        assert_true(fleet.of[3].heard > 0);
+        assert_int_equal(o->seen[RLOCK_LOST], 0);
+    }
+}
+
+/* Its key is watched no more, and nobody has it who would have to be told. */
+static void waiter_may_leave_while_no_node_has_its_key(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client = kit_client(&config);
+    const char *moved = key_of(0, 8191), *key = key_of(8192, 16383);
+    struct owner *waits = owner_fenced(client, key), *other = owner_new(client, moved);
+
+    (void)state;
+    snprintf(fleet.of[1].keyed, sizeof fleet.of[1].keyed, ":60000\r\n"); /* held */
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 0, owner_told, waits), RLOCK_OK);
+    stage_runs(50);
+    slots_are(0, 0, 8191, 2);
+    slots_are(1, 1, 0, 0);
+    node_redirects(0, "MOVED", slot_of(moved), 2);
+    assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
+    stage_runs(1500);
+    assert_int_equal(peer_of(client, 1)->slots, 0);
+    assert_int_equal(rlock_cancel(waits->lock), RLOCK_OK);
+    assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+    rlock_free(waits->lock);
+    waits->lock = NULL;
+    slots_are(1, 8192, 16383, 3);
+    assert_int_equal(stage_acquire(owner_fenced(client, key), 5000, 60000), RLOCK_OK);
+    assert_true(fleet.of[3].heard > 0);
+}
+
+/* The same keys, for the same reasons; with a quarantine too. */
+static void key_that_a_server_refuses_a_cluster_refuses(void **state) {
+    int i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_config config = fleet_begins();
+
+        config.quarantine_ms = i == 0 ? 0 : 60000;
+        assert_null(owner_fenced(kit_client(&config), "a}"));
+        assert_non_null(strstr(kit_log_text, "key contains '}' but no hash tag"));
+    }
+}
+
+/* As before every other address: nothing is connected to. */
+static void store_of_the_user_goes_before_a_cluster(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_store *store = NULL;
+    rlock_client *client = NULL;
+    struct owner *o;
+
+    (void)state;
+    assert_int_equal(rlock_memory_new(&store), RLOCK_OK);
+    config.store = store;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage.count, 0);
+    kit_reset();
+    rlock_memory_free(store);
 }
 
 #endif /* TESTS_FAULTS_CLUSTER_H */

@@ -447,8 +447,8 @@ static struct redisAsyncContext *connects(void *user) {
     do {                                                                                         \
         rlock_config both = config_of("redis://127.0.0.1");                                      \
         both.member = value;                                                                     \
-        refuse(&both, "config.url: host to database, sentinels and connect have to be left out " \
-                      "beside it");                                                              \
+        refuse(&both, "config.url: host to database, sentinels, cluster and connect have to be " \
+                      "left out beside it");                                                     \
     } while (0)
 
 #define TWICE(member, value, text)                                                            \
@@ -469,6 +469,7 @@ static void fields_that_it_replaces_are_refused_beside_it(void **state) {
     BESIDE(database, 1);
     BESIDE(connect, connects);
     BESIDE(sentinels, "h");
+    BESIDE(cluster, "h");
     BESIDE(sentinel_primary, "n");
     BESIDE(sentinel_username, "u");
     BESIDE(sentinel_password, SECRET);

@@ -103,9 +103,9 @@ typedef struct rlock_config {
 
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
-    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels
-     * and connect, which have to be left out beside it, and sets what else it names. For Redis
-     * only: with a store of your own it is RLOCK_ERR_ARG. */
+    /* None; a text of the forms above. Replaces all of the address: host to database, sentinels,
+     * cluster and connect, which have to be left out beside it, and sets what else it names. For
+     * Redis only: with a store of your own it is RLOCK_ERR_ARG. */
     const char *url;
 
     /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host

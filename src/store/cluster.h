@@ -650,14 +650,15 @@ static void rlock__cluster_fire(rlock_timer *timer) {
     int64_t now_us = rlock_client_now_us(cluster->client);
     int64_t pause_us = rlock__cluster_pause_us(cluster);
     rlock__cluster_answers(cluster);
-    if (!cluster->wanted && cluster->mapped) {
+    RLOCK_ASSERT(cluster->wanted || cluster->mapped);
+    if (!cluster->wanted) {
         cluster->sweeps = true; /* not now: a dispatch begins, perhaps for such a node */
-    } else if (cluster->wanted && (!cluster->asked_us || cluster->asked_us + pause_us <= now_us)) {
+        return;
+    }
+    if (!cluster->asked_us || cluster->asked_us + pause_us <= now_us) {
         rlock__cluster_ask(cluster);
     }
-    if (cluster->wanted || !rlock__list_empty(&cluster->refused)) {
-        rlock__cluster_plan(cluster);
-    }
+    rlock__cluster_plan(cluster);
 }
 
 /* --- what a node reports --- */
@@ -665,8 +666,8 @@ static void rlock__cluster_fire(rlock_timer *timer) {
 static void rlock__peer_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__peer *peer = (rlock__peer *)owner;
     const rlock__cluster *cluster = peer->cluster;
-    bool busy =
-        answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY && answer->text;
+    bool busy = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY;
+    RLOCK_ASSERT(!busy || answer->text);
     if (busy && rlock__peer_redirects(peer, request, answer)) {
         return;
     }
@@ -794,7 +795,8 @@ static void rlock__cluster_submit(void *state, rlock_request *request) {
 static void rlock__cluster_track(void *state, const char *key, size_t len, bool on) {
     rlock__cluster *cluster = (rlock__cluster *)state;
     const rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(key, len));
-    cluster->tracks = cluster->tracks || on;
+    RLOCK_ASSERT(on || cluster->tracks);
+    cluster->tracks = true;
     if (peer && peer->redis) {
         rlock__redis_track(peer->redis, key, len, on);
     }

@@ -524,9 +524,11 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
         return "config.tls lacks a hook";
     }
+#ifdef RLOCK_NO_CLUSTER
     if (config->cluster) {
         return "config.cluster needs a library without RLOCK_NO_CLUSTER";
     }
+#endif
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }

@@ -366,7 +366,7 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||
         config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        url.part = "host to database, sentinels and connect";
+        url.part = "host to database, sentinels, cluster and connect";
         wrong = " have to be left out beside it";
     } else {
         *texts = rlock__copy(config->url, strlen(config->url));
