@@ -447,7 +447,6 @@ int main(int argc, char **argv) {
         TEST(node_that_said_moved_is_asked_once_more),
         TEST(question_that_is_cut_off_is_asked_again),
         TEST(node_is_told_what_is_known_of_it),
-        TEST(answer_of_a_node_without_slots_means_nothing),
         TEST(asking_may_be_cut_off),
         TEST(sharded_channel_without_memory_is_asked_for_again),
         TEST(sharded_message_of_another_shape_ends_the_connection),
