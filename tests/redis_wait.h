@@ -122,4 +122,26 @@ static void hold_without_replicas_ends_by_its_deadline(void **state) {
     replica_ends();
 }
 
+/* From Redis 7.2 on WAIT covers what was written on its own connection alone: a renewal on a new
+ * one counts only if it writes, even where the key's time to live is longer already. */
+static void renewal_on_a_new_connection_is_copied_or_does_not_count(void **state) {
+    rlock_client *client = synced_on(RLOCK_WIRE_STRING, 1);
+    struct owner *o = owner_new(client, "k");
+    int status;
+
+    (void)state;
+    replica_begins();
+    assert_int_equal(owner_acquire(o, 0, 10000), RLOCK_OK);
+    server_pause(&replica);
+    assert_int_equal(owner_renew(o, 60000), RLOCK_ERR_SERVER);
+    tell(ask(&server, "CLIENT KILL TYPE normal SKIPME yes"));
+    do {
+        status = owner_renew(o, 30000);
+        assert_true(rlock_remaining_ms(o->lock) < 10000);
+    } while (status == RLOCK_ERR_CONN); /* the client has not seen that it was killed */
+    assert_int_equal(status, RLOCK_ERR_SERVER);
+    assert_non_null(strstr(o->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+    replica_ends();
+}
+
 #endif /* TESTS_REDIS_WAIT_H */
