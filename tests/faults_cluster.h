@@ -830,8 +830,8 @@ static void every_failing_allocation_on_the_way_to_a_node_is_survived(void **sta
     assert_true(done > 30 && denied > 2);
 }
 
-/* A question for which hiredis gets no memory ends its connection, and is asked on the next one: for
- * the map, and of a node that was promoted or gets its first slot. */
+/* A question for which hiredis gets no memory ends its connection, and is asked on the next one:
+ * for the map, and of a node that was promoted or gets its first slot. */
 static void question_that_is_refused_by_hiredis_is_asked_again(void **state) {
     static char seed[32];
     unsigned n;
