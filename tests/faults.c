@@ -450,6 +450,8 @@ int main(int argc, char **argv) {
         TEST(asking_may_be_cut_off),
         TEST(sharded_channel_without_memory_is_asked_for_again),
         TEST(sharded_message_of_another_shape_ends_the_connection),
+        TEST(node_whose_slots_become_known_in_its_greeting_is_asked_after_it),
+        TEST(node_without_slots_may_say_moved),
         TEST(grants_of_one_turn_are_asked_about_once),
         TEST(grant_that_is_not_copied_is_given_back),
         TEST(renewal_that_is_not_copied_does_not_count),

@@ -758,6 +758,7 @@ static void sharded_message_of_another_shape_ends_the_connection(void **state) {
         {"*3\r\n$8\r\nsmessage\r\n$-1\r\n$1\r\n0\r\n", false},
         {"*3\r\n*1\r\n$8\r\nsmessage\r\n$4\r\nsome\r\n$1\r\n0\r\n", false},
         {"*3\r\n$10\r\nssubscribe\r\n$4\r\nsome\r\n$1\r\n0\r\n", true},
+        {"*3\r\n$7\r\nmessage\r\n$4\r\nsome\r\n*1\r\n$8\r\nsmessage\r\n", true},
         {"*3\r\n$8\r\nsmessages\r\n$4\r\nsome\r\n$1\r\n0\r\n", false},
         {"*2\r\n$8\r\nsmessage\r\n$4\r\nsome\r\n", false},
         {"-MOVED 1 127.0.0.2:1\r\n", true},
@@ -786,7 +787,7 @@ static void sharded_message_of_another_shape_ends_the_connection(void **state) {
         assert_true(kit_stats(client).pushing);
         assert_int_equal(waits->seen[RLOCK_ACQUIRED], 0);
         fleet.taken = false;
-        say_on(node_conn(0, true), i == 10 ? "message" : "smessage", key);
+        say_on(node_conn(0, true), i == 11 ? "message" : "smessage", key);
         assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 500), RLOCK_OK);
     }
 }
@@ -1348,6 +1349,60 @@ static void store_of_the_user_goes_before_a_cluster(void **state) {
     assert_int_equal(stage.count, 0);
     kit_reset();
     rlock_memory_free(store);
+}
+
+static bool last_word_is_kept_back; /* of the greeting of the third node */
+
+static const char *slowly_greets(const struct stage_conn *conn, const struct words *words) {
+    bool here = conn->home == SERVER(2) && last_word_is_kept_back;
+
+    return here && liar_hears(words, "COMMAND INFO") ? "" : guarded_answers(conn, words);
+}
+
+/* Its greeting could not ask whether it lost holds: its marker had no name yet. */
+static void node_whose_slots_become_known_in_its_greeting_is_asked_after_it(void **state) {
+    rlock_config config;
+    struct owner *held, *o;
+    rlock_client *client = guarded_begins(&config, &held);
+    const char *key = key_of(0, 8191);
+
+    (void)state;
+    stage.script = slowly_greets;
+    last_word_is_kept_back = true;
+    o = owner_new(client, key);
+    stage.trail[0] = '\0';
+    slots_are(0, 0, 8191, 2);
+    node_redirects(0, "MOVED", slot_of(key), 2);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(2000);
+    assert_int_equal(peer_of(client, 2)->slots, 8192);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    last_word_is_kept_back = false;
+    stage_says(node_conn(2, false), "*1\r\n*-1\r\n");
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    assert_true(stage_count("EVAL local") > 0);
+}
+
+/* It was named by ASK, has no slot, and says MOVED: the one that has the slot serves. */
+static void node_without_slots_may_say_moved(void **state) {
+    rlock_config config;
+    struct owner *held;
+    rlock_client *client = guarded_begins(&config, &held);
+    int way;
+
+    (void)state;
+    for (way = 0; way < 2; way++) {
+        node_redirects(0, "ASK", slot_of(rlock_key(held->lock, NULL)), 2);
+        node_redirects(2, "MOVED", slot_of(rlock_key(held->lock, NULL)), 0);
+        assert_int_equal(rlock_renew(held->lock, 60000, owner_told, held), RLOCK_OK);
+        stage_runs(20);
+        assert_true(fleet.of[2].heard > 0);
+        fleet.of[0].keyed[0] = '\0';
+        assert_true(stage_wait(held, RLOCK_RENEWED, 3000) != KIT_NOTHING);
+        assert_int_equal(stage_renew(held, 60000), RLOCK_OK);
+    }
+    assert_true(rlock_is_held(held->lock));
+    (void)client;
 }
 
 #endif /* TESTS_FAULTS_CLUSTER_H */

@@ -417,6 +417,7 @@ static void node_is_told_what_is_known_of_it(void **state) {
                                 "1357913579135791357913579135791357913579\r\n\r\n";
     rlock_client *client = quarantined_node(":3000\r\n");
     struct owner *o = owner_new(client, "k");
+    int i;
 
     (void)state;
     stage.script = notes_what_is_known;
@@ -436,15 +437,17 @@ static void node_is_told_what_is_known_of_it(void **state) {
     stage_runs(200);
     assert_string_equal(known_history, "1357913579135791357913579135791357913579");
 
-    client = quarantined_node(":0\r\n");
-    stage_lies("INFO", "-NOPERM no INFO\r\n", true, false);
-    stage_lies(the_question(), ":0\r\n", true, false);
-    stage.script = notes_what_is_known;
-    assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 0), RLOCK_OK);
-    stage_hangs_up(stage_conn(false));
-    stage_runs(200);
-    assert_int_equal(stage_count("EVAL local"), 2);
-    assert_string_equal(known_run, "");
+    for (i = 0; i < 2; i++) {
+        client = quarantined_node(":0\r\n");
+        stage_lies(i == 0 ? "INFO" : "INFO replication", "-NOPERM no INFO\r\n", true, false);
+        stage_lies(the_question(), ":0\r\n", true, false);
+        stage.script = notes_what_is_known;
+        assert_int_equal(stage_acquire(owner_new(client, "k"), 0, 0), RLOCK_OK);
+        stage_hangs_up(stage_conn(false));
+        stage_runs(200);
+        assert_int_equal(stage_count("EVAL local"), 2);
+        assert_string_equal(known_run, "");
+    }
 }
 
 #endif /* TESTS_FAULTS_QUARANTINE_H */
