@@ -48,14 +48,16 @@ static void odd_server_ends(void) {
 }
 
 static void keys_of_two_slots_are_refused_and_leave_nothing(void **state) {
-    const char *args[] = {"--cluster-enabled", "yes", NULL};
+    char bus[8];
+    const char *args[] = {"--cluster-enabled", "yes", "--cluster-port", bus, NULL};
     const char *keys[] = {"{a}", "{b}"};
     rlock_options options;
     rlock_config config;
     rlock_client *client;
 
     (void)state;
-    odd.port = 20000 + (int)(getpid() % 10000); /* the bus of the cluster is 10000 above it */
+    odd.port = server_free_port();
+    snprintf(bus, sizeof bus, "%d", server_free_port());
     assert_int_equal(server_start(&odd, args), 0);
     tell(ask(&odd, "CLUSTER ADDSLOTSRANGE 0 16383"));
     assert_true(kit_until(slots_are_served, NULL, 10000));
