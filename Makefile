@@ -83,7 +83,7 @@ help:
 demo:
 	@tools/setup
 	@echo 'Building the examples (build/examples/) ...'
-	@+$(build) -s $(filter-out %/cares,$(examples))
+	@+$(build) -s $(filter-out %/cares $(no_tls),$(examples))
 	@tools/demo
 
 quick:
