@@ -371,6 +371,30 @@ static inline bool oracle_arrived(const struct actor *actor) {
     return false;
 }
 
+/* Whether this server may grant, as this client counts. */
+static inline bool redis_out_of_quarantine(const rlock__redis *redis, const struct actor *actor) {
+    return redis->quarantine.until_us <= sim_process_now_us(actor->process) &&
+           !rlock__quarantine_waits(redis);
+}
+
+/* Whether this client may ask for a key: each counts a quarantine by its own clock, from when it
+ * was told. In the millisecond between two of them others can have a key dozens of times. */
+static inline bool oracle_out_of_quarantine(const struct slot *slot, const struct actor *actor) {
+    const void *state = actor->client->store_state;
+    const rlock__cluster *cluster = (const rlock__cluster *)state;
+    uint32_t i;
+    if (oracle.quarantine_ms == 0 || oracle.council) { /* quorum_pauses knows of the latter */
+        return true;
+    }
+    for (i = 0; sim.cluster.on && i < cluster->peer_count; i++) {
+        const rlock__peer *peer = cluster->peers[i];
+        if (peer != NULL && peer->redis != NULL && peer->port == SIM_PORT + slot->server->number) {
+            return redis_out_of_quarantine(peer->redis, actor);
+        }
+    }
+    return !sim.cluster.on && redis_out_of_quarantine(state, actor);
+}
+
 /* Who handed a hold on gives way when it is released: whoever else waits gets the key. That one is
  * woken and asks, and may come too late, but not often where nothing goes wrong. In a quorum it may
  * pause after a split vote for longer than the others hold the key many times. */
@@ -387,7 +411,8 @@ static inline void oracle_passed(const struct hand *hand, struct slot *slot) {
             continue;
         }
         seen.kept += kept && oracle.quiet && oracle_hears(actor);
-        slot->passed[i] += kept && oracle_arrived(actor) && !oracle_pauses(slot, actor);
+        slot->passed[i] += kept && oracle_arrived(actor) && oracle_out_of_quarantine(slot, actor) &&
+                           !oracle_pauses(slot, actor);
         if (oracle.quiet && oracle_hears(actor) && slot->passed[i] > SIM_PASSED) {
             sim_failed("%s is kept from client %.8s, who waits, by one who hands it on", slot->key,
                        actor->id);
@@ -510,12 +535,11 @@ static inline void oracle_stepped_down(const struct hand *reader) {
 static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     char text[64];
     int i;
-    snprintf(text, sizeof text, "%.36s:%s%llu", hand->actor->id, oracle.council ? "all " : "",
-             (unsigned long long)hand->lock->claim->token);
     if (oracle.blind) {
+        hand_text(hand, text);
         oracle_token(text)->order = ++oracle.orders;
     }
-    hand->token = oracle_known(text);
+    hand->token = hand_token(hand);
     if (hand->token == NULL) {
         sim_failed("hand %d holds with a token that never was at the server", hand->number);
     }
@@ -669,17 +693,25 @@ static inline int64_t oracle_has_until_us(const struct slot *slot, const struct 
     return aside_us > until_us ? aside_us : until_us;
 }
 
+/* Whether this machine had what is claimed, and lost it, or may lose it, while it went on as the
+ * primary. Nobody asks it for that, and it gets it back when it begins anew. */
+static inline bool oracle_apart(const struct sim_server *server, const struct token *token,
+                                int64_t end_us) {
+    return (sim_is_old(server) || server->was) && end_us <= token->both_us;
+}
+
 /* What a handle claims, so many replicas have too: with the primary one more. */
 static inline void oracle_synced(const struct hand *hand, const struct slot *slot, int64_t end_us) {
-    int i, count = 0, old = 0;
+    int i, count = 0, apart = 0;
     for (i = 0; i < sim.server_count; i++) {
         const struct sim_server *server = &sim.servers[i];
-        old += sim_is_old(server);
+        bool is_apart = oracle_apart(server, hand->token, end_us);
+        apart += is_apart;
         count +=
-            !sim_is_old(server) &&
+            !is_apart && !sim_is_old(server) &&
             sim_true_us(&server->clock, (int64_t)aside_until(server, slot, hand->token)) >= end_us;
     }
-    if (count <= oracle.replicas - old) { /* who goes on as the primary is asked by nobody */
+    if (count <= oracle.replicas - apart) {
         sim_failed("hand %d claims %s, which %d machines have for so long", hand->number, slot->key,
                    count);
     }
@@ -910,6 +942,10 @@ static inline void oracle_commands(int64_t elapsed_us) {
         if (oracle.council) { /* each server is asked, and more than once if votes are split */
             rate *= 3 * sim.server_count;
             changes *= 3 * sim.server_count;
+        }
+        if (oracle.replicas != 0) { /* what may grant or renew is followed by a WAIT */
+            rate *= 2;
+            changes *= 2;
         }
         if (!actor->gone) {
             rlock_client_stats(actor->client, &stats);

@@ -50,10 +50,12 @@ struct token { /* a value that was seen at a key */
     int64_t longest_ms;  /* of the leases asked for in these holds */
     int64_t away_us;     /* since when the server has not had it; -1 = has it */
     int64_t forced_us;   /* when it was taken away by force; 0 = never */
+    int line;            /* by which it was put there, or made to last longer */
     int64_t forgot_us;   /* until when it would be there, had its server not forgotten it */
     double aside;        /* as an old primary has it: until when; 0 = it has not */
     int64_t alone_us;    /* since when it holds and no handle has it; 0 = not so */
     bool parted;         /* it is void only because an old primary goes on with it */
+    int64_t both_us;     /* until when two primaries have it that go on apart; 0 = they have not */
     bool stays; /* its client may have given it back to an old primary, or been told by a replica
                             that it is gone */
 
@@ -238,6 +240,7 @@ static struct {                         /* of all worlds */
     uint64_t clusters, moved, asks;     /* worlds with a cluster; what its nodes said: ... */
     uint64_t again, arrived, replaced;  /* ... TRYAGAIN; slots that moved; nodes replaced */
     uint64_t synced, unsynced, saved;   /* worlds with WAIT; those with too few; holds promoted */
+    uint64_t given_late;                /* holds that a give-back of before ended */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -408,6 +411,17 @@ static inline void oracle_force(struct token *token) {
     seen.forced++;
 }
 
+/* With config.replicas a token that was given back is asked for again. If the connection on which
+ * that was sent is gone and cannot be ended, it may come late, and ends the new hold. */
+static inline void oracle_given_back(struct token *token, const struct sim_line *by) {
+    if (oracle.replicas != 0 && by->fd < 0 && by->number != token->line &&
+        sim_unkilling(by->server)) {
+        token_void(token);
+        token->lawless = true;
+        seen.given_late++;
+    }
+}
+
 /* Whether a fence counter has a value that no client may go on from. */
 static inline bool fence_is_odd(const struct slot *slot) {
     struct model_value value;
@@ -440,6 +454,9 @@ static inline void oracle_fence_touched(struct slot *slot, const struct sim_line
                    (unsigned long long)slot->fence, (unsigned long long)now);
     }
     slot->fence = now;
+    if (by != NULL && slot->there != NULL && slot->there->is_void && oracle_owns(by, slot->there)) {
+        slot->there->order = ++oracle.orders; /* it came back with an earlier state: granted anew */
+    }
     if (by != NULL && slot_queued(slot)) {
         fence = &slot->fences[slot->fence_count++ % SIM_FENCES];
         fence->value = now;
@@ -479,6 +496,8 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
     }
     if (force) {
         oracle_force(before);
+    } else if (by != NULL && before != NULL && text[0] == 0) {
+        oracle_given_back(before, by);
     }
     sim_trace("  server %d: %s is %s until %lld", slot->server->number, slot->key,
               text[0] ? text : "free", (long long)expires_us);
@@ -495,6 +514,9 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
                 sim_failed("%s puts the token of %s", by->client_id, slot->there->text);
             }
         }
+    }
+    if (slot->there != NULL && by != NULL) {
+        slot->there->line = by->number;
     }
 }
 
@@ -719,6 +741,8 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
         if (oracle.quiet) {
             sim_failed("%s is skipped, who would hear a call", token->text);
         }
+    } else if (was && !is) {
+        oracle_given_back(token, by);
     } else if (was && is && token->next_ms != token->ends_ms) {
         if (!own || (token->next_ms < token->ends_ms && token->script != slot->script)) {
             sim_failed("%s makes %s's hold of %s shorter or longer, by %lld ms", by->client_id,
@@ -842,6 +866,7 @@ static inline void queue_commit(struct slot *slot, const struct sim_line *by) {
             token->began_order = was ? token->began_order : token->order;
             seen.offered += !own;
             seen.claimed += own && token->offered;
+            token->line = own ? by->number : token->line;
             token->offered = !own;
             token->called = !own && token->place == (double)(int64_t)token->place;
         }
@@ -869,10 +894,9 @@ static inline void queue_commit(struct slot *slot, const struct sim_line *by) {
     slot->in_force = slot->next_in_force;
 }
 
-/* Where somebody is taken away, who is first is served in the same script, if there is room. A
- * script that finds a fence counter that is not ours ends at once: who is first asks by itself. */
+/* Where somebody is taken away, who is first is served in the same script, if there is room. */
 static inline void queue_served(struct slot *slot) {
-    if (slot->unoffered && !oracle.refusing && !slot->odd_fence) {
+    if (slot->unoffered && !oracle.refusing) {
         sim_failed("there is room for who is first in line for %s, and it is not called",
                    slot->key);
     }
@@ -929,8 +953,11 @@ static inline void queue_touched(struct slot *slot, struct sim_line *by) {
     queue_commit(slot, by);
     queue_trace(slot);
     head = queue_head(slot);
+    /* A script that finds a fence counter that is not ours ends at once, also if the counter is put
+     * right before the next one: who is first asks by itself. */
     slot->unoffered =
         by != NULL && slot->left && head != NULL && !slot->foreign && !slot->odd_line &&
+        !slot->odd_fence &&
         queue_used(slot) + head->weight <= queue_permits(slot, head->sort, slot->in_force);
 }
 
@@ -1014,6 +1041,39 @@ static inline void aside_counted(struct slot *slot, const struct sim_line *by) {
     }
 }
 
+/* The token of a handle's claim, as the servers have it. */
+static inline void hand_text(const struct hand *hand, char text[64]) {
+    snprintf(text, 64, "%.36s:%s%llu", hand->actor->id, oracle.council ? "all " : "",
+             (unsigned long long)hand->lock->claim->token);
+}
+
+/* NULL = it has no claim, or no server ever had that. */
+static inline struct token *hand_token(const struct hand *hand) {
+    char text[64];
+    if (hand->gone || hand->lock->claim == NULL) {
+        return NULL;
+    }
+    hand_text(hand, text);
+    return oracle_known(text);
+}
+
+/* An old primary no longer has a hold, since that was taken away by force. Whoever was granted it
+ * goes on until its client hears of that, and no quarantine is in the way of the next. */
+static inline void aside_forced(const struct sim_server *server, const struct slot *slot) {
+    int i, k;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *hand = &oracle.hands[i];
+        struct token *token = hand_token(hand);
+        for (k = 0; k < hand->slot_count && token != NULL; k++) {
+            if (hand->slots[k] == slot && token->is_void && !token->lawless &&
+                aside_until(server, slot, token) == 0) {
+                token->lawless = true;
+                seen.forced++;
+            }
+        }
+    }
+}
+
 static inline void aside_touched(const struct sim_server *server, const struct sim_line *by,
                                  const char *key, size_t len) {
     struct slot *slot = oracle_slot(sim.primary, key, len);
@@ -1032,6 +1092,9 @@ static inline void aside_touched(const struct sim_server *server, const struct s
     if (slot->aside != NULL) {
         slot->aside->aside = aside_until(server, slot, slot->aside);
         slot->aside = slot->aside->aside != 0 ? slot->aside : NULL;
+    }
+    if (by != NULL && oracle_forces(slot, by)) {
+        aside_forced(server, slot);
     }
     if (!model_get(server->model, server->database, key, len, &value)) {
         return;
@@ -1055,8 +1118,16 @@ static inline void aside_touched(const struct sim_server *server, const struct s
     }
 }
 
+/* Until when, in true time, both primaries have a token. Each argument is until when one of them
+ * has it, by the server's clock: 0 = it has not, -1 = without an end. */
+static inline int64_t promoted_until_us(const struct slot *slot, int64_t old_us, int64_t new_us) {
+    int64_t both_us = old_us < 0 || (new_us >= 0 && new_us < old_us) ? new_us : old_us;
+    return both_us < 0 ? INT64_MAX : both_us > 0 ? sim_true_us(&slot->server->clock, both_us) : 0;
+}
+
 /* What becomes of a token whose key, or place, is the same at the new primary, or is not. */
-static inline void promoted_token(struct token *token, bool same, bool splits) {
+static inline void promoted_token(struct token *token, bool same, bool splits, int64_t both_us) {
+    token->both_us = splits ? both_us : 0;
     token->parted = same && splits && (token->parted || !token->is_void);
     token->is_void = token->is_void || splits || !same;
 }
@@ -1064,7 +1135,7 @@ static inline void promoted_token(struct token *token, bool same, bool splits) {
 static inline void promoted_mutex(struct slot *slot, bool splits) {
     struct token *before = slot->there;
     char text[64];
-    int64_t expires_us = oracle_read(slot, text);
+    int64_t expires_us = oracle_read(slot, text), both_us = 0;
     bool same = before != NULL ? strcmp(before->text, text) == 0 && slot->expires_us == expires_us
                                : text[0] == 0;
     if (before != NULL && oracle_expired(slot)) {
@@ -1073,13 +1144,16 @@ static inline void promoted_mutex(struct slot *slot, bool splits) {
     }
     seen.tails += !same;
     if (before != NULL) {
-        promoted_token(before, same, splits);
+        if (strcmp(before->text, text) == 0) {
+            both_us = promoted_until_us(slot, slot->expires_us, expires_us);
+        }
+        promoted_token(before, same, splits, both_us);
     }
     slot->there = text[0] ? oracle_token(text) : NULL;
     slot->since_us = same ? slot->since_us : sim.now_us;
     slot->expires_us = expires_us;
     if (slot->there != NULL && !same) {
-        promoted_token(slot->there, same, splits);
+        promoted_token(slot->there, same, splits, both_us);
     }
 }
 
@@ -1092,7 +1166,8 @@ static inline void promoted_queue(struct slot *slot, bool splits) {
         bool same = token->ends_ms == token->next_ms &&
                     (int64_t)(token->place * 1e6) == (int64_t)(token->next_place * 1e6);
         seen.tails += !same;
-        promoted_token(token, same, splits);
+        promoted_token(token, same, splits,
+                       promoted_until_us(slot, token->ends_ms * 1000, token->next_ms * 1000));
         token->came_us = same ? token->came_us : sim.now_us;
         token->ends_ms = token->next_ms;
         token->place = token->next_place;

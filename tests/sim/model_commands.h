@@ -380,7 +380,8 @@ static inline const char *model__elsewhere(const struct model_request *r,
                                      : command->keys;
 
     keys = keys < r->argc - (script ? 3 : 1) ? keys : r->argc - (script ? 3 : 1);
-    return keys > 0 ? r->m->route(r->m->hooks.ctx, r->peer->asks, keys, r->argv + (script ? 3 : 1))
+    return keys > 0 ? r->m->route(r->m->hooks.ctx, r->peer->user, r->peer->asks, keys,
+                                  r->argv + (script ? 3 : 1))
                     : NULL;
 }
 

@@ -135,7 +135,8 @@ struct model {
     int64_t (*wait)(void *ctx, void *user, int64_t replicas, int64_t timeout_ms);
     /* Of a node of a cluster; NULL: it is none. Why it does not run a command with these keys; what
      * it says of the slots; what is published goes to the others too. */
-    const char *(*route)(void *ctx, bool asking, int count, const struct model_arg *keys);
+    const char *(*route)(void *ctx, void *user, bool asking, int count,
+                         const struct model_arg *keys);
     void (*slots)(void *ctx, struct model_bytes *out);
     void (*spread)(void *ctx, struct model_arg channel, struct model_arg text);
     const char *watches;      /* it is a Sentinel, and knows a primary by this name */

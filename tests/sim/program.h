@@ -845,7 +845,8 @@ static inline void move_demoted(void *object) {
     }
 }
 
-/* What is on its way to the replica is lost, but for the first few writes. */
+/* What is on its way to the replica is lost, but for the first few writes, and so is all that the
+ * primary still writes: a replica has no gaps. */
 static inline void move_loses(const struct move *move, struct sim_dice *dice) {
     const struct sim_effect *effect;
     int pending = 0;
@@ -854,6 +855,7 @@ static inline void move_loses(const struct move *move, struct sim_dice *dice) {
     }
     if (pending > 0) {
         sim_effects_drop(move->next, sim_one_in(dice, 2) ? 0 : (int)sim_roll(dice, pending));
+        move->next->torn = true;
     }
 }
 
@@ -1160,6 +1162,7 @@ static inline bool slot_goes(struct sim_dice *dice, bool at_once) {
     }
     view_learns(passage->from);
     view_learns(passage->to);
+    sim_asks_pass(passage->to->number, place);
     sim.cluster.views[passage->to->number].from[place] = passage->from->number + 1;
     sim.cluster.views[passage->from->number].to[place] = passage->to->number + 1;
     later(sim_roll(dice, 300000), passage_step, passage);
@@ -2000,6 +2003,8 @@ static inline void program_heal(void) {
     oracle.trouble_us = sim.now_us;
     if (program.moving && sim_is_old(program.move.was)) {
         move_demoted(NULL);
+    } else if (program.moving && program.move.next->torn) { /* it stays a replica */
+        sim_sync(program.move.next);
     }
     program.moving = false;
     sim.name.answer = sim.primary;
@@ -2091,9 +2096,7 @@ static inline void program_settle(void) {
 /* A server cannot be asked to end an old connection, or one may be another process's: what is under
  * way there may come late, as far as a client can know. */
 static inline bool program_unsure(const struct sim_server *server) {
-    const char *denied = server->always_denied;
-    return server->unkilling || server->twin != NULL || program.deployed || program.clustered ||
-           (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
+    return sim_unkilling(server) || server->twin != NULL || program.deployed || program.clustered;
 }
 
 /* Nothing keeps a client from knowing when it has cleaned up. */

@@ -137,13 +137,20 @@ static inline bool quorum_hears(const struct actor *actor) {
     return count >= quorum.need || actor->wire == RLOCK_WIRE_REDISSON;
 }
 
+/* Whether the servers were in quarantine when this handle was answered last. In a quorum the end of
+ * one is no news: it is found out when it is time to ask again. */
+static inline bool quorum_guarded(const struct hand *hand) {
+    int status = hand->lock->ready.status;
+    return oracle.quarantine_ms != 0 && status != RLOCK_OK && status != RLOCK_ERR_TIMEOUT;
+}
+
 /* Whether this handle's last try split the votes, or met votes that were split: it asks again after
  * a pause, which is the longer the more often that happens, and no news ends it. */
 static inline bool quorum_pauses(const struct hand *hand) {
     const rlock__council *council = (const rlock__council *)hand->actor->client->store_state;
     const rlock__claim *claim = hand->lock->claim;
     const rlock__ballot *ballot = claim ? rlock__ballot_of(council, claim->token) : NULL;
-    return ballot && ballot->paused;
+    return (ballot && ballot->paused) || quorum_guarded(hand);
 }
 
 /* What stands there is of a client that lives, and so is given back, or becomes a hold. */

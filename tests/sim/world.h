@@ -166,6 +166,8 @@ struct sim_line { /* one connection, from connect to the last byte */
     bool refused;    /* nobody is there */
     bool floating;   /* by an address that leads now here, now there */
     int64_t sent_us; /* when that was written which the server has read last */
+    uint64_t asked;  /* bits of ASKs that were said here, in this passage of a slot ... */
+    uint64_t past;   /* ... and in those before: see sim_ask_bit */
     struct {         /* its WAIT */
         int64_t replicas, until_us, written; /* 0 replicas = there is none */
     } wait;
@@ -189,6 +191,8 @@ struct sim_server { /* alone, or a machine of the one deployment */
     struct sim_effect *first, **last; /* what that did and this has not heard of yet */
     int64_t heard_us;                 /* when it hears of the last of that */
     int64_t has; /* so many writes of the primary; -1 = it begins anew, and is not counted */
+    bool torn;   /* it hears of no later write, until it begins anew */
+    bool was;    /* it was the primary, and has not begun anew yet */
     const struct sim_server *names; /* of a Sentinel: the primary, as it says */
     struct model *model;            /* to which its address leads */
     bool moved;                     /* the other machine is the primary */
@@ -1122,6 +1126,7 @@ static inline void sim_effects_hear(struct sim_server *server, int64_t until_us)
         if (effect->all != NULL) {
             model_sync(server->model, effect->all);
             model_follow(server->model, sim.primary->model);
+            server->was = false;
         } else {
             model_effect_apply(server->model, effect->what);
         }
@@ -1164,6 +1169,7 @@ static inline void sim_sync(struct sim_server *server) {
     struct sim_effect *effect;
     sim_effects_drop(server, 0);
     server->has = -1;
+    server->torn = false;
     if (!sim.primary->down && !server->down) {
         effect = (struct sim_effect *)calloc(1, sizeof *effect);
         effect->all = model_save(sim.primary->model);
@@ -1186,7 +1192,7 @@ static inline void sim_spread(const char *key, size_t len) {
     sim.written++;
     for (i = 0; i < sim.server_count; i++) {
         struct sim_server *server = &sim.servers[i];
-        if (server->follows && !server->down) {
+        if (server->follows && !server->down && !server->torn) {
             struct sim_effect *effect = (struct sim_effect *)calloc(1, sizeof *effect);
             effect->what = model_effect_of(sim.primary->model, server->database, key, len);
             effect->command = sim.primary->model->commands;
@@ -1619,6 +1625,13 @@ static inline void sim_sentinels(int count, uint64_t seed) {
     sim.sentinel_count = count;
 }
 
+/* Whether a server may be unable to end an old connection, or to say which one that is. */
+static inline bool sim_unkilling(const struct sim_server *server) {
+    const char *denied = server->always_denied;
+    return server->unkilling ||
+           (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
+}
+
 /* Whether this machine was the primary, and goes on as if it still were. */
 static inline bool sim_is_old(const struct sim_server *server) {
     return sim.primary != NULL && server != sim.primary && !server->follows;
@@ -1629,7 +1642,7 @@ static inline void sim_promote(struct sim_server *server) {
     struct sim_server *was = sim.primary;
     sim_effects_drop(server, 0);
     sim_server_clock(server);
-    server->follows = server->model->readonly = false;
+    server->follows = server->model->readonly = server->torn = server->was = false;
     server->model->scripts_run = was->model->scripts_run + 1;
     model_promote(server->model);
     sim.primary = server;
@@ -1641,7 +1654,7 @@ static inline void sim_promote(struct sim_server *server) {
 static inline void sim_demote(struct sim_server *server, bool ends) {
     struct sim_line *line;
     sim_trace("server %d follows server %d", server->number, sim.primary->number);
-    server->follows = server->model->readonly = true;
+    server->follows = server->model->readonly = server->was = true;
     for (line = sim.lines; line != NULL; line = line->next) {
         bool blocked = line->peer != NULL && line->peer->blocked;
         if (line->server == server && line->peer != NULL && (ends || blocked)) {
@@ -1686,11 +1699,48 @@ static inline bool sim_key_leaves(const struct sim_server *server, const char *k
            !model_get(server->model, 0, key, len, &value);
 }
 
+/* Of an ASK to a node, for a slot. */
+static inline uint64_t sim_ask_bit(int server, int place) {
+    return (uint64_t)1 << (server * SIM_SLOTS_MOVED + place);
+}
+
+/* A slot begins to go to a node, key by key: who was sent there before comes for what is over. */
+static inline void sim_asks_pass(int server, int place) {
+    struct sim_line *line;
+    for (line = sim.lines; line != NULL; line = line->next) {
+        line->past |= line->asked & sim_ask_bit(server, place);
+        line->asked &= ~sim_ask_bit(server, place);
+    }
+}
+
+/* Whether a client comes to a node by an ASK of an earlier passage of the slot: the node that the
+ * slot leaves now has such a key, so it did not say ASK. A real node serves that client beside the
+ * key, since it cannot tell, nor can the client: no lock is safe where a slot leaves a node and
+ * comes back while an ASK is under way, and this world does without that. */
+static inline bool sim_ask_is_past(const struct sim_server *server, const struct sim_line *by,
+                                   int place, int count, const struct model_arg *keys) {
+    struct sim_server *from = &sim.servers[sim.cluster.views[server->number].from[place] - 1];
+    const struct sim_line *line;
+    struct model_value value;
+    bool there = false, past = false;
+    int i;
+    sim_server_clock(from);
+    for (i = 0; i < count; i++) {
+        there = there || model_get(from->model, 0, keys[i].at, keys[i].size, &value);
+    }
+    for (line = sim.lines; line != NULL && there; line = line->next) {
+        past = past || (strcmp(line->client_id, by->client_id) == 0 &&
+                        (line->past & sim_ask_bit(server->number, place)) != 0);
+    }
+    return past;
+}
+
 /* Returns why a node does not run a command with these keys, as a real one does; NULL: it does. */
-static inline const char *sim_model_route(void *ctx, bool asking, int count,
+static inline const char *sim_model_route(void *ctx, void *user, bool asking, int count,
                                           const struct model_arg *keys) {
     static char text[80];
     const struct sim_server *server = (const struct sim_server *)ctx;
+    struct sim_line *by = (struct sim_line *)user;
     const struct sim_view *view = &sim.cluster.views[server->number];
     unsigned slot = rlock__key_slot(keys[0].at, keys[0].size);
     int place = sim_slot_place(slot), at = sim_slot_at(view, slot), missing = 0, i;
@@ -1705,10 +1755,12 @@ static inline const char *sim_model_route(void *ctx, bool asking, int count,
     if (to >= 0 && missing > 0) {
         sim.cluster.asks += missing == count;
         sim.cluster.again += missing < count;
+        by->asked |= missing == count ? sim_ask_bit(to, place) : 0;
         snprintf(text, sizeof text, "ASK %u %s:%d", slot, sim_node_host(server), SIM_PORT + to);
         return missing < count ? "TRYAGAIN Multiple keys request during rehashing of slot" : text;
     }
-    if (place >= 0 && view->from[place] && asking) {
+    if (place >= 0 && view->from[place] && asking &&
+        !sim_ask_is_past(server, by, place, count, keys)) {
         sim.cluster.again += count > 1 && missing > 0;
         return count > 1 && missing > 0 ? "TRYAGAIN Multiple keys request during rehashing of slot"
                                         : NULL;
