@@ -968,6 +968,10 @@ static long long maps_asked_for(void) {
     return sum;
 }
 
+static int is_polled_for(void *waiter) {
+    return !rlock__pushed(((struct owner *)waiter)->lock->gate);
+}
+
 /* On its way for long: it is asked for now and then, at the right node. */
 static void waiter_is_served_while_the_slot_is_on_its_way(void **state) {
     rlock_client *ours = client_new(), *theirs = client_new();
@@ -979,8 +983,10 @@ static void waiter_is_served_while_the_slot_is_on_its_way(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
     waits(waiter, theirs);
+    assert_false(is_polled_for(waiter));
     slot_sets_out(slot, 0, 1);
     slot_keys_move(slot, 0, 1);
+    assert_true(kit_until(is_polled_for, waiter, 20000));
     maps = maps_asked_for();
     kit_run(2500);
     assert_in_range(maps_asked_for() - maps, 1, 8); /* by two clients */

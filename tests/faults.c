@@ -425,6 +425,7 @@ int main(int argc, char **argv) {
         TEST(node_that_is_asked_hears_asking_before_each_command),
         TEST(request_that_asks_waits_at_the_node_that_was_named),
         TEST(request_that_was_led_to_a_dead_node_comes_back),
+        TEST(request_that_waits_moves_with_its_slot),
         TEST(command_that_is_refused_behind_its_asking_ends_the_connection),
         TEST(every_failing_allocation_on_the_way_to_a_node_is_survived),
         TEST(question_that_is_refused_by_hiredis_is_asked_again),

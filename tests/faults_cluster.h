@@ -642,6 +642,30 @@ static void request_that_was_led_to_a_dead_node_comes_back(void **state) {
     }
 }
 
+/* The client is not connected to the node that had the slot. */
+static void request_that_waits_moves_with_its_slot(void **state) {
+    rlock_config config = fleet_begins();
+    const char *key = key_of(0, 8191), *other = key_of(8192, 16383);
+    rlock_client *client;
+    struct owner *o, *sends;
+
+    (void)state;
+    config.command_timeout_ms = 60000;
+    client = kit_client(&config);
+    o = owner_new(client, key);
+    sends = owner_new(client, other);
+    slots_are(0, 0, 8191, 2);
+    fleet.silent[2] = true;
+    assert_int_equal(stage_acquire(sends, 0, 60000), RLOCK_OK);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(2000);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    slots_are(0, 0, 8191, 0);
+    node_redirects(1, "MOVED", slot_of(other), 0);
+    assert_int_equal(stage_renew(sends, 60000), RLOCK_OK);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
 /* Its connection is given up, so that the ASKING of one command is never that of another. */
 static void command_that_is_refused_behind_its_asking_ends_the_connection(void **state) {
     rlock_config config = fleet_begins();

@@ -189,6 +189,25 @@ static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
     redisFree(listener);
 }
 
+/* While there is no room nobody takes a dead hold away, as that of an offer that passed. */
+static void waiter_whose_offer_passed_leaves_the_queue_when_it_cancels(void **state) {
+    rlock_client *client = client_new();
+    struct owner *a = permit(client, 2, 2), *b = permit(client, 2, 1);
+    redisReply *in_line;
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    stands_in_queue(b, 1);
+    in_line = ask(&server, "ZRANGE rlock:{k}:queue 0 0");
+    tell(ask(&server, "ZADD k 1 %s", in_line->element[0]->str));
+    freeReplyObject(in_line);
+    assert_int_equal(rlock_cancel(b->lock), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_ERR_CANCELED);
+    assert_true(key_goes(&server, "rlock:{k}:queue", 5000));
+    assert_int_equal(num(ask(&server, "ZCARD k")), 1);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+}
+
 static void fair_fences_rise_and_renewals_extend(void **state) {
     rlock_client *client = client_new();
     rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
@@ -1304,6 +1323,7 @@ int main(int argc, char **argv) {
         TEST(fair_the_dead_in_the_queue_are_skipped_at_once),
         TEST(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        TEST(waiter_whose_offer_passed_leaves_the_queue_when_it_cancels),
         TEST(fair_fences_rise_and_renewals_extend),
         TEST(fair_a_deleted_key_is_told_at_once),
         TEST(fair_without_push_is_polled_for),

@@ -155,6 +155,8 @@ static const struct CMUnitTest singles[] = {
     CASE(unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later),
     CASE(unsure_clean_up_is_not_shortened_by_a_refusal_before_it),
     CASE(refused_clean_up_goes_on_for_the_longest_lease),
+    CASE(refused_clean_up_of_a_waiter_goes_on_for_as_long_as_its_position),
+    CASE(refused_release_of_a_queued_kind_goes_on_for_its_lease),
     CASE(orphan_is_not_given_up_while_the_server_cannot_be_asked),
     CASE(end_of_a_clean_up_is_not_counted_while_the_server_cannot_be_asked),
     CASE(attempt_that_may_still_be_executed_is_cleaned_up_after_held),

@@ -114,6 +114,36 @@ static void refused_clean_up_goes_on_for_the_longest_lease(void **state) {
     SAME(stats().cleaning, 0);
 }
 
+/* No lease ends a position in the queue: that lasts for 30 command timeouts. */
+static void refused_clean_up_of_a_waiter_goes_on_for_as_long_as_its_position(void **state) {
+    int asked_before;
+    (void)state;
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    g.kind = RLOCK_KIND_FAIR;
+    SAME(owner_acquire(handle("key"), 100, 100), RLOCK_OK); /* command timeout 1000 */
+    run_ms(30000);
+    SAME(stats().cleaning, 1);
+    asked_before = asked(RLOCK_OP_RELEASE);
+    run_ms(1000);
+    assert_in_range(asked(RLOCK_OP_RELEASE) - asked_before, 1, 3);
+    run_ms(2000);
+    SAME(stats().cleaning, 0);
+}
+
+static void refused_release_of_a_queued_kind_goes_on_for_its_lease(void **state) {
+    struct owner *owner;
+    (void)state;
+    g.kind = RLOCK_KIND_FAIR;
+    owner = holder("key", 1000);
+    g.store.latency_us = 1000;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner_release(owner), RLOCK_OK);
+    run_ms(3000);
+    SAME(stats().cleaning, 0);
+}
+
 static void orphan_is_not_given_up_while_the_server_cannot_be_asked(void **state) {
     (void)state;
     g.store.latency_us = 1000;

@@ -111,6 +111,7 @@ typedef struct rlock__claim {
     bool exists : 1;     /* the token may be at the server */
     bool registered : 1; /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
     uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */

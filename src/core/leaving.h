@@ -18,6 +18,9 @@
 #include "core/gate.h"
 #include "core/mode.h"
 
+/* queue.lua keeps a queue for so many command timeouts after a waiter joined it. */
+#define RLOCK__QUEUE_TIMEOUTS 30
+
 /* Ends a claim of which nothing is left at the server. */
 static void rlock__claim_gone(rlock__claim *claim) {
     rlock *lock = claim->lock;
@@ -40,6 +43,11 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock__gate_unref(gate);
 }
 
+/* Returns for how long the server remembers a position in the queue, if nobody else joins. */
+static int64_t rlock__position_ms(const rlock_client *client) {
+    return (int64_t)client->command_timeout_ms * RLOCK__QUEUE_TIMEOUTS;
+}
+
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
@@ -55,12 +63,28 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     rlock__claim_arm(claim);
 }
 
+/* True if each lease of this token is over, as far as that is known. */
+static bool rlock__letting_go_late(const rlock__claim *claim) {
+    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
+}
+
+/* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
+static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer *answer) {
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    return claim->joined && answer->outcome == RLOCK_OUTCOME_FAULT &&
+           answer->fault != RLOCK_FAULT_TYPE &&
+           client->now_us < claim->of.over_us + rlock__position_ms(client) * 1000;
+}
+
 /* Plans one more release. */
 static void rlock__letting_go_again(rlock__claim *claim) {
+    const rlock_client *client = rlock__client_of(claim->lock->gate);
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
-    claim->next_us =
-        rlock__client_of(claim->lock->gate)->now_us + rlock__clean_up_pause_us(lease_ms);
+    if (claim->joined && rlock__letting_go_late(claim)) { /* only its position is left */
+        lease_ms = rlock__position_ms(client);
+    }
+    claim->next_us = client->now_us + rlock__clean_up_pause_us(lease_ms);
     rlock__letting_go_arm(claim);
 }
 
@@ -91,6 +115,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
         return;
     }
     claim->exists = true;
+    claim->joined = !held && rlock__queued(claim->lock->gate);
     claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
@@ -161,7 +186,8 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
     bool gone = rlock__surely_gone(answer, &claim->of.over_us, client->now_us, claim->longest_ms,
-                                   client->command_timeout_ms);
+                                   client->command_timeout_ms) &&
+                !rlock__position_stays(claim, answer);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->exists);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {

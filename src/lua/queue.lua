@@ -64,6 +64,11 @@ if op == '2' then
     call('ZREM', queue, me)
   else
     call('ZREM', holders, me)
+    -- An offer that a waiter let pass stands there until there is room for
+    -- others, and the waiter may be in the queue again.
+    if my_end <= now then
+      pcall('ZREM', queue, me)
+    end
   end
   if two[1] == me and not two[3] then
     two = {}

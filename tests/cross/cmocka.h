@@ -54,6 +54,10 @@ static inline void cross_check(int good, const char *what, const char *file, int
 
 #define CROSS_CHECK(good) cross_check((good) ? 1 : 0, #good, __FILE__, __LINE__)
 
+static inline int cross_within(uintmax_t x, uintmax_t low, uintmax_t high) {
+    return x >= low && x <= high;
+}
+
 #define fail() _fail(__FILE__, __LINE__)
 #define fail_msg(...) (print_error(__VA_ARGS__), print_error("\n"), fail())
 
@@ -62,6 +66,8 @@ static inline void cross_check(int good, const char *what, const char *file, int
 #define assert_null(x) CROSS_CHECK((x) == NULL)
 #define assert_non_null(x) CROSS_CHECK((x) != NULL)
 #define assert_int_equal(a, b) CROSS_CHECK((a) == (b))
+#define assert_in_range(x, low, high) \
+    CROSS_CHECK(cross_within((uintmax_t)(x), (uintmax_t)(low), (uintmax_t)(high)))
 #define assert_ptr_equal(a, b) CROSS_CHECK((const void *)(a) == (const void *)(b))
 #define assert_string_equal(a, b) CROSS_CHECK(strcmp(a, b) == 0)
 #define assert_memory_equal(a, b, size) CROSS_CHECK(memcmp(a, b, size) == 0)
