@@ -204,6 +204,10 @@
  *                         the time since the last reading (default: CLOCK_BOOTTIME, else
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
+ *     RLOCK_HIREDIS_ASYNC hiredis' header async.h, as in -DRLOCK_HIREDIS_ASYNC='"deps/async.h"'
+ *                         (default: <hiredis/async.h>). One that is included before stays the one.
+ *                         Its version is that of the library that is linked: else
+ *                         rlock_client_new returns RLOCK_ERR_ARG, and config.log is told both
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
@@ -2878,12 +2882,17 @@ void rlock_memory_free(rlock_store *store) {
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#ifndef __HIREDIS_ASYNC_H /* else it is included already, from wherever it is */
+#ifndef RLOCK_HIREDIS_ASYNC
+#define RLOCK_HIREDIS_ASYNC <hiredis/async.h>
+#endif
 #ifdef __cplusplus
 extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #endif
-#include <hiredis/async.h>
+#include RLOCK_HIREDIS_ASYNC
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #define RLOCK__WINDOW 262144u /* bytes sent and not answered; what is more waits in order */
@@ -6558,10 +6567,39 @@ RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
 
+#define RLOCK__QUOTE(x) #x
+#define RLOCK__DOTTED(a, b, c) RLOCK__QUOTE(a) "." RLOCK__QUOTE(b) "." RLOCK__QUOTE(c)
+#define RLOCK__HIREDIS_VERSION RLOCK__DOTTED(HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH)
+
+/* Returns what is wrong if hiredis' header, by which this was compiled, and its library lay structs
+ * out differently, or NULL; *detail: both versions. hiredis has no function that says its own. Up
+ * to 0.14 the tasks of a reader stand inside it, behind maxbuf, and are zero in a new one; from 1.0
+ * on a limit and a pointer stand there, which are not. */
+static const char *rlock__hiredis_fault(const char **detail) {
+    static const unsigned char zero[16] = {0};
+    const size_t end = offsetof(redisReader, maxbuf) + sizeof(size_t);
+    const bool old = offsetof(redisReader, ridx) - end > sizeof(redisReadTask); /* the header */
+    redisReader *reader = redisReaderCreateWithFunctions(NULL);
+    const char *fault = NULL;
+    if (!reader) {
+        return NULL; /* without memory for it there is none for a connection either */
+    }
+    if ((memcmp((const unsigned char *)reader + end, zero, sizeof zero) == 0) != old) {
+        fault = "hiredis' header and library differ in version (see RLOCK_HIREDIS_ASYNC)";
+        *detail = old ? "header " RLOCK__HIREDIS_VERSION ", library 1.0 or later"
+                      : "header " RLOCK__HIREDIS_VERSION ", library 0.14 or earlier";
+    }
+    redisReaderFree(reader);
+    return fault;
+}
+
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
     const char *host = config->host;
+    if (rlock__hiredis_fault(detail)) {
+        return rlock__hiredis_fault(detail);
+    }
     if (config->port < 0 || config->port > 65535 || config->database < 0) {
         return "config.port or config.database is out of range";
     }

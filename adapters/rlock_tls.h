@@ -9,9 +9,11 @@
  *     rlock_tls_free(tls);                                            after the clients
  *
  * Everything here is static inline: include it in any file, link with -lhiredis_ssl -lhiredis -lssl
- * -lcrypto. The server's certificate is always verified: that it leads to one of the authorities,
- * is not out of date, and is for config.host, name or address. No option turns that off. TLS 1.2 is
- * the oldest version spoken. A program has to ignore SIGPIPE with TLS as without.
+ * -lcrypto. The macros RLOCK_HIREDIS_ASYNC and RLOCK_HIREDIS_SSL name the headers of hiredis that
+ * are not <hiredis/async.h> and <hiredis/hiredis_ssl.h>. The server's certificate is always
+ * verified: that it leads to one of the authorities, is not out of date, and is for config.host,
+ * name or address. No option turns that off. TLS 1.2 is the oldest version spoken. A program has to
+ * ignore SIGPIPE with TLS as without.
  *
  * An rlock_tls may serve any number of clients, on any threads. It belongs to you. What stands for
  * one connection belongs to its context and ends with it.
@@ -24,19 +26,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#ifndef __HIREDIS_ASYNC_H /* else it is included already, from wherever it is */
+#ifndef RLOCK_HIREDIS_ASYNC
+#define RLOCK_HIREDIS_ASYNC <hiredis/async.h>
+#endif
 #ifdef __cplusplus
 extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #endif
-#include <hiredis/async.h>
+#include RLOCK_HIREDIS_ASYNC
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #if HIREDIS_MAJOR < 1
 #error "TLS needs hiredis 1.0: else use stunnel and config.unix_path, or config.connect"
 #endif
 
-#include <hiredis/hiredis_ssl.h>
+#ifndef __HIREDIS_SSL_H
+#ifndef RLOCK_HIREDIS_SSL
+#define RLOCK_HIREDIS_SSL <hiredis/hiredis_ssl.h>
+#endif
+#include RLOCK_HIREDIS_SSL
+#endif
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>

@@ -204,6 +204,10 @@
  *                         the time since the last reading (default: CLOCK_BOOTTIME, else
  *                         CLOCK_MONOTONIC)
  *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
+ *     RLOCK_HIREDIS_ASYNC hiredis' header async.h, as in -DRLOCK_HIREDIS_ASYNC='"deps/async.h"'
+ *                         (default: <hiredis/async.h>). One that is included before stays the one.
+ *                         Its version is that of the library that is linked: else
+ *                         rlock_client_new returns RLOCK_ERR_ARG, and config.log is told both
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels

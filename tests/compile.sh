@@ -189,6 +189,33 @@ cat >"$work/half.c" <<'C'
 #include "rlock.h"
 C
 
+# hiredis from elsewhere: by the macro, or because it is included already.
+cat >"$work/elsewhere.h" <<'C'
+#define ELSEWHERE
+#include <hiredis/async.h>
+C
+cat >"$work/named.c" <<'C'
+#define RLOCK_HIREDIS_ASYNC "elsewhere.h"
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+#ifndef ELSEWHERE
+#error "it was not asked for"
+#endif
+C
+cat >"$work/before.c" <<'C'
+#include <sys/time.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include <hiredis/async.h>
+#ifdef __cplusplus
+}
+#endif
+#define RLOCK_HIREDIS_ASYNC "nowhere.h"
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+C
+
 # Without threads none of the adapters but libuv's resolves names.
 cat >"$work/no_threads.c" <<'C'
 #include "rlock.h"
@@ -276,6 +303,8 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     case $standard in
         c99 | c++11)
             check "$me: optimised" compile $posix -O2 -c -o "$at/optimised.o" "$work/implementation.c"
+            check "$me: RLOCK_HIREDIS_ASYNC names the header of hiredis" compile $posix -I"$work" -fsyntax-only "$work/named.c"
+            check "$me: hiredis that is included already is not again" compile $posix -fsyntax-only "$work/before.c"
             echo 'int main(void) { return 0; }' >"$work/empty.c"
             for adapter in $adapters; do
                 check "$me: the adapter of $adapter in one file" \

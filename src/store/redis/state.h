@@ -17,12 +17,17 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#ifndef __HIREDIS_ASYNC_H /* else it is included already, from wherever it is */
+#ifndef RLOCK_HIREDIS_ASYNC
+#define RLOCK_HIREDIS_ASYNC <hiredis/async.h>
+#endif
 #ifdef __cplusplus
 extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #endif
-#include <hiredis/async.h>
+#include RLOCK_HIREDIS_ASYNC
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #define RLOCK__WINDOW 262144u /* bytes sent and not answered; what is more waits in order */

@@ -505,10 +505,39 @@ RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
 
+#define RLOCK__QUOTE(x) #x
+#define RLOCK__DOTTED(a, b, c) RLOCK__QUOTE(a) "." RLOCK__QUOTE(b) "." RLOCK__QUOTE(c)
+#define RLOCK__HIREDIS_VERSION RLOCK__DOTTED(HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH)
+
+/* Returns what is wrong if hiredis' header, by which this was compiled, and its library lay structs
+ * out differently, or NULL; *detail: both versions. hiredis has no function that says its own. Up
+ * to 0.14 the tasks of a reader stand inside it, behind maxbuf, and are zero in a new one; from 1.0
+ * on a limit and a pointer stand there, which are not. */
+static const char *rlock__hiredis_fault(const char **detail) {
+    static const unsigned char zero[16] = {0};
+    const size_t end = offsetof(redisReader, maxbuf) + sizeof(size_t);
+    const bool old = offsetof(redisReader, ridx) - end > sizeof(redisReadTask); /* the header */
+    redisReader *reader = redisReaderCreateWithFunctions(NULL);
+    const char *fault = NULL;
+    if (!reader) {
+        return NULL; /* without memory for it there is none for a connection either */
+    }
+    if ((memcmp((const unsigned char *)reader + end, zero, sizeof zero) == 0) != old) {
+        fault = "hiredis' header and library differ in version (see RLOCK_HIREDIS_ASYNC)";
+        *detail = old ? "header " RLOCK__HIREDIS_VERSION ", library 1.0 or later"
+                      : "header " RLOCK__HIREDIS_VERSION ", library 0.14 or earlier";
+    }
+    redisReaderFree(reader);
+    return fault;
+}
+
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
     const char *host = config->host;
+    if (rlock__hiredis_fault(detail)) {
+        return rlock__hiredis_fault(detail);
+    }
     if (config->port < 0 || config->port > 65535 || config->database < 0) {
         return "config.port or config.database is out of range";
     }
