@@ -51,7 +51,7 @@ SEEDS   = 10000
 SECONDS = 60
 
 .PHONY: help demo quick test tests examples matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
-.PHONY: join lint format install clean
+.PHONY: join lint format install uninstall deb clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -76,7 +76,9 @@ help:
 	@echo 'make join               make rlock.h of the parts in src/'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format, and join'
-	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
+	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers, and what pkg-config and CMake read'
+	@echo 'make uninstall          removes what make install put there'
+	@echo 'make deb                the Debian package librlock-dev, into build/'
 	@echo 'make clean              remove build/'
 
 # The recursive make starts after set-up: what it finds on the machine is what set-up left there.
@@ -214,10 +216,31 @@ format:
 	clang-format -i src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
+# What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
+headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp)
+made      = share/pkgconfig/rlock.pc share/pkgconfig/rlock-no-redis.pc share/cmake/rlock/rlock-config-version.cmake
+copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/doc/rlock/LICENSE
+ours      = share/cmake/rlock share/rlock share/doc/rlock
+put       = install -m 644
+place     = $(DESTDIR)$(PREFIX)
+
 install:
-	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	cp rlock.h adapters/*.h $(DESTDIR)$(PREFIX)/include
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/rlock.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/rlock.pc
+	install -d $(addprefix "$(place)"/,include share/pkgconfig $(ours))
+	$(put) $(headers) "$(place)/include"
+	$(put) tools/rlock-config.cmake "$(place)/share/cmake/rlock"
+	$(put) rlock.c "$(place)/share/rlock"
+	$(put) LICENSE "$(place)/share/doc/rlock"
+	for file in $(made); do \
+		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/$${file##*/}.in >"$(place)/$$file" && \
+		chmod 644 "$(place)/$$file" || exit 1; \
+	done
+
+uninstall:
+	rm -f $(addprefix "$(place)"/,$(addprefix include/,$(notdir $(headers))) $(made) $(copied))
+	for folder in $(ours); do rmdir "$(place)/$$folder" 2>/dev/null || true; done
+
+deb:
+	@BUILD=$(BUILD) tools/deb
 
 clean:
 	rm -rf build

@@ -1,0 +1,278 @@
+#!/bin/sh
+# Puts rlock into a program by each build that it is made for, and runs the program: examples/hello.c on a private server,
+# and examples/no_server.c where no hiredis is to be found. Prints TAP. A tool that is not there makes its tests fail.
+cd "$(dirname "$0")/.." || exit 1
+if [ -z "${RLOCK_URL:-}" ] || [ "${1:-}" != --inside ]; then
+    exec tools/with-server sh tests/builds.sh --inside
+fi
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES DESTDIR CMAKE_PREFIX_PATH PKG_CONFIG_PATH # this is nobody's recursive make
+source=$PWD
+mkdir -p "${BUILD:-build}/builds"
+work=$(cd "${BUILD:-build}/builds" && pwd)
+rm -rf "$work"
+mkdir -p "$work/nothing"
+out=$work/output
+version=$(sed -n 's/^#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
+count=0 failed=0
+
+# check NAME COMMAND...: one test; what a failing command said follows as comments.
+check() {
+    count=$((count + 1))
+    title=$1
+    shift
+    if "$@" >"$out" 2>&1; then
+        echo "ok $count - $title"
+    else
+        echo "not ok $count - $title"
+        sed 's/^/# /' "$out" | tail -n 30
+        failed=$((failed + 1))
+    fi
+}
+
+# refuses TEXT COMMAND...: the command fails and says TEXT.
+refuses() {
+    text=$1
+    shift
+    if "$@" >"$work/refusal" 2>&1; then
+        echo "it did not fail"
+        return 1
+    fi
+    tr -s ' \n' '  ' <"$work/refusal" | grep -F "$text" || { cat "$work/refusal"; return 1; }
+}
+
+# The programs, as they say that they did what they are for.
+acquires() {
+    timeout 40 "$1" >"$work/said" 2>&1
+    status=$?
+    cat "$work/said"
+    [ $status = 0 ] && grep -qx 'released stock:42: ok' "$work/said"
+}
+
+works_in_memory() {
+    timeout 40 "$1" >"$work/said" 2>&1
+    status=$?
+    cat "$work/said"
+    [ $status = 0 ] && grep -qx 'bob:   released: ok' "$work/said" && ldd "$1" >"$work/said" && ! grep hiredis "$work/said"
+}
+
+# readme LANGUAGE: the block of the README in that language
+readme() {
+    awk -v fence="\`\`\`$1" '$0 == fence { on = 1; next } /^```$/ { on = 0 } on' README.md
+}
+
+# user FOLDER: a program's source, with the README's CMakeLists.txt and meson.build, and rlock where these look for it
+user() {
+    mkdir -p "$1/subprojects"
+    cp examples/hello.c examples/no_server.c "$1"
+    sed '/RLOCK_IMPLEMENTATION/d' examples/hello.c >"$1/linked.c"
+    ln -s "$source" "$1/rlock"
+    ln -s "$source" "$1/subprojects/rlock"
+    readme cmake >"$1/CMakeLists.txt"
+    readme meson >"$1/meson.build"
+}
+
+# in_memory FILE: the same for the program that needs neither a server nor libev
+in_memory() {
+    sed -i "s/hello/no_server/g; s/ ev)/)/; /find_library/d; s/, libev\]/]/" "$1"
+}
+
+cmake_build() {
+    folder=$1
+    shift
+    cmake -S "$folder" -B "$folder/build" "$@" && cmake --build "$folder/build"
+}
+
+# by_cmake NAME LINES ARGUMENTS...: the README's way with LINES instead of its add_subdirectory
+by_cmake() {
+    way="CMake, $1" lines=$2
+    at=$work/cmake-$1
+    shift 2
+    for program in hello no_server; do
+        user "$at/$program"
+        printf '%s\n' "$lines" >"$at/lines"
+        sed -i -e "/^add_subdirectory(rlock)/{r $at/lines" -e 'd}' "$at/$program/CMakeLists.txt"
+    done
+    in_memory "$at/no_server/CMakeLists.txt"
+    {
+        echo 'add_executable(linked linked.c)'
+        echo 'target_link_libraries(linked PRIVATE rlock::implementation ev)'
+    } >>"$at/hello/CMakeLists.txt"
+    check "$way: the program of the README is built" cmake_build "$at/hello" "$@"
+    check "$way: it acquires and releases" acquires "$at/hello/build/hello"
+    check "$way: so does one that has the code of rlock::implementation" acquires "$at/hello/build/linked"
+    PKG_CONFIG_LIBDIR=$work/nothing
+    export PKG_CONFIG_LIBDIR # from here on there is no hiredis, as far as builds ask
+    check "$way: without Redis no hiredis is asked for" cmake_build "$at/no_server" -DRLOCK_NO_REDIS=ON "$@"
+    check "$way: the program locks in memory, and links none" works_in_memory "$at/no_server/build/no_server"
+    check "$way: with Redis it is missed in plain words" \
+        refuses 'rlock needs hiredis' cmake "$at/no_server/build" -DRLOCK_NO_REDIS=OFF
+    unset PKG_CONFIG_LIBDIR
+}
+
+# --- CMake ---
+
+by_cmake add_subdirectory 'add_subdirectory(rlock)'
+tar -czf "$work/rlock.tar.gz" --transform 's|^|rlock-1/|' CMakeLists.txt LICENSE rlock.h rlock.c adapters tools
+by_cmake FetchContent "include(FetchContent)
+FetchContent_Declare(rlock URL \"$work/rlock.tar.gz\")
+FetchContent_MakeAvailable(rlock)"
+
+prefix=$work/prefix
+check "make install" make install PREFIX="$prefix"
+by_cmake find_package 'find_package(rlock 0.1 REQUIRED)' -DCMAKE_PREFIX_PATH="$prefix"
+
+too_new() {
+    user "$work/too_new"
+    sed -i 's/^add_subdirectory(rlock).*/find_package(rlock 99 REQUIRED)/' "$work/too_new/CMakeLists.txt"
+    refuses 'compatible with requested version "99"' cmake -S "$work/too_new" -B "$work/too_new/build" -DCMAKE_PREFIX_PATH="$prefix"
+}
+check "CMake, find_package: a version that is newer than the one installed is not found" too_new
+
+# A project that has hiredis in itself, by the names that it has in its own folder.
+own_hiredis() {
+    user "$work/own"
+    mkdir "$work/own/deps" && cp "$(pkg-config --variable=includedir hiredis | sed 's|/hiredis$||')"/hiredis/*.h "$work/own/deps" &&
+        echo 'add_library(hiredis INTERFACE)' >"$work/own/deps/CMakeLists.txt" &&
+        echo 'target_link_libraries(hiredis INTERFACE -lhiredis)' >>"$work/own/deps/CMakeLists.txt" &&
+        sed -i 's/^add_subdirectory(rlock)/add_subdirectory(deps)\n&/' "$work/own/CMakeLists.txt" &&
+        PKG_CONFIG_LIBDIR=$work/nothing cmake_build "$work/own" &&
+        grep -r --include='*.d' own/deps/async.h "$work/own/build" && acquires "$work/own/build/hello"
+}
+check "CMake: a target hiredis of the project is taken, with the headers beside it" own_hiredis
+
+# --- Meson ---
+
+meson_build() {
+    meson setup "$1/build" "$1" && ninja -C "$1/build"
+}
+meson_in_memory() {
+    PKG_CONFIG_LIBDIR=$work/nothing meson_build "$work/meson/no_server"
+}
+for program in hello no_server; do
+    user "$work/meson/$program"
+done
+in_memory "$work/meson/no_server/meson.build"
+sed -i "s/dependency('rlock')/dependency('rlock', default_options: 'no_redis=true')/" "$work/meson/no_server/meson.build"
+echo "executable('linked', 'linked.c', dependencies: [dependency('rlock-implementation'), libev])" >>"$work/meson/hello/meson.build"
+check "Meson, subproject: the program of the README is built" meson_build "$work/meson/hello"
+check "Meson, subproject: it acquires and releases" acquires "$work/meson/hello/build/hello"
+check "Meson, subproject: so does one that has the code of rlock-implementation" acquires "$work/meson/hello/build/linked"
+check "Meson, subproject: without Redis no hiredis is asked for" meson_in_memory
+check "Meson, subproject: the program locks in memory, and links none" works_in_memory "$work/meson/no_server/build/no_server"
+
+# --- pkg-config ---
+
+# compile MODULE SOURCE PROGRAM LIBRARIES...: with what pkg-config says
+compile() {
+    module=$1 file=$2 program=$3
+    shift 3
+    flags=$(pkg-config --cflags --libs "$module") || return 1
+    # shellcheck disable=SC2086  # a list of words
+    ${CC:-cc} -Wall -Wextra -Werror "$file" -o "$program" $flags "$@"
+}
+# by_pkg_config NAME FOLDER: with the modules in FOLDER
+by_pkg_config() {
+    PKG_CONFIG_LIBDIR=$2:$(pkg-config --variable=pc_path pkg-config)
+    export PKG_CONFIG_LIBDIR
+    at=$work/pkg-config-$(echo "$1" | tr -dc a-z)
+    check "$1: the program of the README is built" compile rlock examples/hello.c "$at-hello" -lev
+    check "$1: it acquires and releases" acquires "$at-hello"
+    check "$1: the version is that of rlock.h" test "$(pkg-config --modversion rlock rlock-no-redis | uniq)" = "$version"
+    PKG_CONFIG_LIBDIR=$2
+    check "$1: without Redis no hiredis is asked for" compile rlock-no-redis examples/no_server.c "$at-no_server"
+    check "$1: the program locks in memory, and links none" works_in_memory "$at-no_server"
+    check "$1: with Redis it is asked for" refuses "'hiredis'" pkg-config --cflags --print-errors rlock
+    unset PKG_CONFIG_LIBDIR
+}
+by_pkg_config pkg-config "$prefix/share/pkgconfig"
+
+# --- what is installed, and taken away again ---
+
+licence_is_there() {
+    cmp LICENSE "$prefix/share/doc/rlock/LICENSE"
+}
+check "the licence is installed" licence_is_there
+same_by_cmake() {
+    cmake -S . -B "$work/alone" -DCMAKE_INSTALL_PREFIX="$prefix" && DESTDIR="$work/by_cmake" cmake --install "$work/alone" &&
+        [ -s "$work/by_cmake$prefix/include/rlock.h" ] && diff -r "$prefix" "$work/by_cmake$prefix"
+}
+check "cmake --install puts the same files there" same_by_cmake
+leaves_nothing() {
+    there="$work/a folder"
+    make install DESTDIR="$there" PREFIX=/opt && echo theirs >"$there/opt/include/theirs.h" &&
+        make uninstall DESTDIR="$there" PREFIX=/opt && (cd "$there" && find . -type f; find . -name '*rlock*') >"$work/left" &&
+        cat "$work/left" && [ "$(cat "$work/left")" = ./opt/include/theirs.h ]
+}
+check "make uninstall leaves nothing but what others put there" leaves_nothing
+
+# --- Debian ---
+
+deb=$work/deb
+package() {
+    make deb BUILD="$deb-build" && [ "$(ls "$deb-build"/*.deb | wc -l)" = 1 ] && dpkg-deb -x "$deb-build"/*.deb "$deb"
+}
+mkdir "$deb-build"
+check "make deb makes one package" package
+says_what_it_needs() {
+    dpkg-deb -f "$deb-build"/*.deb >"$work/control" && cat "$work/control" &&
+        grep -qx "Version: $version-1" "$work/control" &&
+        grep -qx 'Architecture: all' "$work/control" && grep -q '^Recommends: libhiredis-dev' "$work/control" &&
+        ! grep '^Depends:' "$work/control" && ! dpkg-deb -c "$deb-build"/*.deb | grep -v ' root/root '
+}
+check "the package says what it goes with, and depends on nothing" says_what_it_needs
+has_the_rest() {
+    (cd "$deb/usr" && find . -type f | grep -v share/doc | sort) >"$work/packed"
+    (cd "$prefix" && find . -type f | grep -v share/doc | sort) >"$work/installed"
+    diff "$work/packed" "$work/installed" && [ -s "$work/packed" ] && grep -q '^License: Expat' "$deb/usr/share/doc/librlock-dev/copyright" &&
+        gzip -t "$deb"/usr/share/doc/librlock-dev/*.gz && ! grep -rlF "$source" "$deb" "$deb-build/deb/DEBIAN" &&
+        (cd "$deb" && md5sum --quiet -c "$deb-build/deb/DEBIAN/md5sums")
+}
+check "the package has what make install installs, its licence and its sums" has_the_rest
+PKG_CONFIG_SYSROOT_DIR=$deb
+export PKG_CONFIG_SYSROOT_DIR
+by_pkg_config 'the package' "$deb/usr/share/pkgconfig"
+unset PKG_CONFIG_SYSROOT_DIR
+by_find_package() {
+    user "$work/packaged"
+    sed -i 's/^add_subdirectory(rlock).*/find_package(rlock REQUIRED)/' "$work/packaged/CMakeLists.txt"
+    cmake_build "$work/packaged" -DCMAKE_PREFIX_PATH="$deb/usr" && acquires "$work/packaged/build/hello"
+}
+check "the package: find_package finds it" by_find_package
+
+# --- hiredis of another version than its header ---
+
+# Where the system's hiredis has no TLS, tools/setup put a newer one there; else there is one version only.
+newer=$source/build/hiredis
+to_newer="-L$newer/lib -Wl,-rpath,$newer/lib"
+object() {
+    ${CC:-cc} -std=gnu99 -I. -Iadapters "$@" -c examples/hello.c
+}
+# told HEADER LIBRARY PROGRAM: it says both versions and fails; nothing crashed.
+told() {
+    timeout 40 "$3" >"$work/said" 2>&1
+    status=$?
+    cat "$work/said"
+    [ $status = 1 ] && grep -q "hiredis' header and library differ in version .*: header $1.*, library $2" "$work/said" &&
+        grep -qx 'cannot begin: bad argument' "$work/said"
+}
+link() {
+    # shellcheck disable=SC2086  # a list of words
+    ${CC:-cc} -pthread -o "$@" -lev
+}
+if ! pkg-config --exists hiredis_ssl; then
+    check "hiredis: a program with the old header" object -o "$work/old.o"
+    check "hiredis: a program with the new header, by RLOCK_HIREDIS_ASYNC" \
+        object "-DRLOCK_HIREDIS_ASYNC=\"$newer/include/hiredis/async.h\"" -o "$work/new.o"
+    # shellcheck disable=SC2086
+    {
+        check "hiredis: new header and new library" link "$work/new" "$work/new.o" $to_newer -lhiredis
+        check "hiredis: they acquire and release" acquires "$work/new"
+        check "hiredis: old header, new library" link "$work/old-new" "$work/old.o" $to_newer -lhiredis
+        check "hiredis: rlock_client_new says so, with both versions" told 0. '1.0 or later' "$work/old-new"
+        check "hiredis: new header, old library" link "$work/new-old" "$work/new.o" -lhiredis
+        check "hiredis: rlock_client_new says so too" told 1. '0.14 or earlier' "$work/new-old"
+    }
+fi
+
+echo "1..$count"
+[ $failed = 0 ]

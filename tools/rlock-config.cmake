@@ -1,0 +1,92 @@
+# Makes these targets, for find_package(rlock) where it is installed, and for CMakeLists.txt in the source:
+#
+#   rlock::rlock            the headers, hiredis and threads; one file of yours defines RLOCK_IMPLEMENTATION
+#   rlock::implementation   the same with the code, as a static library (where the language C is enabled)
+#
+# Set before, or with -D:
+#
+#   RLOCK_NO_REDIS          ON: no Redis store, and no hiredis
+#   RLOCK_HIREDIS           the target, or the library, that is hiredis. Default: a target of that name in your project,
+#                           else what pkg-config knows
+#   RLOCK_HIREDIS_ASYNC     its header async.h, as in "deps/async.h" with the quotes. Default: that beside the
+#                           CMakeLists.txt of the target, else <hiredis/async.h>
+if(TARGET rlock::rlock)
+  set(rlock_FOUND TRUE)
+  return()
+endif()
+
+# CMakeLists.txt says where the source is.
+if(rlock_source)
+  set(rlock_include "${rlock_source}" "${rlock_source}/adapters")
+  set(rlock_code "${rlock_source}/rlock.c")
+else()
+  get_filename_component(rlock_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+  set(rlock_include "${rlock_prefix}/include")
+  set(rlock_code "${rlock_prefix}/share/rlock/rlock.c")
+endif()
+
+# No imported target of another package is linked: it would be known in this folder of a project only.
+set(rlock_FOUND TRUE)
+set(rlock_options)
+set(rlock_definitions)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+set(rlock_libraries ${CMAKE_THREAD_LIBS_INIT})
+
+if(RLOCK_NO_REDIS)
+  list(APPEND rlock_definitions "RLOCK_NO_REDIS=")
+else()
+  set(rlock_hiredis "${RLOCK_HIREDIS}")
+  foreach(rlock_target hiredis::hiredis hiredis hiredis::hiredis_static hiredis_static)
+    if(NOT rlock_hiredis AND TARGET ${rlock_target})
+      set(rlock_hiredis ${rlock_target})
+    endif()
+  endforeach()
+  set(rlock_async "${RLOCK_HIREDIS_ASYNC}")
+  if(TARGET "${rlock_hiredis}")
+    get_target_property(rlock_imported ${rlock_hiredis} IMPORTED)
+    get_target_property(rlock_folder ${rlock_hiredis} SOURCE_DIR)
+    if(NOT rlock_async AND NOT rlock_imported AND EXISTS "${rlock_folder}/async.h")
+      set(rlock_async "\"${rlock_folder}/async.h\"")
+    endif()
+  endif()
+  if(NOT rlock_hiredis)
+    find_package(PkgConfig QUIET)
+    if(PKG_CONFIG_FOUND)
+      pkg_check_modules(RLOCK__HIREDIS QUIET hiredis)
+    endif()
+    if(RLOCK__HIREDIS_FOUND)
+      set(rlock_hiredis ${RLOCK__HIREDIS_LINK_LIBRARIES})
+      list(APPEND rlock_include ${RLOCK__HIREDIS_INCLUDE_DIRS})
+      list(APPEND rlock_options ${RLOCK__HIREDIS_CFLAGS_OTHER})
+    else()
+      set(rlock_FOUND FALSE)
+      set(rlock_NOT_FOUND_MESSAGE "rlock needs hiredis: its development files, with pkg-config, or a target of yours \
+that RLOCK_HIREDIS names. With RLOCK_NO_REDIS=ON it does without.")
+      return()
+    endif()
+  endif()
+  if(rlock_async)
+    list(APPEND rlock_definitions "RLOCK_HIREDIS_ASYNC=${rlock_async}")
+  endif()
+  list(APPEND rlock_libraries ${rlock_hiredis})
+endif()
+
+add_library(rlock::rlock INTERFACE IMPORTED GLOBAL)
+set_target_properties(rlock::rlock PROPERTIES
+  INTERFACE_INCLUDE_DIRECTORIES "${rlock_include}"
+  INTERFACE_COMPILE_DEFINITIONS "${rlock_definitions}"
+  INTERFACE_COMPILE_OPTIONS "${rlock_options}"
+  INTERFACE_LINK_LIBRARIES "${rlock_libraries}")
+
+get_property(rlock_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+if("C" IN_LIST rlock_languages)
+  add_library(rlock_implementation STATIC EXCLUDE_FROM_ALL "${rlock_code}")
+  set_target_properties(rlock_implementation PROPERTIES
+    OUTPUT_NAME rlock
+    C_STANDARD 99
+    C_EXTENSIONS ON
+    POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(rlock_implementation PUBLIC rlock::rlock)
+  add_library(rlock::implementation ALIAS rlock_implementation)
+endif()
