@@ -6562,11 +6562,6 @@ static void rlock__redis_close(void *state) {
 
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
 
-/* True if a table of hooks is not whole. */
-RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
-    return tls && (!tls->start || !tls->before || !tls->why);
-}
-
 #define RLOCK__QUOTE(x) #x
 #define RLOCK__DOTTED(a, b, c) RLOCK__QUOTE(a) "." RLOCK__QUOTE(b) "." RLOCK__QUOTE(c)
 #define RLOCK__HIREDIS_VERSION RLOCK__DOTTED(HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH)
@@ -6591,6 +6586,11 @@ static const char *rlock__hiredis_fault(const char **detail) {
     }
     redisReaderFree(reader);
     return fault;
+}
+
+/* True if a table of hooks is not whole. */
+RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
+    return tls && (!tls->start || !tls->before || !tls->why);
 }
 
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the

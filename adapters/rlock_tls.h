@@ -30,13 +30,7 @@
 #ifndef RLOCK_HIREDIS_ASYNC
 #define RLOCK_HIREDIS_ASYNC <hiredis/async.h>
 #endif
-#ifdef __cplusplus
-extern "C" { /* hiredis 0.14 leaves it out of async.h */
-#endif
 #include RLOCK_HIREDIS_ASYNC
-#ifdef __cplusplus
-}
-#endif
 #endif
 
 #if HIREDIS_MAJOR < 1
