@@ -93,13 +93,8 @@ by_cmake() {
         sed -i -e "/^add_subdirectory(rlock)/{r $at/lines" -e 'd}' "$at/$program/CMakeLists.txt"
     done
     in_memory "$at/no_server/CMakeLists.txt"
-    {
-        echo 'add_executable(linked linked.c)'
-        echo 'target_link_libraries(linked PRIVATE rlock::implementation ev)'
-    } >>"$at/hello/CMakeLists.txt"
     check "$way: the program of the README is built" cmake_build "$at/hello" "$@"
     check "$way: it acquires and releases" acquires "$at/hello/build/hello"
-    check "$way: so does one that has the code of rlock::implementation" acquires "$at/hello/build/linked"
     PKG_CONFIG_LIBDIR=$work/nothing
     export PKG_CONFIG_LIBDIR # from here on there is no hiredis, as far as builds ask
     check "$way: without Redis no hiredis is asked for" cmake_build "$at/no_server" -DRLOCK_NO_REDIS=ON "$@"
@@ -120,6 +115,17 @@ FetchContent_MakeAvailable(rlock)"
 prefix=$work/prefix
 check "make install" make install PREFIX="$prefix"
 by_cmake find_package 'find_package(rlock 0.1 REQUIRED)' -DCMAKE_PREFIX_PATH="$prefix"
+
+# linked LINE ARGUMENTS...: no file of the program makes the code
+linked() {
+    at=$work/linked-$count
+    user "$at"
+    sed -i "s/^add_subdirectory(rlock).*/$1/; s/hello\.c/linked.c/; s/rlock::rlock/rlock::implementation/" "$at/CMakeLists.txt"
+    shift
+    cmake_build "$at" "$@" && acquires "$at/build/hello"
+}
+check "CMake, add_subdirectory: rlock::implementation has the code" linked 'add_subdirectory(rlock)'
+check "CMake, find_package: rlock::implementation has the code" linked 'find_package(rlock REQUIRED)' -DCMAKE_PREFIX_PATH="$prefix"
 
 too_new() {
     user "$work/too_new"
@@ -232,12 +238,7 @@ PKG_CONFIG_SYSROOT_DIR=$deb
 export PKG_CONFIG_SYSROOT_DIR
 by_pkg_config 'the package' "$deb/usr/share/pkgconfig"
 unset PKG_CONFIG_SYSROOT_DIR
-by_find_package() {
-    user "$work/packaged"
-    sed -i 's/^add_subdirectory(rlock).*/find_package(rlock REQUIRED)/' "$work/packaged/CMakeLists.txt"
-    cmake_build "$work/packaged" -DCMAKE_PREFIX_PATH="$deb/usr" && acquires "$work/packaged/build/hello"
-}
-check "the package: find_package finds it" by_find_package
+check "the package: find_package finds it" linked 'find_package(rlock)' -DCMAKE_PREFIX_PATH="$deb/usr"
 
 # --- hiredis of another version than its header ---
 
