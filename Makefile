@@ -51,7 +51,7 @@ SEEDS   = 10000
 SECONDS = 60
 
 .PHONY: help demo quick test tests examples matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
-.PHONY: join lint format install clean
+.PHONY: join docs lint format install clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -74,9 +74,10 @@ help:
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
+	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format, and join'
-	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers and rlock.pc'
+	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers, rlock.pc, and the pages of make docs if they were made'
 	@echo 'make clean              remove build/'
 
 # The recursive make starts after set-up: what it finds on the machine is what set-up left there.
@@ -207,6 +208,9 @@ join:
 
 -include $(wildcard $(out)/*/*.d $(out)/*/*/*.d)
 
+docs:
+	@tools/docs $(BUILD)/docs
+
 lint:
 	@tools/lint
 
@@ -218,6 +222,10 @@ install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	cp rlock.h adapters/*.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/rlock.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/rlock.pc
+	if [ -d $(BUILD)/docs/man3 ]; then \
+		mkdir -p $(DESTDIR)$(PREFIX)/share/man $(DESTDIR)$(PREFIX)/share/doc/rlock; \
+		cp -R $(BUILD)/docs/man3 $(BUILD)/docs/man7 $(DESTDIR)$(PREFIX)/share/man; \
+		cp -R $(BUILD)/docs/html $(DESTDIR)$(PREFIX)/share/doc/rlock; fi
 
 clean:
 	rm -rf build

@@ -36,6 +36,7 @@ typedef struct rlock__poll_client {
     struct rlock__poll_client *next;
 } rlock__poll_client;
 
+/* A loop. Its members are its own. */
 typedef struct rlock_poll {
     struct pollfd *fds; /* fds[i].fd is negative where place i is free: poll(2) skips it */
     rlock_io **ios;     /* whose descriptor it is */

@@ -24,6 +24,7 @@
 
 #ifdef RLOCK_NO_THREADS
 
+/* Whether names are resolved here: not with RLOCK_NO_THREADS. */
 enum { RLOCK_RESOLVES = 0 };
 
 typedef struct rlock_lookup rlock_lookup;
