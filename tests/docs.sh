@@ -35,11 +35,16 @@ installed() {
     make -s install BUILD="$1" DESTDIR="$work/tree" PREFIX=/usr
 }
 
+libraries=
+for library in hiredis glib-2.0 libsystemd libubox; do
+    libraries="$libraries $(pkg-config --cflags $library 2>/dev/null)"
+done
+
 # What the system's hiredis has no header for is that of tools/setup.
 on_header() {
-    # shellcheck disable=SC2046  # the words of a command
+    # shellcheck disable=SC2086  # a list of words
     printf '#include "%s"\n' "$1" | CPATH=build/hiredis/include gcc -x c -std=gnu99 -I"$work/tree/usr/include" \
-        $(pkg-config --cflags hiredis 2>/dev/null) "$2" "$3" "$4" "$5" -
+        $libraries "$2" "$3" "$4" "$5" -
 }
 
 public() {
@@ -220,6 +225,7 @@ check 'so are the macros that a user defines' collect_settings
 check 'every public name has a man page, with each member' silent in_man
 check 'every public name is in the HTML, with each member' silent in_html
 check 'every comment of rlock.h is told' silent all_comments
+check 'the sizes of docs/embedding.md are those that tools/sizes prints' silent tools/sizes --check
 check 'nothing private has a page' silent nothing_private
 check 'every page has words of its own' silent tools/docs --bare
 check 'every link of the HTML leads somewhere, and nothing comes from outside' silent whole_html
