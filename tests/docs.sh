@@ -233,6 +233,7 @@ check 'every second name of a man page leads to it' silent no_link_dangles
 check 'mandoc finds no fault in the man pages' silent lints
 check 'groff finds no fault in the man pages' silent formats
 check 'man opens the overview' opens man7/rlock.7 'STATE x CALL What the call returns'
+check 'man opens the overview by the name alone' opens man3/rlock.3 'STATE x CALL What the call returns'
 check 'man opens a function' opens man3/rlock_acquire.3 'int rlock_acquire(rlock *lock, int64_t wait_ms'
 check 'man opens a struct, each member with its comment' opens man3/rlock_event.3 'int64_t remaining_ms; ACQUIRED or RENEWED with OK'
 check 'man opens a status by its own name' opens man3/RLOCK_ERR_BUSY.3 'RLOCK_ERR_BUSY = -1 held by another'

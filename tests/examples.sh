@@ -262,9 +262,14 @@ check "docs/embedding.md: its commands run" embeds
 
 compiles() {
     command=$(grep '^    cc .*examples/hello.c' README.md | sed "s|-o hello|-o $out.hello|")
-    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1 && run "$out.hello" && rm "$out.hello"
+    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1
+}
+runs() {
+    command=$(grep '^    tools/with-server ' README.md | sed "s|\./hello|$out.hello|")
+    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1 && says 'acquired stock:42' 'released stock:42: ok'
 }
 check "README.md: its command compiles the first program" compiles
+check "README.md: its command runs it beside a private server" runs
 
 # The section on TLS of docs/set-up-the-server.md: its commands make certificates, its configuration a server.
 tls_port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))

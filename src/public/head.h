@@ -18,8 +18,8 @@
 struct redisAsyncContext;
 struct sockaddr;
 
-/* A handle: >>lock-api, and a client: >>client-api. Only the library looks into them. Since ::rlock
- * is a type, a C++ program cannot have a namespace of that name. */
+/* A handle, and a client. Only the library looks into them: see >>lock-api and >>client-api. Since
+ * ::rlock is a type, a C++ program cannot have a namespace of that name. */
 typedef struct rlock rlock;
 typedef struct rlock_client rlock_client;
 
