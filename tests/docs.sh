@@ -221,7 +221,7 @@ install_takes_pages() {
 # A PATH on which no python is.
 install_needs_no_python() {
     rm -rf "$work/bin" && mkdir "$work/bin" &&
-        for tool in sh make sed mkdir cp rm ls cat printf pkg-config grep getconf; do
+        for tool in sh sed mkdir cp mv rm rmdir ls cat chmod install head tr pkg-config grep getconf; do
             ln -s "$(command -v $tool)" "$work/bin/$tool" || return 1
         done
     make=$(command -v make)
