@@ -217,12 +217,12 @@ static inline rlock_loop rlock_poll_loop(rlock_poll *loop) {
     return hooks;
 }
 
-/* NULL = no memory. */
+/* Makes a loop. NULL = no memory. */
 static inline rlock_poll *rlock_poll_new(void) {
     return (rlock_poll *)calloc(1, sizeof(rlock_poll));
 }
 
-/* After its clients. */
+/* Frees a loop, after its clients. */
 static inline void rlock_poll_free(rlock_poll *loop) {
     free(loop->fds);
     free(loop->ios);

@@ -78,7 +78,7 @@ typedef struct rlock__lookup_asked {
     int fd; /* the end to write to */
 } rlock__lookup_asked;
 
-/* The loop's side. */
+/* A lookup: the loop's side of it. */
 typedef struct rlock_lookup {
     rlock_io io; /* first: a pointer to it is one to the lookup */
     int fd;      /* the end to read from */
