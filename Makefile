@@ -51,7 +51,7 @@ SEEDS   = 10000
 SECONDS = 60
 
 .PHONY: help demo quick test tests examples matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
-.PHONY: join lint format install uninstall deb clean
+.PHONY: join docs lint format install uninstall deb clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -74,9 +74,10 @@ help:
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
+	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format, and join'
-	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers, and what pkg-config and CMake read'
+	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers, what pkg-config and CMake read, and the pages of make docs if they were made'
 	@echo 'make uninstall          removes what make install put there'
 	@echo 'make deb                the Debian package librlock-dev, into build/'
 	@echo 'make clean              remove build/'
@@ -209,6 +210,9 @@ join:
 
 -include $(wildcard $(out)/*/*.d $(out)/*/*/*.d)
 
+docs:
+	@tools/docs $(BUILD)/docs
+
 lint:
 	@tools/lint
 
@@ -234,9 +238,15 @@ install:
 		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/$${file##*/}.in >"$(place)/$$file" && \
 		chmod 644 "$(place)/$$file" || exit 1; \
 	done
+	if [ -d $(BUILD)/docs/man3 ]; then \
+		mkdir -p "$(place)/share/man" && \
+		cp -R $(BUILD)/docs/man3 $(BUILD)/docs/man7 "$(place)/share/man" && \
+		cp -R $(BUILD)/docs/html "$(place)/share/doc/rlock"; fi
 
 uninstall:
 	rm -f $(addprefix "$(place)"/,$(addprefix include/,$(notdir $(headers))) $(made) $(copied))
+	rm -f "$(place)"/share/man/man[37]/rlock*.[37] "$(place)"/share/man/man[37]/RLOCK*.[37]
+	rm -rf "$(place)/share/doc/rlock/html"
 	for folder in $(ours); do rmdir "$(place)/$$folder" 2>/dev/null || true; done
 
 deb:

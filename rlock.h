@@ -214,7 +214,7 @@
  *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
- *                         questions: a third of the code
+ *                         questions: a quarter of the code
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -228,8 +228,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The version of this file, as a text. */
 #define RLOCK_VERSION "0.1.0"
 
+/* The linkage of the public functions; define it yourself where that has to be another one. */
 #ifndef RLOCK_API
 #define RLOCK_API extern
 #endif
@@ -237,6 +239,8 @@
 struct redisAsyncContext;
 struct sockaddr;
 
+/* A handle, and a client. Only the library looks into them: see >>lock-api and >>client-api. Since
+ * ::rlock is a type, a C++ program cannot have a namespace of that name. */
 typedef struct rlock rlock;
 typedef struct rlock_client rlock_client;
 
@@ -248,8 +252,8 @@ extern "C" {
  * >>status-codes - what calls return and events carry: 0 or negative
  */
 
-/* Only an acquire with wait_ms 0 ends with ERR_BUSY. With ERR_SERVER event->text has the server's
- * words. */
+/* How a call or an operation ended. Only an acquire with wait_ms 0 ends with ERR_BUSY. With
+ * ERR_SERVER event->text has the server's words. */
 #define RLOCK_STATUS_MAP(X)                                                 \
     X(OK, 0, "ok")                                                          \
     X(ERR_BUSY, -1, "held by another")                                      \
@@ -315,6 +319,7 @@ RLOCK_API const char *rlock_strerror(int status);
  *    nothing of the parent's.
  */
 
+/* What of a descriptor is watched, and what is ready. */
 #define RLOCK_IO_READ 1u
 #define RLOCK_IO_WRITE 2u
 
@@ -336,6 +341,7 @@ typedef struct rlock_name {
                      unsigned count);
 } rlock_name;
 
+/* A loop: four hooks that are required, and others that are optional. Zero it, then fill it in. */
 typedef struct rlock_loop {
     /* Yours: the ev_loop, the uv_loop_t, and so on. */
     void *ctx;
@@ -378,10 +384,10 @@ RLOCK_API void rlock_on_resolved(rlock_name *name, const struct sockaddr *addres
  * submit: a store answers from a timer or a descriptor. docs/writing-a-store.md walks through one.
  */
 
-/* FAIR, READ, WRITE and SEMAPHORE are queued: the server keeps their waiters in a queue, first
- * come, first served, offers the lock to the first and notifies it. Each hold has a lease of its
- * own. On one key FAIR goes with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE, MUTEX with MUTEX;
- * every other combination is RLOCK_ERR_WRONG_TYPE, and changes nothing. */
+/* What a lock excludes. FAIR, READ, WRITE and SEMAPHORE are queued: the server keeps their waiters
+ * in a queue, first come, first served, offers the lock to the first and notifies it. Each hold has
+ * a lease of its own. On one key FAIR goes with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE,
+ * MUTEX with MUTEX; every other combination is RLOCK_ERR_WRONG_TYPE, and changes nothing. */
 typedef enum rlock_kind {
     RLOCK_KIND_MUTEX = 0, /* one holder; among clients, the first whose attempt finds it free */
     RLOCK_KIND_FAIR,      /* one holder, in the order of the queue */
@@ -390,7 +396,8 @@ typedef enum rlock_kind {
     RLOCK_KIND_SEMAPHORE  /* any number of holders that together take no more than `permits` */
 } rlock_kind;
 
-/* INSPECT and those after it are questions about a key, independent of any hold. */
+/* What a request wants. INSPECT and those after it are questions about a key, independent of any
+ * hold. */
 typedef enum rlock_op {
     RLOCK_OP_ACQUIRE = 0,
     RLOCK_OP_RENEW,
@@ -408,10 +415,12 @@ typedef enum rlock_op {
 #define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
 
+/* A place in a list of the store's. */
 typedef struct rlock_link {
     struct rlock_link *prev, *next;
 } rlock_link;
 
+/* A timer of a store: see rlock_timer_add. */
 typedef struct rlock_timer {
     int64_t due_us;
     uint32_t index;     /* where it is in its heap, counted from 1; 0 = not in one */
@@ -440,6 +449,7 @@ typedef struct rlock_private {
     uint8_t where, how, hops, asks;
 } rlock_private;
 
+/* What the core wants of a store. */
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
@@ -460,6 +470,7 @@ typedef struct rlock_request {
     rlock_private store;
 } rlock_request;
 
+/* How a request ended. */
 typedef enum rlock_outcome {
     RLOCK_OUTCOME_DONE = 0, /* granted, renewed or released */
     RLOCK_OUTCOME_HELD,     /* acquire: another holder is there, for left_ms more (-1: for ever) */
@@ -493,6 +504,7 @@ typedef struct rlock_info {
     const char *text; /* the server's words of an error, or NULL. Valid as long as `token` */
 } rlock_info;
 
+/* What a store says of a request. */
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
@@ -512,6 +524,7 @@ typedef struct rlock_answer {
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
 
+/* What a store reports unasked. */
 #define RLOCK_PUSH_CHANGES 1u       /* `woken` comes for tracked keys */
 #define RLOCK_PUSH_NOTIFICATIONS 2u /* `notified` comes for waiters in a queue */
 
@@ -549,6 +562,7 @@ typedef struct rlock_store_events {
 struct rlock_config;
 struct rlock_stats;
 
+/* A store: where locks are kept. */
 typedef struct rlock_store {
     /* Yours: the library does not touch it. */
     void *ctx;
@@ -649,6 +663,7 @@ RLOCK_API void rlock_cluster_free(rlock_store *store);
  * >>client-api - a client: one connection to one server, shared by any number of handles
  */
 
+/* How a mutex is written at the server: with which other libraries it shares its keys. */
 typedef enum rlock_wire {
     /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock and others. */
     RLOCK_WIRE_STRING = 0,
@@ -702,8 +717,8 @@ typedef struct rlock_tls {
     int (*why)(void *ctx, struct redisAsyncContext *ac, char *words, size_t room);
 } rlock_tls;
 
-/* Each comment begins with the default, which zero stands for. All but what tls points to is
- * copied. */
+/* What a client is made of. Each comment begins with the default, which zero stands for. All but
+ * what tls points to is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
     const char *host;           /* "127.0.0.1"; an address, localhost, or a name, which needs
@@ -780,6 +795,7 @@ typedef struct rlock_config {
                             them. Meanwhile the server answers this client nothing else */
 } rlock_config;
 
+/* What a client did since it was made, and how it stands now. */
 typedef struct rlock_stats {
     /* Holds granted; renewals that succeeded; holds let go; holds lost. */
     uint64_t acquired, renewed, released, lost;
@@ -794,6 +810,7 @@ typedef struct rlock_stats {
     bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
+/* Told once how a shutdown ended. */
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
@@ -813,7 +830,8 @@ RLOCK_API void rlock_client_free(rlock_client *client);
 /* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
  * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
  * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
- * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free.
+ * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free, which alone is
+ * the simple way to stop: it releases the holds too, and calls nothing, not even on_lost.
  * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
  * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
@@ -826,6 +844,7 @@ RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
  * >>lock-api - a handle: one would-be holder of one key, or of a set of keys
  */
 
+/* A wait without limit, and the limits of leases, keys and permits. */
 #define RLOCK_FOREVER (-1)
 #define RLOCK_LEASE_MIN_MS 10
 #define RLOCK_LEASE_MAX_MS 86400000
@@ -833,6 +852,7 @@ RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 #define RLOCK_KEYS_MAX 128
 #define RLOCK_PERMITS_MAX 1000000000
 
+/* Which operation an event is about. */
 typedef enum rlock_event_kind {
     RLOCK_ACQUIRED = 1,
     RLOCK_RENEWED,
@@ -840,6 +860,7 @@ typedef enum rlock_event_kind {
     RLOCK_LOST
 } rlock_event_kind;
 
+/* Why a hold was lost. */
 typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
@@ -853,6 +874,7 @@ typedef enum rlock_reason {
 RLOCK_API const char *rlock_reason_str(rlock_reason reason);
 RLOCK_API const char *rlock_kind_str(rlock_kind kind);
 
+/* What a callback is told. */
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
     int status;            /* RLOCK_OK or an error; with RLOCK_LOST always RLOCK_ERR_LOST */
@@ -872,13 +894,17 @@ typedef struct rlock_deadline {
     uint32_t count, high, low;
 } rlock_deadline;
 
+/* Told once how an operation ended, or that a hold is lost. `user` is what the call, or the
+ * options, named beside it. */
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 
+/* Whether the watchdog renews a hold: options.watchdog. */
 #define RLOCK_WATCHDOG_AUTO 0 /* on when acquired with lease_ms 0 */
 #define RLOCK_WATCHDOG_ON 1
 #define RLOCK_WATCHDOG_OFF 2
 
-/* Each comment begins with the default, which zero stands for. Everything is copied. */
+/* What a handle is made of. Each comment begins with the default, which zero stands for. Everything
+ * is copied. */
 typedef struct rlock_options {
     const char *key;         /* required, unless keys is set; any bytes, 1 to RLOCK_KEY_MAX */
     size_t key_len;          /* strlen(key) */
@@ -929,10 +955,11 @@ RLOCK_API void rlock_free(rlock *lock);
 /* Acquires the lock, and reports to `done`, which is required.
  * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
  * how many milliseconds to wait. lease_ms: 0 = the watchdog lease of the options, else that of the
- * client, 30 s by default, which the watchdog renews every third of it until the release, unless
- * options.watchdog is OFF; 10 to 86400000 = a lease of your own: nothing renews it, and the hold
- * ends with it, unless you renew it or options.watchdog is ON. If the process dies, others get the
- * lock when the lease ends.
+ * client, which the watchdog renews every third of it until the release, unless options.watchdog is
+ * OFF; 10 to 86400000 = a lease of one's own, which nothing renews unless options.watchdog is ON:
+ * it ends as LOST, EXPIRED, if you neither release nor rlock_renew it before.
+ * If the holder's process dies, others get the lock when the lease ends: with lease_ms 0 and the
+ * default configuration that is up to 30 s later.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
  * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
  * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
@@ -1009,6 +1036,7 @@ RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 
 /* --- questions: about a key, independent of any hold --- */
 
+/* Told once how a key stands, or why that is not known: info->status. */
 typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
 
 /* Reports how the key of these options stands; only their key, key_len, kind, permits and weight

@@ -36,6 +36,7 @@ typedef struct rlock__poll_client {
     struct rlock__poll_client *next;
 } rlock__poll_client;
 
+/* A loop. Its members are its own. */
 typedef struct rlock_poll {
     struct pollfd *fds; /* fds[i].fd is negative where place i is free: poll(2) skips it */
     rlock_io **ios;     /* whose descriptor it is */
@@ -216,12 +217,12 @@ static inline rlock_loop rlock_poll_loop(rlock_poll *loop) {
     return hooks;
 }
 
-/* NULL = no memory. */
+/* Makes a loop. NULL = no memory. */
 static inline rlock_poll *rlock_poll_new(void) {
     return (rlock_poll *)calloc(1, sizeof(rlock_poll));
 }
 
-/* After its clients. */
+/* Frees a loop, after its clients. */
 static inline void rlock_poll_free(rlock_poll *loop) {
     free(loop->fds);
     free(loop->ios);

@@ -24,6 +24,7 @@
 
 #ifdef RLOCK_NO_THREADS
 
+/* Whether names are resolved here: not with RLOCK_NO_THREADS. */
 enum { RLOCK_RESOLVES = 0 };
 
 typedef struct rlock_lookup rlock_lookup;
@@ -77,7 +78,7 @@ typedef struct rlock__lookup_asked {
     int fd; /* the end to write to */
 } rlock__lookup_asked;
 
-/* The loop's side. */
+/* A lookup: the loop's side of it. */
 typedef struct rlock_lookup {
     rlock_io io; /* first: a pointer to it is one to the lookup */
     int fd;      /* the end to read from */

@@ -52,7 +52,7 @@
 
 #define RLOCK__TLS_NAME 256 /* bytes of a host's name, with the NUL */
 
-/* Zero is the default of each. All is read when rlock_tls_new is called. Files are PEM. */
+/* What rlock_tls_new reads, when it is called. Zero is the default of each. Files are PEM. */
 typedef struct rlock_tls_options {
     /* The authorities one of which has signed the server's certificate: a file, a folder made by
      * `openssl rehash`, or both. Default: the system's. */

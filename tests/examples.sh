@@ -96,6 +96,11 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 mkdir "$out.tcp"
 "${RLOCK_REDIS_SERVER:-redis-server}" --port "$port" --bind 127.0.0.1 --dir "$out.tcp" --save "" >/dev/null 2>&1 &
 servers="$servers $!"
+tries=0
+until [ "$("$cli" -p "$port" ping 2>/dev/null)" = PONG ] || [ $tries -ge 200 ]; do
+    tries=$((tries + 1))
+    sleep 0.05
+done
 printf '127.0.0.1 localhost\n127.0.0.1 redis\n' >"$out.hosts"
 with_hosts() {
     # shellcheck disable=SC2016  # for the shell inside
@@ -239,11 +244,32 @@ for page in elect-a-leader limit-to-n operate; do
     check "docs/$page.md: its commands run" commands_run "$page"
 done
 
+# The page on embedding: its commands, one after the other, in a folder of their own.
+embeds() {
+    mkdir -p "$out.embed/deps" || return 1
+    # shellcheck disable=SC2046  # the words of a command
+    hiredis=$(echo '#include <hiredis/async.h>' | cc $(pkg-config --cflags hiredis 2>/dev/null) -E -x c - |
+        sed -n 's|^# 1 "\(.*/hiredis\)/async.h".*|\1|p' | head -n 1)
+    ln -s "$hiredis" "$out.embed/deps/hiredis" || return 1
+    awk '/^```/ { code = !code } !code && sub(/^    /, "")' docs/embedding.md | sed "s|path/to/rlock|$PWD|g" >"$out.commands"
+    [ "$(wc -l <"$out.commands")" -ge 10 ] || return 1
+    while IFS= read -r command; do
+        (cd "$out.embed" && timeout 60 sh -c "$command" >"$out" 2>&1 </dev/null) ||
+            { echo "$command" >>"$out"; return 1; }
+    done <"$out.commands"
+}
+check "docs/embedding.md: its commands run" embeds
+
 compiles() {
     command=$(grep '^    cc .*examples/hello.c' README.md | sed "s|-o hello|-o $out.hello|")
-    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1 && run "$out.hello" && rm "$out.hello"
+    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1
+}
+runs() {
+    command=$(grep '^    tools/with-server ' README.md | sed "s|\./hello|$out.hello|")
+    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1 && says 'acquired stock:42' 'released stock:42: ok'
 }
 check "README.md: its command compiles the first program" compiles
+check "README.md: its command runs it beside a private server" runs
 
 # The section on TLS of docs/set-up-the-server.md: its commands make certificates, its configuration a server.
 tls_port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))

@@ -9,6 +9,7 @@
 #include "public/loop.h"
 #include "public/store.h"
 
+/* How a mutex is written at the server: with which other libraries it shares its keys. */
 typedef enum rlock_wire {
     /* SET NX PX and compare-and-delete: excludes redis-py, redsync, node-redlock and others. */
     RLOCK_WIRE_STRING = 0,
@@ -62,8 +63,8 @@ typedef struct rlock_tls {
     int (*why)(void *ctx, struct redisAsyncContext *ac, char *words, size_t room);
 } rlock_tls;
 
-/* Each comment begins with the default, which zero stands for. All but what tls points to is
- * copied. */
+/* What a client is made of. Each comment begins with the default, which zero stands for. All but
+ * what tls points to is copied. */
 typedef struct rlock_config {
     rlock_loop loop;            /* required; the loop's adapter fills it in */
     const char *host;           /* "127.0.0.1"; an address, localhost, or a name, which needs
@@ -140,6 +141,7 @@ typedef struct rlock_config {
                             them. Meanwhile the server answers this client nothing else */
 } rlock_config;
 
+/* What a client did since it was made, and how it stands now. */
 typedef struct rlock_stats {
     /* Holds granted; renewals that succeeded; holds let go; holds lost. */
     uint64_t acquired, renewed, released, lost;
@@ -154,6 +156,7 @@ typedef struct rlock_stats {
     bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
+/* Told once how a shutdown ended. */
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
@@ -173,7 +176,8 @@ RLOCK_API void rlock_client_free(rlock_client *client);
 /* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
  * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
  * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
- * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free.
+ * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free, which alone is
+ * the simple way to stop: it releases the holds too, and calls nothing, not even on_lost.
  * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
  * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,

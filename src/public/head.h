@@ -7,8 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The version of this file, as a text. */
 #define RLOCK_VERSION "0.1.0"
 
+/* The linkage of the public functions; define it yourself where that has to be another one. */
 #ifndef RLOCK_API
 #define RLOCK_API extern
 #endif
@@ -16,6 +18,8 @@
 struct redisAsyncContext;
 struct sockaddr;
 
+/* A handle, and a client. Only the library looks into them: see >>lock-api and >>client-api. Since
+ * ::rlock is a type, a C++ program cannot have a namespace of that name. */
 typedef struct rlock rlock;
 typedef struct rlock_client rlock_client;
 

@@ -8,6 +8,7 @@
 #include "public/head.h"
 #include "public/store.h"
 
+/* A wait without limit, and the limits of leases, keys and permits. */
 #define RLOCK_FOREVER (-1)
 #define RLOCK_LEASE_MIN_MS 10
 #define RLOCK_LEASE_MAX_MS 86400000
@@ -15,6 +16,7 @@
 #define RLOCK_KEYS_MAX 128
 #define RLOCK_PERMITS_MAX 1000000000
 
+/* Which operation an event is about. */
 typedef enum rlock_event_kind {
     RLOCK_ACQUIRED = 1,
     RLOCK_RENEWED,
@@ -22,6 +24,7 @@ typedef enum rlock_event_kind {
     RLOCK_LOST
 } rlock_event_kind;
 
+/* Why a hold was lost. */
 typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
@@ -35,6 +38,7 @@ typedef enum rlock_reason {
 RLOCK_API const char *rlock_reason_str(rlock_reason reason);
 RLOCK_API const char *rlock_kind_str(rlock_kind kind);
 
+/* What a callback is told. */
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
     int status;            /* RLOCK_OK or an error; with RLOCK_LOST always RLOCK_ERR_LOST */
@@ -54,13 +58,17 @@ typedef struct rlock_deadline {
     uint32_t count, high, low;
 } rlock_deadline;
 
+/* Told once how an operation ended, or that a hold is lost. `user` is what the call, or the
+ * options, named beside it. */
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 
+/* Whether the watchdog renews a hold: options.watchdog. */
 #define RLOCK_WATCHDOG_AUTO 0 /* on when acquired with lease_ms 0 */
 #define RLOCK_WATCHDOG_ON 1
 #define RLOCK_WATCHDOG_OFF 2
 
-/* Each comment begins with the default, which zero stands for. Everything is copied. */
+/* What a handle is made of. Each comment begins with the default, which zero stands for. Everything
+ * is copied. */
 typedef struct rlock_options {
     const char *key;         /* required, unless keys is set; any bytes, 1 to RLOCK_KEY_MAX */
     size_t key_len;          /* strlen(key) */
@@ -111,10 +119,11 @@ RLOCK_API void rlock_free(rlock *lock);
 /* Acquires the lock, and reports to `done`, which is required.
  * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
  * how many milliseconds to wait. lease_ms: 0 = the watchdog lease of the options, else that of the
- * client, 30 s by default, which the watchdog renews every third of it until the release, unless
- * options.watchdog is OFF; 10 to 86400000 = a lease of your own: nothing renews it, and the hold
- * ends with it, unless you renew it or options.watchdog is ON. If the process dies, others get the
- * lock when the lease ends.
+ * client, which the watchdog renews every third of it until the release, unless options.watchdog is
+ * OFF; 10 to 86400000 = a lease of one's own, which nothing renews unless options.watchdog is ON:
+ * it ends as LOST, EXPIRED, if you neither release nor rlock_renew it before.
+ * If the holder's process dies, others get the lock when the lease ends: with lease_ms 0 and the
+ * default configuration that is up to 30 s later.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
  * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
  * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
@@ -191,6 +200,7 @@ RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 
 /* --- questions: about a key, independent of any hold --- */
 
+/* Told once how a key stands, or why that is not known: info->status. */
 typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
 
 /* Reports how the key of these options stands; only their key, key_len, kind, permits and weight

@@ -40,6 +40,7 @@
 
 #include "public/head.h"
 
+/* What of a descriptor is watched, and what is ready. */
 #define RLOCK_IO_READ 1u
 #define RLOCK_IO_WRITE 2u
 
@@ -61,6 +62,7 @@ typedef struct rlock_name {
                      unsigned count);
 } rlock_name;
 
+/* A loop: four hooks that are required, and others that are optional. Zero it, then fill it in. */
 typedef struct rlock_loop {
     /* Yours: the ev_loop, the uv_loop_t, and so on. */
     void *ctx;

@@ -7,8 +7,8 @@
 
 #include "public/head.h"
 
-/* Only an acquire with wait_ms 0 ends with ERR_BUSY. With ERR_SERVER event->text has the server's
- * words. */
+/* How a call or an operation ended. Only an acquire with wait_ms 0 ends with ERR_BUSY. With
+ * ERR_SERVER event->text has the server's words. */
 #define RLOCK_STATUS_MAP(X)                                                 \
     X(OK, 0, "ok")                                                          \
     X(ERR_BUSY, -1, "held by another")                                      \

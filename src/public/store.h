@@ -12,10 +12,10 @@
 #include "public/head.h"
 #include "public/loop.h"
 
-/* FAIR, READ, WRITE and SEMAPHORE are queued: the server keeps their waiters in a queue, first
- * come, first served, offers the lock to the first and notifies it. Each hold has a lease of its
- * own. On one key FAIR goes with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE, MUTEX with MUTEX;
- * every other combination is RLOCK_ERR_WRONG_TYPE, and changes nothing. */
+/* What a lock excludes. FAIR, READ, WRITE and SEMAPHORE are queued: the server keeps their waiters
+ * in a queue, first come, first served, offers the lock to the first and notifies it. Each hold has
+ * a lease of its own. On one key FAIR goes with FAIR, READ with WRITE, SEMAPHORE with SEMAPHORE,
+ * MUTEX with MUTEX; every other combination is RLOCK_ERR_WRONG_TYPE, and changes nothing. */
 typedef enum rlock_kind {
     RLOCK_KIND_MUTEX = 0, /* one holder; among clients, the first whose attempt finds it free */
     RLOCK_KIND_FAIR,      /* one holder, in the order of the queue */
@@ -24,7 +24,8 @@ typedef enum rlock_kind {
     RLOCK_KIND_SEMAPHORE  /* any number of holders that together take no more than `permits` */
 } rlock_kind;
 
-/* INSPECT and those after it are questions about a key, independent of any hold. */
+/* What a request wants. INSPECT and those after it are questions about a key, independent of any
+ * hold. */
 typedef enum rlock_op {
     RLOCK_OP_ACQUIRE = 0,
     RLOCK_OP_RENEW,
@@ -42,10 +43,12 @@ typedef enum rlock_op {
 #define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
 
+/* A place in a list of the store's. */
 typedef struct rlock_link {
     struct rlock_link *prev, *next;
 } rlock_link;
 
+/* A timer of a store: see rlock_timer_add. */
 typedef struct rlock_timer {
     int64_t due_us;
     uint32_t index;     /* where it is in its heap, counted from 1; 0 = not in one */
@@ -74,6 +77,7 @@ typedef struct rlock_private {
     uint8_t where, how, hops, asks;
 } rlock_private;
 
+/* What the core wants of a store. */
 typedef struct rlock_request {
     const char *key;          /* the first, if there are several */
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
@@ -94,6 +98,7 @@ typedef struct rlock_request {
     rlock_private store;
 } rlock_request;
 
+/* How a request ended. */
 typedef enum rlock_outcome {
     RLOCK_OUTCOME_DONE = 0, /* granted, renewed or released */
     RLOCK_OUTCOME_HELD,     /* acquire: another holder is there, for left_ms more (-1: for ever) */
@@ -127,6 +132,7 @@ typedef struct rlock_info {
     const char *text; /* the server's words of an error, or NULL. Valid as long as `token` */
 } rlock_info;
 
+/* What a store says of a request. */
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
@@ -146,6 +152,7 @@ typedef struct rlock_answer {
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
 
+/* What a store reports unasked. */
 #define RLOCK_PUSH_CHANGES 1u       /* `woken` comes for tracked keys */
 #define RLOCK_PUSH_NOTIFICATIONS 2u /* `notified` comes for waiters in a queue */
 
@@ -183,6 +190,7 @@ typedef struct rlock_store_events {
 struct rlock_config;
 struct rlock_stats;
 
+/* A store: where locks are kept. */
 typedef struct rlock_store {
     /* Yours: the library does not touch it. */
     void *ctx;
