@@ -14,9 +14,10 @@
  *     ... at the end of the program rlock_client_shutdown, then
  *     rlock_elect_free(election);
  *
- * Every process that may lead does this on the same key. An election is a handle that acquires for
- * as long as it lives: it campaigns, leads, steps down and campaigns again. config.watchdog_lease_ms
- * decides how long nobody leads after a leader died, and how long one leads on without its server.
+ * Every process that may lead does this on the same key. An election is a handle that acquires
+ * for as long as it lives: it campaigns, leads, steps down and campaigns again. The lease decides
+ * how long nobody leads after a leader died, and how long one leads on without its server:
+ * config.watchdog_lease_ms, 30 s unless you set it.
  *
  * GUARANTEED
  *
@@ -36,8 +37,8 @@
  *       may be made from each callback, rlock_elect_free of the election whose callback runs
  *       included. After fork() the child's calls return RLOCK_ERR_STATE or false, and do nothing.
  *
- * What rlock.h does not guarantee is not guaranteed here either: a leader that was paused for longer
- * than its lease may go on for a moment. Let what it changes check a fencing token.
+ * What rlock.h does not guarantee is not guaranteed here either: a leader that was paused for
+ * longer than its lease may go on for a moment. Let what it changes check a fencing token.
  *
  * The log of the client has a line for each change, and one when campaigning begins to fail:
  * "6fb2c1d0: election: leads". Everything here is static inline, and knows of rlock.h no more than
@@ -261,8 +262,8 @@ static inline void rlock_elect_free(rlock_election *election) {
     }
 }
 
-/* Makes an election, which campaigns from then on. The options are copied; on_lost and reentrant are
- * the election's own and have to be left out, `user` is not read. Any kind may lead: with a
+/* Makes an election, which campaigns from then on. The options are copied; on_lost and reentrant
+ * are the election's own and have to be left out, `user` is not read. Any kind may lead: with a
  * RLOCK_KIND_SEMAPHORE as many lead as it has permits. on_lead and on_step_down are required.
  * Errors: RLOCK_ERR_ARG (an argument is NULL; options that rlock_new refuses; on_lost or reentrant
  * is set), RLOCK_ERR_CLOSED (the client is being shut down), RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a
@@ -355,23 +356,23 @@ static inline int rlock_elect_resign(rlock_election *election, rlock_elect_callb
     return status;
 }
 
-/* True if it leads now, by the local deadline of its hold and a fresh clock: ask before each piece of
- * work that only a leader may do. It sends nothing. False for NULL and in a forked child. */
+/* True if it leads now, by the local deadline of its hold and a fresh clock: ask before each piece
+ * of work that only a leader may do. It sends nothing. False for NULL and in a forked child. */
 static inline bool rlock_elect_leads(const rlock_election *election) {
     return election != NULL && election->phase == RLOCK__ELECT_LEADS &&
            rlock_is_held(election->lock);
 }
 
-/* Returns the fencing token of this term, larger than that of every earlier leader; 0 if it does not
- * lead, or without options.fencing. It sends nothing, and takes NULL. */
+/* Returns the fencing token of this term, larger than that of every earlier leader; 0 if it does
+ * not lead, or without options.fencing. It sends nothing, and takes NULL. */
 static inline uint64_t rlock_elect_fence(const rlock_election *election) {
     return rlock_elect_leads(election) ? rlock_fence(election->lock) : 0;
 }
 
-/* Returns RLOCK_OK if it leads, campaigns or has resigned and nothing is known to be wrong; the error
- * of its last attempt to lead, if that failed; RLOCK_ERR_CLOSED once its client is being shut down.
- * *text (text may be NULL) is what the server said, cut to 127 bytes, or "". Valid until the next
- * dispatch. RLOCK_ERR_ARG if election is NULL. */
+/* Returns RLOCK_OK if it leads, campaigns or has resigned and nothing is known to be wrong; the
+ * error of its last attempt to lead, if that failed; RLOCK_ERR_CLOSED once its client is being
+ * shut down. *text (text may be NULL) is what the server said, cut to 127 bytes, or "". Valid
+ * until the next dispatch. RLOCK_ERR_ARG if election is NULL. */
 static inline int rlock_elect_status(const rlock_election *election, const char **text) {
     if (text != NULL) {
         *text = election != NULL ? election->text : "";
