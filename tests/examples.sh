@@ -9,7 +9,8 @@ bin=${RLOCK_EXAMPLES:-build/examples}
 cli=${RLOCK_REDIS_CLI:-redis-cli}
 out=$(mktemp "${TMPDIR:-/tmp}/rlock-example-XXXXXX") || exit 1
 servers=
-trap 'kill -9 $servers 2>/dev/null; rm -rf "$out" "$out".*' EXIT
+others= # programs that would go on if this ended
+trap 'kill -9 $servers $others 2>/dev/null; rm -rf "$out" "$out".*' EXIT
 trap 'exit 143' HUP INT TERM
 number=0
 failed=0
@@ -55,6 +56,10 @@ goes() {
         sleep 0.1
     done
 }
+
+# It takes 5 s, and is looked at below.
+timeout 40 "$bin/cares" nowhere.invalid 6379 >"$out.nobody" 2>&1 &
+nobody=$!
 
 check "hello: acquires, works and releases" run "$bin/hello"
 check "hello: says so" says 'acquired stock:42' 'released stock:42: ok'
@@ -106,7 +111,7 @@ if with_hosts true; then # else this machine lets nobody mount
     check "cares: says so" says 'acquired cares: ok'
 fi
 cares_finds_nothing() {
-    ! run "$bin/cares" nowhere.invalid "$port" && grep -q '^acquired cares: no connection' "$out" &&
+    ! wait $nobody && cat "$out.nobody" >"$out" && grep -q '^acquired cares: no connection' "$out" &&
         grep -q "the host's name was not found" "$out"
 }
 check "cares: a name that is not found is no connection" cares_finds_nothing
@@ -153,12 +158,12 @@ rights_are_taken() {
     gate on '>secret' '~*' '&*' +@all || return 1
     RLOCK_URL=unix://gate:secret@$RLOCK_SOCKET "$bin/leader" 60 >"$out" 2>"$out.errors" &
     leader=$!
-    servers="$servers $leader"
+    others=$leader
     appears ' leads$' 1 "$out" && gate -@all && appears ' leads no more: expired$' 1 "$out" && sleep 1.5 &&
         [ "$(grep -c ' leads$' "$out")" = 1 ] && gate +@all && appears ' leads$' 2 "$out"
     again=$?
     kill $leader
-    wait $leader && [ $again = 0 ]
+    wait $leader && others= && [ $again = 0 ]
 }
 check "leader: leads again when a right that was taken away is given back" rights_are_taken
 check "leader: says why it could not meanwhile" \
@@ -219,6 +224,14 @@ check "stock: is exact with the lock in memory" grep -q '^with the lock .*: 300 
 # The programs of docs/cookbook.md, as many at a time as it takes. Their leases are of a second.
 book=$bin/cookbook
 soon=unix://$RLOCK_SOCKET?watchdog_lease_ms=1000
+worker() {
+    RLOCK_URL=$soon timeout 40 "$book/worker" "$@"
+}
+worker one 10 >"$out.workers" 2>&1 && worker one 10 >>"$out.workers" 2>&1
+worker late 5 3 >"$out.late" 2>&1 & # it stops for 3 s, and its lease ends after one: looked at below
+late=$!
+appears begins 1 "$out.late" && worker next 7 >>"$out.workers" 2>&1 &
+next=$!
 once() {
     RLOCK_URL=$soon timeout 40 "$book/once" "$@"
 }
@@ -258,19 +271,6 @@ one_at_a_time() {
 }
 check "cookbook/keyed: jobs of one key never at a time, of different keys side by side" one_at_a_time
 
-worker() {
-    RLOCK_URL=$soon timeout 40 "$book/worker" "$@"
-}
-late_worker() {
-    worker one 10 >"$out.one" 2>&1 && worker one 10 >>"$out.one" 2>&1 || return 1
-    worker late 5 2 >"$out" 2>&1 &
-    late=$!
-    appears begins 1 "$out" && worker next 7 >>"$out.one" 2>&1 && wait $late && cat "$out.one" >>"$out" &&
-        says 'late: begins' 'late: refused: a later worker was here' 'one: begins' 'one: the balance is 10' \
-            'one: begins' 'one: done before' 'next: begins' 'next: the balance is 17'
-}
-check "cookbook/worker: a job twice is done once, and who was paused for too long changes nothing" late_worker
-
 stampede() {
     : >"$out"
     timeout 40 "$book/cache" "$out.cache" 20 >>"$out" 2>&1 &
@@ -286,22 +286,29 @@ check "cookbook/cache: releases" goes answer
 hand_over() {
     "$book/graceful" >"$out" 2>&1 &
     first=$!
-    servers="$servers $first"
+    others=$first
     appears works 1 "$out" || return 1
     "$book/graceful" >"$out.next" 2>&1 &
-    next=$!
-    servers="$servers $next"
+    second=$!
+    others="$first $second"
     sleep 0.3 # it waits, or will: both are well
-    kill $first && wait $first && appears works 1 "$out.next" && kill $next && wait $next &&
+    kill $first && wait $first && appears works 1 "$out.next" && kill $second && wait $second && others= &&
         says works 'finished its piece' 'stops: closed' 'leaves: ok'
 }
 check "cookbook/graceful: SIGTERM ends the work in hand, and who waits goes on at once" hand_over
 check "cookbook/graceful: leaves no key behind" gone shift
 
+late_worker() {
+    wait $late && wait $next && cat "$out.late" "$out.workers" >"$out" &&
+        says 'late: begins' 'late: refused: a later worker was here' 'one: begins' 'one: the balance is 10' \
+            'one: begins' 'one: done before' 'next: begins' 'next: the balance is 17'
+}
+check "cookbook/worker: a job twice is done once, and who was paused for too long changes nothing" late_worker
+
 lead() {
     "$book/lead" >"$out.$1" 2>"$out.errors.$1" &
     eval "lead_$1=$!"
-    servers="$servers $!"
+    others="$others $!"
 }
 three_lead() {
     lead a && appears '^leads, fence' 1 "$out.a" && lead b && appears 'election: campaigns' 1 "$out.errors.b" || return 1
@@ -309,7 +316,7 @@ three_lead() {
     kill -9 "$lead_a"
     appears '^leads, fence' 1 "$out.b" && lead c && appears 'election: campaigns' 1 "$out.errors.c" &&
         kill "$lead_b" && wait "$lead_b" && appears '^leads, fence' 1 "$out.c" && kill "$lead_c" && wait "$lead_c" &&
-        cat "$out.b" "$out.c" >"$out" &&
+        others= && cat "$out.b" "$out.c" >"$out" &&
         says 'leads, fence [0-9]+' 'leads no more: closed' 'leaves: ok' 'leads, fence [0-9]+'
 }
 check "cookbook/lead: one leads, is killed, the next leads and hands over" three_lead

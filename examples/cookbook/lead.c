@@ -54,7 +54,7 @@ int main(void) {
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
     config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
-    config.watchdog_lease_ms = 2000;  /* for so long nobody leads after a leader was killed */
+    config.watchdog_lease_ms = 1000;  /* for so long nobody leads after a leader was killed */
     if (rlock_client_new(&client, &config) != RLOCK_OK ||
         rlock_elect(&election, client, &options, on_lead, on_step_down, NULL) != RLOCK_OK) {
         return 1;
