@@ -328,6 +328,7 @@ static const struct CMUnitTest singles[] = {
     ELECTION(leader_steps_down_exactly_at_the_local_deadline_with_the_store_silent),
     ELECTION(who_lost_the_lead_campaigns_after_a_pause_so_that_others_come_first),
     ELECTION(fence_is_that_of_the_term_and_0_without_the_lead),
+    ELECTION(every_kind_may_lead_and_resign),
     ELECTION(leader_that_was_stopped_for_longer_than_its_lease_knows_at_once),
     ELECTION(lead_goes_from_one_election_of_a_client_to_the_other_when_it_resigns),
     ELECTION(every_error_of_an_acquire_is_survived),

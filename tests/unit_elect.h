@@ -236,6 +236,27 @@ static void fence_is_that_of_the_term_and_0_without_the_lead(void **state) {
     assert_false(rlock_elect_leads(NULL));
 }
 
+static void every_kind_may_lead_and_resign(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_READ,
+                                       RLOCK_KIND_WRITE, RLOCK_KIND_SEMAPHORE};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct candidate *candidate = &ballot.all[0];
+        ballot.count = 0;
+        memset(candidate, 0, sizeof *candidate);
+        g.kind = kinds[i];
+        (void)leader_new();
+        run_ms(20);
+        SAME(candidate_resign(candidate), RLOCK_OK);
+        idle();
+        counts(candidate, 1, 1, 0);
+        reply(RLOCK_OP_RELEASE, scripted_done());
+        counts(candidate, 1, 1, 1);
+        candidate_free(candidate);
+    }
+}
+
 /* A stopped process: the loop has not called anything yet, and the answer is right all the same. */
 static void leader_that_was_stopped_for_longer_than_its_lease_knows_at_once(void **state) {
     struct candidate *candidate = leader_new();
