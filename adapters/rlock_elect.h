@@ -369,10 +369,11 @@ static inline uint64_t rlock_elect_fence(const rlock_election *election) {
     return rlock_elect_leads(election) ? rlock_fence(election->lock) : 0;
 }
 
-/* Returns RLOCK_OK if it leads, campaigns or has resigned and nothing is known to be wrong; the
- * error of its last attempt to lead, if that failed; RLOCK_ERR_CLOSED once its client is being
- * shut down. *text (text may be NULL) is what the server said, cut to 127 bytes, or "". Valid
- * until the next dispatch. RLOCK_ERR_ARG if election is NULL. */
+/* Returns RLOCK_OK if it leads, campaigns or has resigned and no attempt to lead has failed; the
+ * error of the last one, if that failed; RLOCK_ERR_CLOSED once its client is being shut down. A
+ * server that is away is waited for and is no error here: see rlock_stats.up. *text (text may be
+ * NULL) is what the server said, cut to 127 bytes, or "". It is valid until the next dispatch.
+ * RLOCK_ERR_ARG if election is NULL. */
 static inline int rlock_elect_status(const rlock_election *election, const char **text) {
     if (text != NULL) {
         *text = election != NULL ? election->text : "";
