@@ -29,6 +29,7 @@ comma      := ,
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
+recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
 # What the suites run: nothing else has to be compiled for `make test`.
 suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -o '[$$]BUILD/[a-z]*/*tests/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
@@ -163,7 +164,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(filter-out $(no_tls),$(examples))
+examples: $(filter-out $(no_tls),$(examples)) $(recipes)
 
 $(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
@@ -196,6 +197,15 @@ $(out)/examples/%: examples/%.c Makefile
 
 $(out)/examples/cares: loops = -lcares
 
+# The implementation is compiled once for all of them, in a file of its own.
+$(out)/examples/cookbook/rlock.o: rlock.c Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -c -o $@ $<
+
+$(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
@@ -217,7 +227,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*/*.c bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.

@@ -11,18 +11,17 @@
 #include <unistd.h>
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
+#include "rlock_elect.h"
 #include "rlock_libev.h"
 
 #define GATEWAYS 4
 #define LEASE_MS 1000
 
-static rlock *lead;
+static rlock_election *election;
 static rlock_client *client;
 static int to_parent, seconds;
 static double worked; /* when it led last */
 static char me;
-
-static void run_for_leader(void);
 
 static double now(void) {
     struct timespec t;
@@ -30,27 +29,8 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void on_lost(rlock *lock, const rlock_event *event, void *user) {
-    (void)lock;
-    (void)user;
-    if (seconds) {
-        printf("%.3f gateway %d leads no more: %s\n", worked, me, rlock_reason_str(event->reason));
-    }
-    if (event->reason != RLOCK_REASON_CLOSED) { /* not by a shutdown of its own */
-        run_for_leader();
-    }
-}
-
-static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
-    (void)lock;
-    (void)user;
-    if (event->status == RLOCK_ERR_CLOSED) {
-        return; /* it is being shut down */
-    }
-    if (event->status != RLOCK_OK) {
-        fprintf(stderr, "gateway %d: %s\n", me, rlock_strerror(event->status));
-        exit(1);
-    }
+static void on_lead(rlock_election *e, const rlock_event *event, void *user) {
+    (void)e, (void)event, (void)user;
     if (seconds) {
         worked = now();
         printf("%.3f gateway %d leads\n", worked, me);
@@ -59,25 +39,25 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     }
 }
 
-/* A piece of work. Before each it looks whether it still leads: if the process was stopped, on_lost
- * comes late. */
+static void on_step_down(rlock_election *e, const rlock_event *event, void *user) {
+    (void)e, (void)user;
+    if (seconds) {
+        printf("%.3f gateway %d leads no more: %s\n", worked, me, rlock_reason_str(event->reason));
+    }
+}
+
+/* A piece of work. Before each it looks whether it still leads: if the process was stopped,
+ * on_step_down comes late. */
 static void on_work(struct ev_loop *loop, ev_timer *timer, int revents) {
     double at = now();
-    (void)loop;
-    (void)timer;
-    (void)revents;
-    if (rlock_is_held(lead)) {
+    (void)loop, (void)timer, (void)revents;
+    if (rlock_elect_leads(election)) {
         worked = at;
     }
 }
 
-static void run_for_leader(void) {
-    rlock_acquire(lead, RLOCK_FOREVER, 0, on_acquired, NULL);
-}
-
 static void on_shutdown(rlock_client *c, int status, void *user) {
-    (void)c;
-    (void)user;
+    (void)c, (void)user;
     ev_break(EV_DEFAULT, EVBREAK_ALL);
     if (status != RLOCK_OK) {
         fprintf(stderr, "gateway %d: shutdown: %s\n", me, rlock_strerror(status));
@@ -86,44 +66,37 @@ static void on_shutdown(rlock_client *c, int status, void *user) {
 
 /* A clean end gives the lead away at once; nobody has to wait for the lease. */
 static void on_term(struct ev_loop *loop, ev_signal *watcher, int revents) {
-    (void)loop;
-    (void)watcher;
-    (void)revents;
+    (void)loop, (void)watcher, (void)revents;
     rlock_client_shutdown(client, 0, on_shutdown, NULL);
 }
 
 static void on_log(void *user, int level, const char *line) {
     (void)user;
-    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: who campaigns, leads, steps down */
         fprintf(stderr, "%s\n", line);
     }
 }
 
 static int gateway(void) {
-    rlock_config config = {0};
-    rlock_options options = {0};
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = on_log};
+    rlock_options options = {.key = "leader"};
     ev_signal term;
     ev_timer work;
 
     signal(SIGPIPE, SIG_IGN);
     ev_signal_init(&term, on_term, SIGTERM);
     ev_signal_start(EV_DEFAULT, &term);
-    config.loop = rlock_libev_loop(EV_DEFAULT);
     config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
-    config.log = on_log;
     config.watchdog_lease_ms = LEASE_MS;
-    options.key = "leader";
-    options.on_lost = on_lost;
     if (rlock_client_new(&client, &config) != RLOCK_OK ||
-        rlock_new(&lead, client, &options) != RLOCK_OK) {
+        rlock_elect(&election, client, &options, on_lead, on_step_down, NULL) != RLOCK_OK) {
         return 1;
     }
-    run_for_leader();
     ev_timer_init(&work, on_work, 0, 0.01);
     ev_timer_start(EV_DEFAULT, &work);
     ev_run(EV_DEFAULT, 0);
     ev_timer_stop(EV_DEFAULT, &work);
-    rlock_free(lead);
+    rlock_elect_free(election);
     rlock_client_free(client);
     return 0;
 }
@@ -150,10 +123,15 @@ static int kill_leaders(const pid_t *pids, int from_gateways) {
     return failed != 0;
 }
 
-/* Lets them be, and ends them one after the other. */
+static void on_parents_term(int number) {
+    (void)number; /* it ends the sleep */
+}
+
+/* Lets them be, for so many seconds or until SIGTERM, and ends them one after the other. */
 static int watch_leaders(const pid_t *pids) {
     int i, status, failed = 0;
 
+    signal(SIGTERM, on_parents_term);
     sleep((unsigned)seconds);
     for (i = 0; i < GATEWAYS; i++) {
         kill(pids[i], SIGTERM);

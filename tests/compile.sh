@@ -251,6 +251,23 @@ rlock_tls *tls_of_file_$file(const rlock_tls_options *options) {
 C
 done
 
+for file in one two; do
+    cat >"$work/elect-$file.c" <<C
+#include "rlock_elect.h"
+#include "rlock_elect.h"
+int elect_of_file_$file(rlock_client *client, rlock_elect_callback *told);
+int elect_of_file_$file(rlock_client *client, rlock_elect_callback *told) {
+    rlock_election *election;
+    rlock_options options;
+    int status;
+    memset(&options, 0, sizeof options);
+    status = rlock_elect(&election, client, &options, told, told, NULL);
+    rlock_elect_free(election);
+    return status;
+}
+C
+done
+
 # hiredis 0.14 as far as rlock_tls.h reads it
 mkdir -p "$work/old/hiredis"
 echo '#define HIREDIS_MAJOR 0' >"$work/old/hiredis/async.h"
@@ -289,6 +306,12 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     for adapter in $adapters; do
         check "$me: the adapter of $adapter alone" compile $posix -fsyntax-only "$work/$adapter-one.c"
     done
+
+    check "$me: the election alone" compile -c -o "$at/elect-one.o" "$work/elect-one.c"
+    check "$me: the election in another file" compile -c -o "$at/elect-two.o" "$work/elect-two.c"
+    # shellcheck disable=SC2086
+    check "$me: the two files with the election as one program" link "$at/elect" \
+        "$at/elect-one.o" "$at/elect-two.o" "$at/main.o" "$at/implementation.o" $hiredis_libs
 
     check "$me: TLS alone" compile_tls $posix -c -o "$at/tls.o" "$work/tls-one.c"
     check "$me: TLS in another file" compile_tls $posix -c -o "$at/tls.o" "$work/tls-two.c"

@@ -9,7 +9,8 @@ bin=${RLOCK_EXAMPLES:-build/examples}
 cli=${RLOCK_REDIS_CLI:-redis-cli}
 out=$(mktemp "${TMPDIR:-/tmp}/rlock-example-XXXXXX") || exit 1
 servers=
-trap 'kill -9 $servers 2>/dev/null; rm -rf "$out" "$out".*' EXIT
+others= # programs that would go on if this ended
+trap 'kill -9 $servers $others 2>/dev/null; rm -rf "$out" "$out".*' EXIT
 trap 'exit 143' HUP INT TERM
 number=0
 failed=0
@@ -55,6 +56,10 @@ goes() {
         sleep 0.1
     done
 }
+
+# It takes 5 s, and is looked at below.
+timeout 40 "$bin/cares" nowhere.invalid 6379 >"$out.nobody" 2>&1 &
+nobody=$!
 
 check "hello: acquires, works and releases" run "$bin/hello"
 check "hello: says so" says 'acquired stock:42' 'released stock:42: ok'
@@ -111,7 +116,7 @@ if with_hosts true; then # else this machine lets nobody mount
     check "cares: says so" says 'acquired cares: ok'
 fi
 cares_finds_nothing() {
-    ! run "$bin/cares" nowhere.invalid "$port" && grep -q '^acquired cares: no connection' "$out" &&
+    ! wait $nobody && cat "$out.nobody" >"$out" && grep -q '^acquired cares: no connection' "$out" &&
         grep -q "the host's name was not found" "$out"
 }
 check "cares: a name that is not found is no connection" cares_finds_nothing
@@ -138,6 +143,39 @@ four_leaders() {
 }
 check "leader: four gateways lead, one after the other is killed" four_leaders
 check "leader: leaves no key behind" gone leader
+
+# appears PATTERN COUNT FILE: waits until so many lines of the file match
+appears() {
+    tries=0
+    until [ "$(cat "$3" 2>/dev/null | grep -c "$1")" -ge "$2" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || return 1
+        sleep 0.05
+    done
+}
+
+gate() {
+    "$cli" -s "$RLOCK_SOCKET" acl setuser gate "$@" >/dev/null
+}
+
+# Nobody may do anything for a while: the leader steps down, nobody leads. Then they may again.
+rights_are_taken() {
+    gate on '>secret' '~*' '&*' +@all || return 1
+    RLOCK_URL=unix://gate:secret@$RLOCK_SOCKET "$bin/leader" 60 >"$out" 2>"$out.errors" &
+    leader=$!
+    others=$leader
+    appears ' leads$' 1 "$out" && gate -@all && appears ' leads no more: expired$' 1 "$out" && sleep 1.5 &&
+        [ "$(grep -c ' leads$' "$out")" = 1 ] && gate +@all && appears ' leads$' 2 "$out"
+    again=$?
+    kill $leader
+    wait $leader && others= && [ $again = 0 ]
+}
+check "leader: leads again when a right that was taken away is given back" rights_are_taken
+check "leader: says why it could not meanwhile" \
+    grep -q 'election: fails, and is tried again: the user or a certificate is refused$' "$out.errors"
+check "leader: every lead that was told has its end" \
+    sh -c '[ "$(grep -c " leads$" "$1")" = "$(grep -c " leads no more" "$1")" ]' - "$out"
+"$cli" -s "$RLOCK_SOCKET" acl deluser gate >/dev/null
 
 check "signup: runs" run "$bin/signup"
 check "signup: is exact to the last place, though a process is killed" says \
@@ -187,6 +225,107 @@ check "stock: ends without the lock in memory" run "$bin/stock" --memory --no-lo
 check "stock: is oversold without the lock in memory" grep -q 'OVERSOLD BY [1-9]' "$out"
 check "stock: ends well with the lock in memory" run "$bin/stock" --memory --lock
 check "stock: is exact with the lock in memory" grep -q '^with the lock .*: 300 sold of 300 .*: exact$' "$out"
+
+# The programs of docs/cookbook.md, as many at a time as it takes. Their leases are of a second.
+book=$bin/cookbook
+soon=unix://$RLOCK_SOCKET?watchdog_lease_ms=1000
+worker() {
+    RLOCK_URL=$soon timeout 40 "$book/worker" "$@"
+}
+worker one 10 >"$out.workers" 2>&1 && worker one 10 >>"$out.workers" 2>&1
+worker late 5 3 >"$out.late" 2>&1 & # it stops for 3 s, and its lease ends after one: looked at below
+late=$!
+appears begins 1 "$out.late" && worker next 7 >>"$out.workers" 2>&1 &
+next=$!
+once() {
+    RLOCK_URL=$soon timeout 40 "$book/once" "$@"
+}
+one_of_two() {
+    : >"$out"
+    once report monday sh -c "sleep 0.3; echo ran >>$out.job" >>"$out" 2>&1 &
+    first=$!
+    once report monday sh -c "sleep 0.3; echo ran >>$out.job" >>"$out" 2>&1 && wait $first &&
+        [ "$(cat "$out.job")" = ran ] && grep -qx 'report of monday is done already' "$out"
+}
+check "cookbook/once: of two machines one runs the job" one_of_two
+once_a_period() {
+    once report monday sh -c "echo ran >>$out.job" >"$out" 2>&1 && once report tuesday sh -c "echo ran >>$out.job" &&
+        [ "$(grep -c ran "$out.job")" = 2 ]
+}
+check "cookbook/once: again in the next period, not in the same" once_a_period
+fails() {
+    ! once report friday false >"$out" 2>&1 && once report friday sh -c "echo failed >>$out.job" && grep -q failed "$out.job"
+}
+check "cookbook/once: a job that failed is run by the next machine" fails
+dies() {
+    RLOCK_URL=$soon "$book/once" report sunday sh -c "echo begun >>$out.job; sleep 3" >"$out" 2>&1 &
+    first=$!
+    appears begun 1 "$out.job" && kill -9 $first && once report sunday sh -c "echo instead >>$out.job" &&
+        grep -q instead "$out.job"
+}
+check "cookbook/once: a job whose machine died is run by the next" dies
+
+one_at_a_time() {
+    : >"$out"
+    RLOCK_URL=$soon timeout 40 "$book/keyed" ann bob ann carl ann bob >>"$out" 2>&1 &
+    first=$!
+    RLOCK_URL=$soon timeout 40 "$book/keyed" carl ann bob ann carl ann >>"$out" 2>&1 && wait $first &&
+        awk '$1 == "begin" { bad += open[$2]++ > 0; beside += now++ > 0; jobs++ }
+            $1 == "end" { open[$2]--; now-- }
+            END { exit !(jobs == 12 && !bad && beside > 0) }' "$out"
+}
+check "cookbook/keyed: jobs of one key never at a time, of different keys side by side" one_at_a_time
+
+stampede() {
+    : >"$out"
+    timeout 40 "$book/cache" "$out.cache" 20 >>"$out" 2>&1 &
+    first=$!
+    timeout 40 "$book/cache" "$out.cache" 20 >>"$out" 2>&1 && wait $first &&
+        [ "$(grep -c '^20 of 20 answered' "$out")" = 2 ] && [ "$(grep -c 'made 1 times' "$out")" = 1 ] &&
+        [ "$(grep -c 'made 0 times' "$out")" = 1 ]
+}
+check "cookbook/cache: 40 requests of two processes at once, and the value is made once" stampede
+check "cookbook/cache: releases" goes answer
+
+# Its lease is of 30 s, which nobody waits for here.
+hand_over() {
+    "$book/graceful" >"$out" 2>&1 &
+    first=$!
+    others=$first
+    appears works 1 "$out" || return 1
+    "$book/graceful" >"$out.next" 2>&1 &
+    second=$!
+    others="$first $second"
+    sleep 0.3 # it waits, or will: both are well
+    kill $first && wait $first && appears works 1 "$out.next" && kill $second && wait $second && others= &&
+        says works 'finished its piece' 'stops: closed' 'leaves: ok'
+}
+check "cookbook/graceful: SIGTERM ends the work in hand, and who waits goes on at once" hand_over
+check "cookbook/graceful: leaves no key behind" gone shift
+
+late_worker() {
+    wait $late && wait $next && cat "$out.late" "$out.workers" >"$out" &&
+        says 'late: begins' 'late: refused: a later worker was here' 'one: begins' 'one: the balance is 10' \
+            'one: begins' 'one: done before' 'next: begins' 'next: the balance is 17'
+}
+check "cookbook/worker: a job twice is done once, and who was paused for too long changes nothing" late_worker
+
+lead() {
+    "$book/lead" >"$out.$1" 2>"$out.errors.$1" &
+    eval "lead_$1=$!"
+    others="$others $!"
+}
+three_lead() {
+    lead a && appears '^leads, fence' 1 "$out.a" && lead b && appears 'election: campaigns' 1 "$out.errors.b" || return 1
+    # shellcheck disable=SC2154  # lead_a and lead_b: by eval
+    kill -9 "$lead_a"
+    appears '^leads, fence' 1 "$out.b" && lead c && appears 'election: campaigns' 1 "$out.errors.c" &&
+        kill "$lead_b" && wait "$lead_b" && appears '^leads, fence' 1 "$out.c" && kill "$lead_c" && wait "$lead_c" &&
+        others= && cat "$out.b" "$out.c" >"$out" &&
+        says 'leads, fence [0-9]+' 'leads no more: closed' 'leaves: ok' 'leads, fence [0-9]+'
+}
+check "cookbook/lead: one leads, is killed, the next leads and hands over" three_lead
+check "cookbook/lead: leaves no key behind" gone cookbook:leader
 
 # Five servers of its own, of which two are killed while it works.
 five_servers() {

@@ -731,6 +731,62 @@ static void what_the_store_cannot_do_is_refused_with_a_word(void **state) {
 #define STORE_HASTY_TEST(name) \
     cmocka_unit_test_setup_teardown(name, store_begins_hastily, store_ends)
 
+struct standing { /* an election, and when it was told what */
+    rlock_election *election;
+    int lead, step_down, done;
+};
+
+static void on_standing_lead(rlock_election *election, const rlock_event *event, void *user) {
+    struct standing *standing = (struct standing *)user;
+    (void)event;
+    assert_true(rlock_elect_leads(election));
+    standing->lead = ++w.order;
+}
+
+static void on_standing_step_down(rlock_election *election, const rlock_event *event, void *user) {
+    struct standing *standing = (struct standing *)user;
+    (void)event;
+    assert_false(rlock_elect_leads(election));
+    standing->step_down = ++w.order;
+}
+
+static void on_standing_done(rlock_election *election, const rlock_event *event, void *user) {
+    struct standing *standing = (struct standing *)user;
+    (void)election;
+    IS(event->status, RLOCK_OK);
+    standing->done = ++w.order;
+}
+
+/* By a resignation, by a shutdown, by a free: the one before has stepped down by then. */
+static void lead_goes_from_one_client_to_the_next(void **state) {
+    struct standing all[STORE_CLIENTS];
+    rlock_options options = want("k", RLOCK_KIND_MUTEX);
+    int i;
+    (void)state;
+    memset(all, 0, sizeof all);
+    for (i = 0; i < STORE_CLIENTS; i++) {
+        IS(rlock_elect(&all[i].election, w.clients[i], &options, on_standing_lead,
+                       on_standing_step_down, &all[i]),
+           RLOCK_OK);
+        EVENTUALLY(all[0].lead > 0);
+        row->run_ms(50); /* it waits, and not before the one before it */
+        IS(all[i].lead, i == 0);
+    }
+    IS(rlock_elect_resign(all[0].election, on_standing_done, &all[0]), RLOCK_OK);
+    EVENTUALLY(all[1].lead + all[2].lead > 0 && all[0].done > 0);
+    i = all[1].lead > 0 ? 1 : 2;
+    assert_true(all[0].step_down > 0 && all[0].step_down < all[i].lead);
+    assert_true(rlock_elect_leads(all[i].election));
+    IS(all[3 - i].lead, 0);
+    IS(rlock_client_shutdown(w.clients[i], 0, NULL, NULL), RLOCK_OK);
+    EVENTUALLY(all[3 - i].lead > 0);
+    assert_true(all[i].step_down > 0 && all[i].step_down < all[3 - i].lead);
+    for (i = 0; i < STORE_CLIENTS; i++) {
+        rlock_elect_free(all[i].election);
+    }
+    IS(tried(hand(0, "k"), STORE_LIMIT_MS, STORE_LEASE_MS), RLOCK_OK);
+}
+
 #define STORE_MUTEX                                                                \
     STORE_TEST(raw_answers_are_those_of_the_contract),                             \
         STORE_TEST(raw_renewal_never_shortens_a_lease),                            \
@@ -751,6 +807,7 @@ static void what_the_store_cannot_do_is_refused_with_a_word(void **state) {
         STORE_TEST(renewal_by_hand_keeps_the_key),                                 \
         STORE_TEST(freed_client_gives_what_it_held_to_others),                     \
         STORE_TEST(freed_handle_gives_the_key_to_others),                          \
+        STORE_TEST(lead_goes_from_one_client_to_the_next),                         \
         STORE_TEST(inspect_says_who_holds_and_for_how_long),                       \
         STORE_TEST(forced_release_is_told_to_the_holders_and_serves_the_waiters),  \
         STORE_TEST(what_the_store_cannot_do_is_refused_with_a_word)

@@ -8,6 +8,7 @@
 #include "virtual.h"
 
 #include "../examples/file_store.h"
+#include "rlock_elect.h"
 #include "rlock_poll.h"
 #include "server.h"
 #include "store.h"

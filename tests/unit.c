@@ -10,6 +10,7 @@
 #define RLOCK__RING_MIN 8 /* a ring from so few holds on */
 #define RLOCK__WORKS 16   /* so few are kept for requests */
 #include "scripted.h"
+#include "rlock_elect.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,11 +36,13 @@
 #include "unit_memory.h"
 #include "unit_follow.h"
 #include "unit_deadline.h"
+#include "unit_elect.h"
 
 /* The list of tests: those of the files above, and one for each cell of the three tables. */
 
 #define TESTS_MAX 600
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define ELECTION(name) cmocka_unit_test_setup_teardown(name, setup_election, teardown_election)
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
 
 static const struct CMUnitTest singles[] = {
@@ -339,6 +342,38 @@ static const struct CMUnitTest singles[] = {
     STOPPED(every_failing_allocation_is_survived_and_leaks_nothing),
     STOPPED(tables_that_cannot_grow_cost_a_status_and_nothing_else),
     cmocka_unit_test(every_failing_allocation_of_the_kinds_is_survived),
+    ELECTION(leader_leads_from_its_grant_and_again_after_a_loss),
+    ELECTION(leader_steps_down_exactly_at_the_local_deadline_with_the_store_silent),
+    ELECTION(who_lost_the_lead_campaigns_after_a_pause_so_that_others_come_first),
+    ELECTION(fence_is_that_of_the_term_and_0_without_the_lead),
+    ELECTION(every_kind_may_lead_and_resign),
+    ELECTION(leader_that_was_stopped_for_longer_than_its_lease_knows_at_once),
+    ELECTION(lead_goes_from_one_election_of_a_client_to_the_other_when_it_resigns),
+    ELECTION(every_error_of_an_acquire_is_survived),
+    ELECTION(every_error_of_a_renewal_costs_the_term_at_most),
+    ELECTION(pauses_double_up_to_two_seconds_and_begin_anew_with_a_term),
+    ELECTION(campaign_that_lasts_is_a_good_one),
+    ELECTION(acquire_for_which_there_is_no_memory_is_tried_again),
+    ELECTION(log_says_each_change_once_and_no_failure_twice),
+    ELECTION(leader_that_resigns_steps_down_before_its_release_leaves),
+    ELECTION(who_does_not_lead_resigns_without_stepping_down),
+    ELECTION(grant_that_was_not_told_is_given_back_by_who_resigns),
+    ELECTION(release_that_is_not_answered_ends_a_resignation_as_unknown),
+    ELECTION(who_loses_the_lead_while_it_resigns_steps_down_once),
+    ELECTION(who_has_lost_the_lead_unknowingly_resigns_and_is_told_both),
+    ELECTION(who_is_freed_between_the_two_callbacks_of_one_moment_is_told_no_more),
+    ELECTION(shutdown_of_the_client_ends_each_election),
+    ELECTION(shutdown_while_a_leader_resigns_tells_each_once),
+    ELECTION(resignation_of_a_leader_that_is_being_shut_down_is_told_both),
+    ELECTION(election_that_is_freed_in_any_state_is_told_nothing_more),
+    ELECTION(client_that_is_freed_in_any_state_tells_nothing_more),
+    ELECTION(every_call_may_be_made_from_every_callback),
+    ELECTION(release_goes_out_though_step_down_did_not_return),
+    ELECTION(wrong_arguments_of_an_election_are_refused),
+    ELECTION(done_of_a_resignation_may_be_left_out),
+    ELECTION(election_without_memory_is_refused_or_goes_on),
+    ELECTION(child_of_a_leader_does_not_lead_and_touches_nothing),
+    ELECTION(random_answers_tell_each_lead_and_each_end_once),
 };
 
 static struct CMUnitTest tests[TESTS_MAX];

@@ -244,7 +244,9 @@ RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
 
 /* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
  * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
- * set moves it, a negative time stops it. rlock_io_watch returns what the loop's hook `watch`
+ * set moves it, a negative time stops it. What is built on handles, as rlock_elect.h, may have
+ * timers too: these may call every function here, but no callback of a user, and are dropped before
+ * the last handle of the client is freed. rlock_io_watch returns what the loop's hook `watch`
  * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
  * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
  * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
