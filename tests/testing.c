@@ -17,6 +17,9 @@
 #define RLOCK_IMPLEMENTATION
 #include "rlock_testing.h"
 
+#include "rlock_poll.h"
+#include "server.h"
+
 #define TIMEOUT_MS 100 /* of a command */
 #define WATCHDOG_MS 3000
 #define HANDLES 16
@@ -43,7 +46,7 @@ static void on_event(rlock *lock, const rlock_event *event, void *user) {
     o->status[event->kind] = event->status;
     o->reason[event->kind] = event->reason;
     snprintf(o->text[event->kind], sizeof o->text[0], "%s", event->text ? event->text : "");
-    o->at_ms[event->kind] = rlock_testing_now_ms(t);
+    o->at_ms[event->kind] = t != NULL ? rlock_testing_now_ms(t) : 0;
     if (o->react != NULL) {
         o->react(o, event);
     }
@@ -121,6 +124,7 @@ static int teardown(void **state) {
     }
     rlock_client_free(client);
     rlock_testing_free(t);
+    t = NULL;
     return 0;
 }
 
@@ -750,6 +754,8 @@ static void shutdown_releases_all_or_says_that_it_could_not(void **state) {
     assert_int_equal(rlock_testing_holders(t, "k"), 1);
 }
 
+#include "testing_real.h"
+
 /* --- the group --- */
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -799,6 +805,7 @@ int main(int argc, char **argv) {
         TEST(store_needs_the_loop_of_its_process),
         TEST(faults_of_one_process_are_not_those_of_another),
         TEST(shutdown_releases_all_or_says_that_it_could_not),
+        cmocka_unit_test(kit_says_of_each_fault_and_theft_what_a_real_server_says),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
