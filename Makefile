@@ -211,12 +211,12 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	cp rlock.h adapters/*.h $(DESTDIR)$(PREFIX)/include
+	cp rlock.h rlock_testing.h adapters/*.h $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/rlock.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/rlock.pc
 
 clean:

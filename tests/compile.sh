@@ -224,6 +224,29 @@ rlock_tls *tls_of_file_$file(const rlock_tls_options *options) {
 C
 done
 
+# The kit for tests: a program of two files that both use it, of which one has the implementation.
+cat >"$work/testing-one.c" <<'C'
+#include "rlock_testing.h"
+#include "rlock_testing.h"
+int steal_in_another_file(rlock_testing *t);
+int steal_in_another_file(rlock_testing *t) {
+    return rlock_testing_steal(t, "key");
+}
+C
+
+cat >"$work/testing-two.c" <<'C'
+#define RLOCK_IMPLEMENTATION
+#define RLOCK_NO_REDIS
+#include "rlock_testing.h"
+int steal_in_another_file(rlock_testing *t);
+int main(void) {
+    rlock_testing *t = rlock_testing_new(NULL);
+    int status = steal_in_another_file(t), holders = rlock_testing_holders(t, "key");
+    rlock_testing_free(t);
+    return status == RLOCK_OK && holders == 1 ? 0 : 1;
+}
+C
+
 # hiredis 0.14 as far as rlock_tls.h reads it
 mkdir -p "$work/old/hiredis"
 echo '#define HIREDIS_MAJOR 0' >"$work/old/hiredis/async.h"
@@ -262,6 +285,12 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     for adapter in $adapters; do
         check "$me: the adapter of $adapter alone" compile $posix -fsyntax-only "$work/$adapter-one.c"
     done
+
+    check "$me: the kit for tests alone" compile $posix -c -o "$at/testing-one.o" "$work/testing-one.c"
+    check "$me: the kit for tests without Redis" compile $posix -c -o "$at/testing-two.o" "$work/testing-two.c"
+    check "$me: the kit for tests in two files" link "$at/testing" "$at/testing-one.o" "$at/testing-two.o"
+    check "$me: the kit for tests without kinds" \
+        compile $posix -DRLOCK_NO_KINDS -fsyntax-only "$work/testing-two.c"
 
     check "$me: TLS alone" compile_tls $posix -c -o "$at/tls.o" "$work/tls-one.c"
     check "$me: TLS in another file" compile_tls $posix -c -o "$at/tls.o" "$work/tls-two.c"
