@@ -294,10 +294,12 @@ static inline void rlock__testing_event_set(rlock__testing_event *event, int64_t
     event->order = ++event->process->world->orders;
 }
 
-/* Lets the next event happen that is due by then. False: there is none. */
+/* Lets the next event happen that is due by then, or by now if a callback took longer. False: there
+ * is none. */
 static inline bool rlock__testing_step(rlock__testing_world *world, int64_t until_us) {
     rlock__testing_event *next = NULL;
     rlock_link *at;
+    until_us = until_us < world->now_us ? world->now_us : until_us;
     for (at = world->events.next; at != &world->events; at = at->next) {
         rlock__testing_event *event = RLOCK__TESTING_OF(at, rlock__testing_event, link);
         if (event->due_us < 0 || event->due_us > until_us || event->process->stopped) {
