@@ -3,6 +3,10 @@
 #ifndef TESTS_TESTING_REAL_H
 #define TESTS_TESTING_REAL_H
 
+#include <hiredis/hiredis.h>
+
+#define ALIKE_TIMEOUT_MS 200
+
 enum { ALIKE_TRIED, ALIKE_WAITED, ALIKE_RENEWED, ALIKE_WATCHED, ALIKE_RELEASED, ALIKE_HANDLES };
 static const char *const alike_names[] = {"tried", "waited", "renewed", "watched", "released"};
 
@@ -23,7 +27,8 @@ static const struct alike_fault alike_faults[] = {
 
 struct alike { /* one fault, in one of the two */
     const struct alike_fault *fault;
-    struct server server; /* a real one */
+    struct server server; /* a real one ... */
+    redisContext *hand;   /* ... and its administrator */
     rlock_testing *t;     /* or NULL */
     rlock_client *client;
     struct owner owners[ALIKE_HANDLES];
@@ -33,11 +38,12 @@ static struct alike alikes[ALIKE_WORLDS];
 static rlock_poll *alike_loop;
 
 static void alike_says(const struct alike *a, const char *command) {
-    char reply[256];
-    assert_true(server_cli(&a->server, reply, sizeof reply, "%s", command) >= 0);
-    if (strstr(reply, "ERR") != NULL) {
-        fail_msg("%s: %s", command, reply);
+    redisReply *reply = (redisReply *)redisCommand(a->hand, command);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        fail_msg("%s: %s", command, reply->str);
     }
+    freeReplyObject(reply);
 }
 
 static int64_t alike_now_ms(void) {
@@ -66,10 +72,12 @@ static void alike_makes(struct alike *a, const struct alike_fault *fault, bool r
     int i;
     a->fault = fault;
     memset(&config, 0, sizeof config);
-    config.command_timeout_ms = TIMEOUT_MS;
+    config.command_timeout_ms = ALIKE_TIMEOUT_MS;
     config.log = on_log;
     if (real) {
         assert_int_equal(server_start(&a->server, NULL), 0);
+        a->hand = redisConnectUnix(a->server.socket);
+        assert_true(a->hand != NULL && a->hand->err == 0);
         alike_says(a, "ACL SETUSER locker reset on >secret ~* &* +@all");
         config.loop = rlock_poll_loop(alike_loop);
         config.unix_path = a->server.socket;
@@ -111,7 +119,7 @@ static void alike_begins(struct alike *a, bool stops) {
     }
     if (a->fault->hides) {
         snprintf(away, sizeof away, "%s.away", a->server.socket);
-        alike_says(a, a->fault->begin); /* by the socket that goes away */
+        alike_says(a, a->fault->begin);
         assert_int_equal(rename(a->server.socket, away), 0);
     } else if (a->fault->stops) {
         server_pause(&a->server);
@@ -128,7 +136,7 @@ static void alike_asks(struct alike *a) {
     struct owner *o = a->owners;
     if (a->fault != NULL) {
         acquire(&o[ALIKE_TRIED], 0, 1000);
-        acquire(&o[ALIKE_WAITED], 300, 1000);
+        acquire(&o[ALIKE_WAITED], 600, 1000);
         assert_int_equal(rlock_renew(o[ALIKE_RENEWED].lock, 0, on_event, &o[ALIKE_RENEWED]), 0);
         assert_int_equal(rlock_release(o[ALIKE_RELEASED].lock, on_event, &o[ALIKE_RELEASED]), 0);
     } else if (a->t != NULL) {
@@ -159,6 +167,7 @@ static void alike_ends(struct alike *a) {
     rlock_client_free(a->client);
     rlock_testing_free(a->t);
     if (a->t == NULL) {
+        redisFree(a->hand);
         server_stop(&a->server);
     }
 }
