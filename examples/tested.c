@@ -1,6 +1,6 @@
 /* How do I test that my program bears a lost lock, a dead server, a frozen process? With the loop
- * and the server of rlock_testing.h, in milliseconds: here the program of report.h, on two machines.
- * Neither a server nor hiredis is needed. */
+ * and the server of rlock_testing.h, in milliseconds: here the program of report.h, on two
+ * machines. Neither a server nor hiredis is needed. */
 #include <stdio.h>
 #define RLOCK_NO_REDIS
 #define RLOCK_IMPLEMENTATION

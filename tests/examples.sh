@@ -254,7 +254,7 @@ commands_run() {
         esac || return 1
     done <"$out.commands"
 }
-for page in elect-a-leader limit-to-n operate; do
+for page in elect-a-leader limit-to-n operate testing-your-program; do
     check "docs/$page.md: its commands run" commands_run "$page"
 done
 
