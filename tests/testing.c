@@ -15,10 +15,20 @@
 #include <cmocka.h>
 
 #define RLOCK_IMPLEMENTATION
-#include "rlock_testing.h"
+#include "rlock.h"
 
 #include "rlock_poll.h"
 #include "server.h"
+
+static int memory_lasts; /* the number of the allocation of the kit that fails; 0 = none does */
+
+static void *zeroed(size_t count, size_t size) {
+    return memory_lasts > 0 && --memory_lasts == 0 ? NULL : calloc(count, size);
+}
+
+#define calloc(count, size) zeroed(count, size)
+#include "rlock_testing.h"
+#undef calloc
 
 #define TIMEOUT_MS 100 /* of a command */
 #define WATCHDOG_MS 3000
@@ -108,7 +118,7 @@ static struct owner *holder(const char *key, int64_t lease_ms) {
 
 static int setup(void **state) {
     (void)state;
-    owned = log_lines = 0;
+    owned = log_lines = memory_lasts = 0;
     log_text[0] = '\0';
     t = rlock_testing_new(NULL);
     assert_non_null(t);
@@ -753,6 +763,174 @@ static void shutdown_releases_all_or_says_that_it_could_not(void **state) {
     assert_int_equal(rlock_testing_holders(t, "k"), 1);
 }
 
+/* --- what a program may do meanwhile --- */
+
+/* The server executes what nobody waits for any more; it is released. */
+static void canceled_acquire_that_is_executed_late_is_released(void **state) {
+    struct owner *o = owner_new("k");
+    (void)state;
+    connects();
+    rlock_testing_server(t, RLOCK_TESTING_SILENT);
+    acquire(o, 5000, 60000);
+    rlock_testing_pass(t, 10);
+    assert_int_equal(rlock_cancel(o->lock), RLOCK_OK);
+    rlock_testing_pass(t, 10);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_CANCELED);
+    rlock_testing_server(t, RLOCK_TESTING_UP);
+    assert_int_equal(rlock_testing_holders(t, "k"), 0); /* the release came right after it */
+    rlock_testing_pass(t, 10);
+    assert_int_equal(rlock_testing_holders(t, "k"), 0);
+}
+
+static void on_info(rlock_client *c, const rlock_info *info, void *user) {
+    (void)c;
+    *(rlock_info *)user = *info;
+    assert_true(info->token == NULL || strlen(info->token) == info->token_len);
+}
+
+static void questions_are_answered_by_the_server_too(void **state) {
+    rlock_options options;
+    rlock_info info;
+    struct owner *o = holder("k", 60000);
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    assert_int_equal(rlock_inspect(client, &options, on_info, &info), RLOCK_OK);
+    rlock_testing_pass(t, 0);
+    assert_int_equal(info.status, RLOCK_OK);
+    assert_int_equal(info.holders, 1);
+    assert_true(info.token_len > 36);
+    assert_int_equal(rlock_force_release(client, &options, on_info, &info), RLOCK_OK);
+    rlock_testing_pass(t, 0);
+    assert_int_equal(info.holders, 1);
+    rlock_testing_pass(t, 0);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    options.key = "s";
+    options.kind = RLOCK_KIND_SEMAPHORE;
+    options.permits = 5;
+    rlock_testing_server(t, RLOCK_TESTING_FULL);
+    assert_int_equal(rlock_set_permits(client, &options, 3, on_info, &info), RLOCK_OK);
+    rlock_testing_pass(t, 0);
+    assert_int_equal(info.status, RLOCK_ERR_SERVER);
+}
+
+static void callback_that_frees(struct owner *o, const rlock_event *event) {
+    (void)o, (void)event;
+    rlock_client_free(client);
+    client = NULL;
+}
+
+static void client_may_be_freed_in_every_condition(void **state) {
+    int condition, inside, latency;
+    for (condition = RLOCK_TESTING_UP; condition <= RLOCK_TESTING_FULL; condition++) {
+        for (inside = 0; inside < 2; inside++) {
+            for (latency = 0; latency < 20; latency += 10) {
+                struct owner *held = holder("held", 500), *waits = owner_new("waits");
+                assert_int_equal(rlock_testing_hold(t, "waits", 60000), RLOCK_OK);
+                acquire(waits, RLOCK_FOREVER, 0);
+                rlock_testing_latency(t, latency);
+                rlock_testing_pass(t, 1);
+                held->react = inside ? callback_that_frees : NULL;
+                rlock_testing_server(t, (rlock_testing_condition)condition);
+                assert_int_equal(rlock_renew(held->lock, 0, on_event, held), RLOCK_OK);
+                rlock_testing_pass(t, inside ? 1000 : 1);
+                assert_int_equal(client == NULL, inside);
+                teardown(state);
+                setup(state);
+            }
+        }
+    }
+}
+
+static void kit_without_memory_says_so(void **state) {
+    struct owner *o = owner_new("k"), *waits = owner_new("w");
+    rlock_testing *other;
+    rlock_client *none;
+    rlock_config config;
+    struct timed timed = {0, 0};
+    int i;
+    (void)state;
+    for (i = 1; i < 4; i++) {
+        memory_lasts = i;
+        other = rlock_testing_new(NULL);
+        assert_true((other == NULL) == (memory_lasts == 0));
+        memory_lasts = 0;
+        rlock_testing_free(other);
+    }
+    for (i = 1; i < 3; i++) {
+        memset(&config, 0, sizeof config);
+        config.loop = rlock_testing_loop(t);
+        config.store = rlock_testing_store(t);
+        memory_lasts = i;
+        assert_int_equal(rlock_client_new(&none, &config), RLOCK_ERR_NOMEM);
+        assert_null(none);
+    }
+    memory_lasts = 1;
+    assert_int_equal(rlock_testing_after(t, 1, fire_timed, &timed), RLOCK_ERR_NOMEM);
+    memory_lasts = 1;
+    assert_int_equal(rlock_testing_hold(t, "other", 1000), RLOCK_ERR_NOMEM);
+    memory_lasts = 1;
+    acquire(o, RLOCK_FOREVER, 0);
+    assert_int_equal(memory_lasts, 0);
+    rlock_testing_pass(t, 0);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_NOMEM);
+    acquire(o, RLOCK_FOREVER, 0);
+    rlock_testing_pass(t, 0);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
+    memory_lasts = 1;
+    acquire(waits, RLOCK_FOREVER, 0); /* and taken back before it was refused */
+    rlock_free(waits->lock);
+    waits->lock = NULL;
+    rlock_testing_pass(t, 0);
+    assert_int_equal(rlock_testing_holders(t, "w"), 0);
+}
+
+/* --- a test that cannot go on --- */
+
+static void spins(void *user) {
+    rlock_testing_after((rlock_testing *)user, 0, spins, user);
+}
+
+static void leaves_a_client(void) {
+    rlock_testing_free(t);
+}
+
+static void never_rests(void) {
+    spins(t);
+    rlock_testing_pass(t, 1);
+}
+
+/* Returns the signal that ended the process which did that, whose words are kept. */
+static int signal_of(void (*does)(void), char *words, size_t size) {
+    int ends[2], status;
+    ssize_t n;
+    pid_t pid;
+    assert_int_equal(pipe(ends), 0);
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        signal(SIGABRT, SIG_DFL);
+        dup2(ends[1], 2);
+        does();
+        _exit(0);
+    }
+    close(ends[1]);
+    n = read(ends[0], words, size - 1);
+    words[n > 0 ? n : 0] = '\0';
+    close(ends[0]);
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void test_that_cannot_go_on_is_ended_with_a_word(void **state) {
+    char words[256];
+    (void)state;
+    assert_int_equal(signal_of(leaves_a_client, words, sizeof words), SIGABRT);
+    assert_non_null(strstr(words, "rlock_testing: a client is left"));
+    assert_int_equal(signal_of(never_rests, words, sizeof words), SIGABRT);
+    assert_non_null(strstr(words, "rlock_testing: the program never comes to rest"));
+}
+
 #include "testing_real.h"
 
 /* --- the group --- */
@@ -804,6 +982,11 @@ int main(int argc, char **argv) {
         TEST(store_needs_the_loop_of_its_process),
         TEST(faults_of_one_process_are_not_those_of_another),
         TEST(shutdown_releases_all_or_says_that_it_could_not),
+        TEST(canceled_acquire_that_is_executed_late_is_released),
+        TEST(questions_are_answered_by_the_server_too),
+        TEST(client_may_be_freed_in_every_condition),
+        TEST(kit_without_memory_says_so),
+        TEST(test_that_cannot_go_on_is_ended_with_a_word),
         cmocka_unit_test(kit_says_of_each_fault_and_theft_what_a_real_server_says),
     };
     if (argc > 1) {
