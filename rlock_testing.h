@@ -218,6 +218,7 @@ typedef struct rlock__testing_letter { /* a request under way, or what comes fro
     struct rlock__testing_conn *conn;
     int kind;
     bool sent, executing;
+    bool lost;            /* the connection that it was sent on is gone */
     rlock_request *asked; /* the client's; NULL = it was forgotten */
     rlock_request request;
     rlock_terms terms;
@@ -238,6 +239,7 @@ typedef struct rlock__testing_conn { /* a client at the server */
     rlock_io io;
     rlock_timer timer; /* the next attempt to connect, or the end of the patience */
     int phase;
+    unsigned expected; /* answers */
     bool wanted, doubted, closing;
     int64_t timeout_us, due_us, alive_us, ready_us, backoff_ms;
     const char *words; /* with which it failed last */
@@ -491,7 +493,7 @@ static inline void rlock__testing_answered(void *owner, rlock_request *request,
     rlock__testing_conn *conn = (rlock__testing_conn *)owner;
     rlock_testing *t = conn->event.process;
     letter->executing = false;
-    if (!letter->asked) {
+    if (letter->lost) {
         rlock__testing_letter_free(letter);
         return;
     }
@@ -595,6 +597,7 @@ static inline void rlock__testing_conn_lose(rlock__testing_conn *conn, const cha
     rlock__testing_move(&lost, &conn->inbox);
     rlock__testing_move(&lost, &conn->sent);
     conn->phase = RLOCK__TESTING_WAITS;
+    conn->expected = 0;
     rlock__testing_ring(conn);
     rlock_io_watch(conn->client, &conn->io, -1, 0);
     while (lost.next != &lost) {
@@ -603,6 +606,7 @@ static inline void rlock__testing_conn_lose(rlock__testing_conn *conn, const cha
         letter->asked = NULL;
         rlock__testing_remove(&letter->link);
         if (letter->executing) {
+            letter->lost = true;
             rlock__testing_append(&conn->sent, &letter->link);
         } else {
             free(letter);
@@ -646,9 +650,9 @@ static inline void rlock__testing_conn_open(rlock__testing_conn *conn) {
 static inline void rlock__testing_conn_arm(rlock__testing_conn *conn) {
     int64_t due_us = conn->wanted ? conn->due_us : -1;
     if (conn->phase == RLOCK__TESTING_READY) {
-        due_us = conn->doubted                    ? rlock_client_now_us(conn->client) + 1
-                 : conn->sent.next != &conn->sent ? conn->alive_us + conn->timeout_us
-                                                  : -1;
+        due_us = conn->doubted    ? rlock_client_now_us(conn->client) + 1
+                 : conn->expected ? conn->alive_us + conn->timeout_us
+                                  : -1;
     }
     rlock_timer_set(conn->client, &conn->timer, due_us);
 }
@@ -663,7 +667,7 @@ static inline void rlock__testing_conn_tend(rlock__testing_conn *conn) {
     } else if (conn->phase == RLOCK__TESTING_OPENS &&
                conn->event.process->condition != RLOCK_TESTING_SILENT) {
         rlock__testing_conn_open(conn);
-    } else if (conn->phase == RLOCK__TESTING_READY && conn->sent.next != &conn->sent &&
+    } else if (conn->phase == RLOCK__TESTING_READY && conn->expected &&
                conn->alive_us + conn->timeout_us <= now_us) {
         if (conn->doubted) {
             rlock__testing_conn_lose(conn, "the server does not answer");
@@ -703,6 +707,7 @@ static inline void rlock__testing_conn_read(rlock__testing_conn *conn) {
     }
     rlock__testing_remove(&letter->link);
     letter->asked = NULL;
+    conn->expected -= letter->kind == RLOCK__TESTING_ANSWER;
     if (letter->kind == RLOCK__TESTING_WOKEN) {
         conn->events->woken(conn->owner, letter->request.key, letter->request.key_len);
     } else if (letter->kind == RLOCK__TESTING_NOTIFIED) {
@@ -811,12 +816,11 @@ static inline void rlock__testing_track(void *state, const char *key, size_t key
 
 static inline void rlock__testing_flush(void *state) {
     rlock__testing_conn *conn = (rlock__testing_conn *)state;
-    bool waits = conn->sent.next != &conn->sent;
     if (conn->phase != RLOCK__TESTING_READY || conn->closing ||
         conn->unsent.next == &conn->unsent) {
         return;
     }
-    if (!waits) {
+    if (!conn->expected) {
         conn->alive_us = rlock_client_clock_us(conn->client);
         conn->doubted = false;
         rlock_timer_set(conn->client, &conn->timer, conn->alive_us + conn->timeout_us);
@@ -825,6 +829,7 @@ static inline void rlock__testing_flush(void *state) {
         rlock__testing_letter *letter =
             RLOCK__TESTING_OF(conn->unsent.next, rlock__testing_letter, link);
         letter->sent = true;
+        conn->expected++;
         letter->asked->sent_us = rlock_client_clock_us(conn->client);
         rlock__testing_remove(&letter->link);
         rlock__testing_append(&conn->sent, &letter->link);

@@ -502,6 +502,26 @@ static void silence_cuts_off_what_is_pushed_too(void **state) {
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_STOLEN);
 }
 
+static void answer_that_takes_longer_than_the_command_timeout_is_none(void **state) {
+    struct owner *o = owner_new("k");
+    int64_t start_ms = rlock_testing_now_ms(t);
+    rlock_stats stats;
+    (void)state;
+    connects();
+    rlock_testing_latency(t, TIMEOUT_MS - 10);
+    acquire(o, 0, 60000);
+    rlock_testing_pass(t, TIMEOUT_MS);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
+    assert_int_equal(o->at_ms[RLOCK_ACQUIRED] - start_ms, 2 + TIMEOUT_MS - 10);
+    rlock_testing_latency(t, TIMEOUT_MS + 10);
+    assert_int_equal(rlock_renew(o->lock, 0, on_event, o), RLOCK_OK);
+    rlock_testing_pass(t, 2 * TIMEOUT_MS);
+    assert_int_equal(o->status[RLOCK_RENEWED], RLOCK_ERR_UNKNOWN);
+    rlock_client_stats(client, &stats);
+    assert_in_range(stats.faults, 1, 3);
+    assert_true(rlock_is_held(o->lock));
+}
+
 /* --- answers that are lost --- */
 
 static void lost_answer_of_an_attempt_leaves_nothing_behind(void **state) {
@@ -967,6 +987,7 @@ int main(int argc, char **argv) {
         TEST(silent_server_does_not_let_anyone_in),
         TEST(silence_that_is_short_is_only_a_delay),
         TEST(silence_cuts_off_what_is_pushed_too),
+        TEST(answer_that_takes_longer_than_the_command_timeout_is_none),
         TEST(lost_answer_of_an_attempt_leaves_nothing_behind),
         TEST(lost_answer_of_a_waiter_is_asked_for_again),
         TEST(request_whose_answer_is_lost_was_executed),
