@@ -150,7 +150,9 @@ static inline int rlock_testing_holders(rlock_testing *t, const char *key);
 #define RLOCK__TESTING_STEAL_MS 30000
 #define RLOCK__TESTING_BACKOFF_MIN_MS 10 /* between two attempts to connect, as the Redis store */
 #define RLOCK__TESTING_BACKOFF_MAX_MS 1000
-#define RLOCK__TESTING_TOKEN_MAX 128
+#define RLOCK__TESTING_TOKEN_MAX 64
+#define RLOCK__TESTING_TOKENS 40 /* bits of a token of a client; above them is its number */
+#define RLOCK__TESTING_TOKEN_BITS (((uint64_t)1 << RLOCK__TESTING_TOKENS) - 1)
 
 /* What happens at a time: a timer of a client, a connection with something to read, a timer of the
  * program. */
@@ -192,7 +194,7 @@ typedef struct rlock__testing_world {
     rlock_client *server;
     rlock_testing own; /* the process of the server: nothing stops it */
     void *rival; /* the other process, at the server: without a client, so without a watchdog */
-    uint64_t tokens;
+    uint64_t tokens, numbers; /* of the rival; of clients */
 } rlock__testing_world;
 
 typedef struct rlock__testing_client { /* a client on the loop */
@@ -238,6 +240,7 @@ typedef struct rlock__testing_conn { /* a client at the server */
     void *owner, *inner; /* inner: what the server has of it */
     rlock_io io;
     rlock_timer timer; /* the next attempt to connect, or the end of the patience */
+    uint64_t number;   /* of the client; 0 is the rival */
     int phase;
     unsigned expected; /* answers */
     bool wanted, doubted, closing;
@@ -393,6 +396,11 @@ static inline uint32_t rlock__testing_count(const rlock_request *request) {
     return request->terms && request->terms->count > 1 ? request->terms->count : 1;
 }
 
+/* All clients are one at the server, where a token has the number of its client before it. */
+static inline uint64_t rlock__testing_token(const rlock__testing_conn *conn, uint64_t token) {
+    return token ? conn->number << RLOCK__TESTING_TOKENS | token : 0;
+}
+
 /* Returns a letter with a copy of the request, whose keys go when it is forgotten. NULL: no memory.
  */
 static inline rlock__testing_letter *rlock__testing_letter_new(rlock__testing_conn *conn, int kind,
@@ -413,6 +421,9 @@ static inline rlock__testing_letter *rlock__testing_letter_new(rlock__testing_co
     letter->conn = conn;
     letter->kind = kind;
     letter->request = *request;
+    letter->request.token = rlock__testing_token(conn, request->token);
+    letter->request.next = rlock__testing_token(conn, request->next);
+    letter->request.writer = rlock__testing_token(conn, request->writer);
     memset(&letter->request.store, 0, sizeof letter->request.store);
     letter->request.key = (char *)(lens + count);
     memcpy(lens + count, request->key, count > 1 ? size : request->key_len);
@@ -487,6 +498,28 @@ static inline void rlock__testing_arrive(rlock__testing_letter *letter) {
 
 /* --- what the server answers and reports --- */
 
+static inline void rlock__testing_on_io(rlock__testing_event *event) {
+    rlock_on_io(&RLOCK__TESTING_OF(event, rlock__testing_conn, event)->io, RLOCK_IO_READ);
+}
+
+/* Writes the token of a holder as the client whose it is writes it. */
+static inline void rlock__testing_name(rlock__testing_letter *letter) {
+    rlock_link *events = &letter->conn->event.process->world->events, *at;
+    uint64_t token = strtoull(strchr(letter->info.token, ':') + 1, NULL, 10);
+    const char *id = rlock_client_id(letter->conn->event.process->world->server);
+    for (at = events->next; at != events; at = at->next) {
+        const rlock__testing_conn *conn = RLOCK__TESTING_OF(at, rlock__testing_conn, event.link);
+        if (conn->event.happen == rlock__testing_on_io &&
+            conn->number == token >> RLOCK__TESTING_TOKENS) {
+            id = rlock_client_id(conn->client);
+        }
+    }
+    snprintf(letter->token, sizeof letter->token, "%s:%llu", id,
+             (unsigned long long)(token & RLOCK__TESTING_TOKEN_BITS));
+    letter->info.token = letter->token;
+    letter->info.token_len = strlen(letter->token);
+}
+
 static inline void rlock__testing_answered(void *owner, rlock_request *request,
                                            const rlock_answer *answer) {
     rlock__testing_letter *letter = RLOCK__TESTING_OF(request, rlock__testing_letter, request);
@@ -508,9 +541,8 @@ static inline void rlock__testing_answered(void *owner, rlock_request *request,
     if (answer->info) {
         letter->info = *answer->info;
         letter->answer.info = &letter->info;
-        if (letter->info.token && letter->info.token_len < sizeof letter->token) {
-            memcpy(letter->token, letter->info.token, letter->info.token_len);
-            letter->info.token = letter->token;
+        if (letter->info.token) {
+            rlock__testing_name(letter);
         }
     }
     rlock__testing_remove(&letter->link);
@@ -712,7 +744,7 @@ static inline void rlock__testing_conn_read(rlock__testing_conn *conn) {
         conn->events->woken(conn->owner, letter->request.key, letter->request.key_len);
     } else if (letter->kind == RLOCK__TESTING_NOTIFIED) {
         conn->events->notified(conn->owner, letter->request.key, letter->request.key_len,
-                               letter->request.token);
+                               letter->request.token & RLOCK__TESTING_TOKEN_BITS);
     } else if (request) {
         conn->events->answered(conn->owner, request, &letter->answer);
     }
@@ -732,10 +764,6 @@ static inline void rlock__testing_conn_ready(rlock_io *io, unsigned events) {
     }
     rlock__testing_conn_arm(conn);
     rlock__testing_ring(conn);
-}
-
-static inline void rlock__testing_on_io(rlock__testing_event *event) {
-    rlock_on_io(&RLOCK__TESTING_OF(event, rlock__testing_conn, event)->io, RLOCK_IO_READ);
 }
 
 /* --- the store --- */
@@ -889,6 +917,7 @@ static inline int rlock__testing_join(const rlock_store *store, rlock_client *cl
         free(conn);
         return status;
     }
+    conn->number = ++t->world->numbers;
     conn->client = client;
     conn->events = events;
     conn->owner = owner;
