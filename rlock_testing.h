@@ -9,15 +9,16 @@
  *     rlock_testing_pass(t, 100);                now on_lost was called
  *
  * A loop whose clock only the test moves, and a server inside the process that fails when the test
- * says so. A program goes through an outage of a day in a millisecond, and each run is the same. No
- * server, no hiredis, no thread, no sleep and no test framework is needed. For C99 and C++11;
- * everything is static inline, one file of the test has RLOCK_IMPLEMENTATION, and RLOCK_NO_REDIS
- * may be defined there. docs/testing-your-program.md tests a whole program with it.
+ * says so: a program goes through an outage of an hour in a millisecond. Each run is the same, but
+ * for the jitter of renewals and retries, which RLOCK_RANDOM fixes. No server, no hiredis, no
+ * thread, no sleep and no test framework is needed. For C99 and C++11; everything is static inline,
+ * one file of the test has RLOCK_IMPLEMENTATION, and RLOCK_NO_REDIS may be defined there.
+ * docs/testing-your-program.md tests a whole program with it.
  *
- * The server is the store of rlock_memory_new, and does what a Redis does with the string wire: the
- * same statuses, reasons and words. Its address, and the numbers of FAULT x OPERATION in rlock.h
- * that need a real server, are all that differs. What is sent reaches it at the end of a dispatch;
- * answers come back in a dispatch of their own.
+ * The server is the store of rlock_memory_new behind a connection that fails, and tells a program
+ * what a Redis would: the same statuses and reasons. What only a real one has is not there: URLs,
+ * TLS, Sentinels, clusters, config.replicas and quarantine_ms. What is sent reaches the server at
+ * the end of a dispatch, at once; answers come back in a dispatch of their own.
  *
  * All of this belongs to one thread. Unless a function says otherwise, it may be called from the
  * callbacks of the program, as every function of rlock.h may; from the hook `log` nothing may.
@@ -62,8 +63,9 @@ static inline rlock_testing *rlock_testing_new(rlock_testing *beside);
 /* Frees a process; after its clients. NULL is allowed. Not from a callback. */
 static inline void rlock_testing_free(rlock_testing *t);
 
-/* Return the loop and the store for the rlock_config of every client of the process. Both or
- * neither: rlock_client_new with this store and another loop is RLOCK_ERR_ARG. */
+/* Return the loop and the store for the rlock_config of every client of the process. The store
+ * needs the loop: rlock_client_new with this store and another loop is RLOCK_ERR_ARG. The loop
+ * watches no descriptors, so of other stores it serves those that need none. */
 static inline rlock_loop rlock_testing_loop(rlock_testing *t);
 static inline const rlock_store *rlock_testing_store(rlock_testing *t);
 
@@ -73,7 +75,7 @@ static inline const rlock_store *rlock_testing_store(rlock_testing *t);
 static inline int64_t rlock_testing_now_ms(const rlock_testing *t);
 
 /* Lets so much time pass (0 or more): everything that is due by then happens, in its order, in each
- * process. From a callback it runs the loop inside of the loop. */
+ * process. Called from a callback it runs the loop inside of the loop. */
 static inline void rlock_testing_pass(rlock_testing *t, int64_t ms);
 
 /* Lets time pass until done(user) is true, and no longer than max_ms; it is asked before the first
@@ -82,9 +84,9 @@ static inline bool rlock_testing_until(rlock_testing *t, bool (*done)(void *user
                                        int64_t max_ms);
 
 /* Stops the process for so long, as SIGSTOP, a debugger or a suspended machine does: nothing of it
- * is dispatched, while the server and the other processes go on. Then it is dispatched what is due,
- * for which a lost hold comes before a late answer. From a callback that is a callback which takes
- * so long, and what is due waits until it has returned. */
+ * is dispatched, while the server and the other processes go on. Then all that is due happens; of
+ * one handle the loss comes before an answer that is too late. Called from a callback it is that
+ * callback which takes so long, and what is due waits until it has returned. */
 static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms);
 
 /* Kills the process: nothing of it is dispatched any more, and nothing that it does reaches the
@@ -138,7 +140,8 @@ static inline int rlock_testing_delete(rlock_testing *t, const char *key);
  * RLOCK_NO_KINDS a key that is held is BUSY. */
 static inline int rlock_testing_steal(rlock_testing *t, const char *key);
 
-/* Returns how many hold the key at the server, as no client can know it; or an error as above. */
+/* Returns how many hold the key at the server, as no client can know it; or an error as above, which
+ * is negative. With RLOCK_NO_KINDS always 0. */
 static inline int rlock_testing_holders(rlock_testing *t, const char *key);
 
 /* ------------------------------------------------------------------------------------------------
