@@ -140,8 +140,8 @@ static inline int rlock_testing_delete(rlock_testing *t, const char *key);
  * RLOCK_NO_KINDS a key that is held is BUSY. */
 static inline int rlock_testing_steal(rlock_testing *t, const char *key);
 
-/* Returns how many hold the key at the server, as no client can know it; or an error as above, which
- * is negative. With RLOCK_NO_KINDS always 0. */
+/* Returns how many hold the key at the server, as no client can know it; or an error as above. With
+ * RLOCK_NO_KINDS always 0. */
 static inline int rlock_testing_holders(rlock_testing *t, const char *key);
 
 /* ------------------------------------------------------------------------------------------------
@@ -302,6 +302,28 @@ static inline void rlock__testing_event_set(rlock__testing_event *event, int64_t
     event->order = ++event->process->world->orders;
 }
 
+#ifdef __GNUC__
+#define RLOCK__TESTING_ENDS_BY(end) __attribute__((cleanup(end)))
+#else
+#define RLOCK__TESTING_ENDS_BY(end)
+#endif
+
+static inline void rlock__testing_out(rlock__testing_world **world) {
+    if (*world) {
+        (*world)->depth--;
+        *world = NULL;
+    }
+}
+
+/* Lets an event happen, which may be gone after it, and which an exception may end. */
+static inline void rlock__testing_happens(rlock__testing_event *event) {
+    RLOCK__TESTING_ENDS_BY(rlock__testing_out)
+    rlock__testing_world *world = event->process->world;
+    world->depth++;
+    event->happen(event);
+    rlock__testing_out(&world);
+}
+
 /* Lets the next event happen that is due by then, or by now if a callback took longer. False: there
  * is none. */
 static inline bool rlock__testing_step(rlock__testing_world *world, int64_t until_us) {
@@ -325,9 +347,7 @@ static inline bool rlock__testing_step(rlock__testing_world *world, int64_t unti
         world->now_us = next->due_us;
     }
     next->due_us = -1;
-    world->depth++;
-    next->happen(next); /* it may be gone after this */
-    world->depth--;
+    rlock__testing_happens(next);
     return true;
 }
 
