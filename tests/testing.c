@@ -472,6 +472,44 @@ static void silent_server_does_not_let_anyone_in(void **state) {
     assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_CONN);
 }
 
+static void attempt_to_connect_outlives_a_short_silence(void **state) {
+    struct owner *o = owner_new("k");
+    int64_t start_ms = rlock_testing_now_ms(t);
+    rlock_stats stats;
+    (void)state;
+    rlock_testing_server(t, RLOCK_TESTING_SILENT);
+    acquire(o, 5000, 0);
+    rlock_testing_pass(t, TIMEOUT_MS / 2);
+    rlock_testing_server(t, RLOCK_TESTING_UP);
+    rlock_testing_pass(t, TIMEOUT_MS);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
+    assert_int_equal(o->at_ms[RLOCK_ACQUIRED], start_ms + TIMEOUT_MS / 2);
+    rlock_client_stats(client, &stats);
+    assert_int_equal(stats.faults, 0);
+}
+
+/* The pauses between the attempts grow to a second, and begin anew after a connection that lasted.
+ */
+static void connection_that_lasted_is_made_again_at_once(void **state) {
+    struct owner *o = holder("k", 60000);
+    rlock_stats stats;
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        rlock_testing_server(t, RLOCK_TESTING_DOWN);
+        rlock_testing_pass(t, 2000);
+        rlock_testing_server(t, RLOCK_TESTING_UP);
+        rlock_testing_pass(t, 2000);
+    }
+    rlock_testing_server(t, RLOCK_TESTING_DOWN);
+    rlock_testing_server(t, RLOCK_TESTING_UP);
+    rlock_testing_pass(t, 0);
+    rlock_client_stats(client, &stats);
+    assert_true(stats.up);
+    assert_int_equal(stats.connects, 4);
+    assert_int_equal(o->count[RLOCK_LOST], 0);
+}
+
 static void silence_that_is_short_is_only_a_delay(void **state) {
     struct owner *o = owner_new("k");
     rlock_stats stats;
@@ -690,6 +728,8 @@ static void others_know_the_kind_of_the_key(void **state) {
     acquire(sems, 0, 0);
     rlock_testing_pass(t, 0);
     assert_int_equal(sems->status[RLOCK_ACQUIRED], RLOCK_ERR_BUSY);
+    owner_new("s"); /* the last handle made for the key is a mutex now */
+    assert_int_equal(rlock_testing_hold(t, "s", 1000), RLOCK_ERR_WRONG_TYPE);
 }
 
 static void waiters_of_a_queue_are_served_in_their_order(void **state) {
@@ -985,6 +1025,8 @@ int main(int argc, char **argv) {
         EACH_FAULT(fault_that_ends_is_outlived),
         TEST(server_that_is_down_from_the_start_is_found_when_it_comes),
         TEST(silent_server_does_not_let_anyone_in),
+        TEST(attempt_to_connect_outlives_a_short_silence),
+        TEST(connection_that_lasted_is_made_again_at_once),
         TEST(silence_that_is_short_is_only_a_delay),
         TEST(silence_cuts_off_what_is_pushed_too),
         TEST(answer_that_takes_longer_than_the_command_timeout_is_none),
