@@ -227,7 +227,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*/*.c bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*/*.c bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.

@@ -267,6 +267,28 @@ int elect_of_file_$file(rlock_client *client, rlock_elect_callback *told) {
 }
 C
 done
+# The kit for tests: a program of two files that both use it, of which one has the implementation.
+cat >"$work/testing-one.c" <<'C'
+#include "rlock_testing.h"
+#include "rlock_testing.h"
+int steal_in_another_file(rlock_testing *t);
+int steal_in_another_file(rlock_testing *t) {
+    return rlock_testing_steal(t, "key");
+}
+C
+
+cat >"$work/testing-two.c" <<'C'
+#define RLOCK_IMPLEMENTATION
+#define RLOCK_NO_REDIS
+#include "rlock_testing.h"
+int steal_in_another_file(rlock_testing *t);
+int main(void) {
+    rlock_testing *t = rlock_testing_new(NULL);
+    int status = steal_in_another_file(t), holders = rlock_testing_holders(t, "key");
+    rlock_testing_free(t);
+    return status == RLOCK_OK && holders == 1 ? 0 : 1;
+}
+C
 
 # hiredis 0.14 as far as rlock_tls.h reads it
 mkdir -p "$work/old/hiredis"
@@ -312,6 +334,11 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     # shellcheck disable=SC2086
     check "$me: the two files with the election as one program" link "$at/elect" \
         "$at/elect-one.o" "$at/elect-two.o" "$at/main.o" "$at/implementation.o" $hiredis_libs
+    check "$me: the kit for tests alone" compile $posix -c -o "$at/testing-one.o" "$work/testing-one.c"
+    check "$me: the kit for tests without Redis" compile $posix -c -o "$at/testing-two.o" "$work/testing-two.c"
+    check "$me: the kit for tests in two files" link "$at/testing" "$at/testing-one.o" "$at/testing-two.o"
+    check "$me: the kit for tests without kinds" \
+        compile $posix -DRLOCK_NO_KINDS -fsyntax-only "$work/testing-two.c"
 
     check "$me: TLS alone" compile_tls $posix -c -o "$at/tls.o" "$work/tls-one.c"
     check "$me: TLS in another file" compile_tls $posix -c -o "$at/tls.o" "$work/tls-two.c"

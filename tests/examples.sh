@@ -137,6 +137,25 @@ check "watchdog: the frozen one is told that it lost" \
     grep -q '^A: told: lost before it was released; held now: no$' "$out"
 check "watchdog: leaves no key behind" gone watchdog
 
+# Two machines at a time, of which one writes.
+two_report() {
+    timeout 40 "$bin/report" "$out.archive" >"$out.other" 2>&1 &
+    other=$!
+    run "$bin/report" "$out.archive" && wait $other
+}
+check "report: two machines end" two_report
+each_page_once() {
+    [ "$(cut -d, -f1 "$out.archive" | tr '\n' ' ')" = 'page 1 page 2 page 3 ' ] &&
+        [ "$(cat "$out" "$out.other" | grep -c '^page [123] is written$')" = 3 ]
+}
+check "report: each page is written once" each_page_once
+check "report: leaves no key behind" gone nightly
+check "tested: ten nights of the report, without a server" run "$bin/tested"
+ten_nights() {
+    [ "$(grep -c '^ok ' "$out")" = 10 ] && [ "$(wc -l <"$out")" = 11 ]
+}
+check "tested: none of them fails" ten_nights
+
 check "leader: runs" run "$bin/leader"
 four_leaders() {
     [ "$(grep -c 'leads after' "$out")" = 4 ] && [ "$(grep 'leads after' "$out" | cut -c1-9 | sort -u | wc -l)" = 4 ]
@@ -379,7 +398,7 @@ commands_run() {
         esac || return 1
     done <"$out.commands"
 }
-for page in elect-a-leader limit-to-n operate; do
+for page in elect-a-leader limit-to-n operate testing-your-program; do
     check "docs/$page.md: its commands run" commands_run "$page"
 done
 

@@ -1,7 +1,8 @@
 /* stores.c - what every store must do, on each of them: tests/store.h
  *
- * The store in the process runs in virtual time, the others on real clocks: Redis on both wires, a
- * quorum of three servers, the example of a store of one's own, and a cluster of one node.
+ * The store in the process and that of rlock_testing.h run in virtual time, the others on real
+ * clocks: Redis on both wires, a quorum of three servers, the example of a store of one's own, and
+ * a cluster of one node.
  */
 
 #define RLOCK_IMPLEMENTATION
@@ -10,6 +11,7 @@
 #include "../examples/file_store.h"
 #include "rlock_elect.h"
 #include "rlock_poll.h"
+#include "rlock_testing.h"
 #include "server.h"
 #include "store.h"
 
@@ -20,6 +22,7 @@ static struct {
     redisContext *hands[SERVERS]; /* the administrator's */
     rlock_poll *loop;
     struct virtual_loop virtual_loop;
+    rlock_testing *testing;
     rlock_store *store;
     size_t live; /* blocks, before a test */
     char folder[96];
@@ -33,6 +36,14 @@ static void virtual_passes(int64_t ms) {
 
 static int64_t virtual_clock(void) {
     return g.virtual_loop.now_us;
+}
+
+static void testing_passes(int64_t ms) {
+    rlock_testing_pass(g.testing, ms);
+}
+
+static int64_t testing_clock(void) {
+    return rlock_testing_now_ms(g.testing) * 1000;
 }
 
 static int64_t real_clock(void) {
@@ -60,6 +71,19 @@ static void memory_begins(rlock_config *config) {
 static void memory_ends(void) {
     rlock_memory_free(g.store);
     virtual_end(&g.virtual_loop);
+}
+
+static void testing_begins(rlock_config *config) {
+    g.live = virtual_memory.live;
+    g.testing = rlock_testing_new(NULL);
+    assert_non_null(g.testing);
+    config->loop = rlock_testing_loop(g.testing);
+    config->store = rlock_testing_store(g.testing);
+}
+
+static void testing_ends(void) {
+    rlock_testing_free(g.testing);
+    IS(virtual_memory.live, g.live);
 }
 
 static void real_begins(rlock_config *config) {
@@ -138,6 +162,8 @@ static void file_ends(void) {
 
 static const struct store_row memory = {"memory",      memory_begins, memory_ends, virtual_passes,
                                         virtual_clock, true,          true};
+static const struct store_row testing = {
+    "testing", testing_begins, testing_ends, testing_passes, testing_clock, true, true};
 static const struct store_row string = {"redis",    string_begins, real_ends, real_passes,
                                         real_clock, true,          true};
 static const struct store_row redisson = {
@@ -152,7 +178,7 @@ static const struct store_row file = {"file",     file_begins, file_ends, real_p
 static int group_begins(const struct store_row *which) {
     int i;
     row = which;
-    for (i = 0; i < SERVERS && which != &memory; i++) {
+    for (i = 0; i < SERVERS && which != &memory && which != &testing; i++) {
         if (server_start(&g.servers[i], NULL) != 0) {
             return -1;
         }
@@ -182,6 +208,7 @@ static int group_ends(void **state) {
     }
 
 GROUP(memory)
+GROUP(testing)
 GROUP(string)
 GROUP(redisson)
 GROUP(quorum)
@@ -278,6 +305,7 @@ int main(int argc, char **argv) {
             ? 0                                      \
             : cmocka_run_group_tests_name(store.name, tests, store##_group_begins, group_ends)
     RUN(memory, of_all);
+    RUN(testing, of_all);
     RUN(string, of_all);
     RUN(redisson, of_mutexes);
     RUN(quorum, without_fences);

@@ -1,4 +1,5 @@
-/* throws.cc - exceptions out of callbacks, on the loop of rlock_poll.h and the store in the process
+/* throws.cc - exceptions out of callbacks, on the loop of rlock_poll.h and the store in the
+ * process, and on those of rlock_testing.h
  *
  * The implementation is compiled as C++ here, and once more as C with -fexceptions: throws-c.
  */
@@ -38,6 +39,7 @@ static void counted_free(void *memory) {
 #endif
 
 #include "rlock_poll.h"
+#include "rlock_testing.h"
 
 #define KINDS (RLOCK_LOST + 2) /* those of events, a question, the end of a shutdown */
 #define QUESTION (RLOCK_LOST + 1)
@@ -241,6 +243,38 @@ static void exceptions_out_of_a_loop_inside_a_callback_are_counted_right(void **
     }
 }
 
+/* After it the kit still knows whether it is called from a callback: a freeze dispatches what is
+ * due. */
+static void exception_passes_through_the_loop_of_the_kit(void **state) {
+    rlock_testing *kit = rlock_testing_new(NULL);
+    rlock_config config = rlock_config();
+    rlock_options options = rlock_options();
+    rlock_client *client;
+    rlock *lock;
+    (void)state;
+    config.loop = rlock_testing_loop(kit);
+    config.store = rlock_testing_store(kit);
+    options.key = "first";
+    options.on_lost = on_event;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
+    assert_int_equal(rlock_acquire(lock, 0, 1000, on_event, NULL), RLOCK_OK);
+    t.kind = RLOCK_ACQUIRED;
+    t.submits = NULL;
+    try {
+        rlock_testing_pass(kit, 0);
+    } catch (const thrown &what) {
+        t.caught += what.kind == RLOCK_ACQUIRED;
+    }
+    assert_int_equal(t.caught, 1);
+    assert_true(rlock_is_held(lock));
+    rlock_testing_freeze(kit, 2000);
+    assert_int_equal(t.told[RLOCK_LOST], 1);
+    rlock_free(lock);
+    rlock_client_free(client);
+    rlock_testing_free(kit);
+}
+
 static int none(void **state) {
     (void)state;
     return 0;
@@ -254,6 +288,7 @@ int main(void) {
             exception_out_of_the_callback_that_freed_the_client_leaks_nothing, begin, end),
         cmocka_unit_test_setup_teardown(
             exceptions_out_of_a_loop_inside_a_callback_are_counted_right, begin, end),
+        cmocka_unit_test_setup_teardown(exception_passes_through_the_loop_of_the_kit, begin, end),
     };
     return cmocka_run_group_tests(tests, none, none);
 }

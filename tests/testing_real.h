@@ -1,0 +1,230 @@
+/* testing_real.h - the same faults, put to real servers and to those of rlock_testing.h: whatever a
+ * program is told must be the same */
+#ifndef TESTS_TESTING_REAL_H
+#define TESTS_TESTING_REAL_H
+
+#include <hiredis/hiredis.h>
+
+#define ALIKE_TIMEOUT_MS 200
+
+enum { ALIKE_TRIED, ALIKE_WAITED, ALIKE_RENEWED, ALIKE_WATCHED, ALIKE_RELEASED, ALIKE_HANDLES };
+static const char *const alike_names[] = {"tried", "waited", "renewed", "watched", "released"};
+
+struct alike_fault {
+    const char *name, *begin; /* begin: what the administrator of a real server says */
+    rlock_testing_condition condition;
+    bool stops, hides; /* a real server is stopped, or its socket is */
+};
+
+static const struct alike_fault alike_faults[] = {
+    {"down", "CLIENT KILL USER locker", RLOCK_TESTING_DOWN, false, true},
+    {"silent", NULL, RLOCK_TESTING_SILENT, true, false},
+    {"denied", "ACL SETUSER locker resetpass >other", RLOCK_TESTING_DENIED, false, false},
+    {"full", "CONFIG SET maxmemory 1", RLOCK_TESTING_FULL, false, false},
+};
+#define ALIKE_FAULTS (sizeof alike_faults / sizeof *alike_faults)
+#define ALIKE_WORLDS (2 * (ALIKE_FAULTS + 1)) /* and one where a thief is about */
+
+struct alike { /* one fault, in one of the two */
+    const struct alike_fault *fault;
+    struct server server; /* a real one ... */
+    redisContext *hand;   /* ... and its administrator */
+    rlock_testing *t;     /* or NULL */
+    rlock_client *client;
+    struct owner owners[ALIKE_HANDLES];
+};
+
+static struct alike alikes[ALIKE_WORLDS];
+static rlock_poll *alike_loop;
+
+static void alike_says(const struct alike *a, const char *command) {
+    redisReply *reply = (redisReply *)redisCommand(a->hand, command);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        fail_msg("%s: %s", command, reply->str);
+    }
+    freeReplyObject(reply);
+}
+
+static int64_t alike_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Time passes in all worlds. */
+static void alike_runs(int64_t ms) {
+    int64_t until_ms = alike_now_ms() + ms;
+    size_t i;
+    while (alike_now_ms() < until_ms) {
+        rlock_poll_once(alike_loop, 5);
+    }
+    for (i = 0; i < ALIKE_WORLDS; i++) {
+        if (alikes[i].t != NULL) {
+            rlock_testing_pass(alikes[i].t, ms);
+        }
+    }
+}
+
+static void alike_makes(struct alike *a, const struct alike_fault *fault, bool real) {
+    rlock_options options;
+    rlock_config config;
+    int i;
+    a->fault = fault;
+    memset(&config, 0, sizeof config);
+    config.command_timeout_ms = ALIKE_TIMEOUT_MS;
+    config.log = on_log;
+    if (real) {
+        assert_int_equal(server_start(&a->server, NULL), 0);
+        a->hand = redisConnectUnix(a->server.socket);
+        assert_true(a->hand != NULL && a->hand->err == 0);
+        alike_says(a, "ACL SETUSER locker reset on >secret ~* &* +@all");
+        config.loop = rlock_poll_loop(alike_loop);
+        config.unix_path = a->server.socket;
+        config.username = "locker";
+        config.password = "secret";
+    } else {
+        a->t = rlock_testing_new(NULL);
+        config.loop = rlock_testing_loop(a->t);
+        config.store = rlock_testing_store(a->t);
+    }
+    assert_int_equal(rlock_client_new(&a->client, &config), RLOCK_OK);
+    for (i = 0; i < ALIKE_HANDLES; i++) {
+        struct owner *o = &a->owners[i];
+        memset(&options, 0, sizeof options);
+        options.key = alike_names[i];
+        options.watchdog = i == ALIKE_WATCHED ? RLOCK_WATCHDOG_ON : RLOCK_WATCHDOG_AUTO;
+        options.on_lost = on_event;
+        options.user = o;
+        assert_int_equal(rlock_new(&o->lock, a->client, &options), RLOCK_OK);
+    }
+}
+
+static void alike_holds(struct alike *a) {
+    int i;
+    for (i = a->fault != NULL ? ALIKE_RENEWED : 0; i < ALIKE_HANDLES; i++) {
+        acquire(&a->owners[i], 5000, a->fault == NULL || i == ALIKE_RENEWED ? 60000 : 1000);
+    }
+}
+
+/* A server is stopped only right before it is asked: nothing else may be under way by then. */
+static void alike_begins(struct alike *a, bool stops) {
+    char away[128];
+    if (a->fault == NULL || a->fault->stops != stops) {
+        return;
+    }
+    if (a->t != NULL) {
+        rlock_testing_server(a->t, a->fault->condition);
+        return;
+    }
+    if (a->fault->hides) {
+        snprintf(away, sizeof away, "%s.away", a->server.socket);
+        alike_says(a, a->fault->begin);
+        assert_int_equal(rename(a->server.socket, away), 0);
+    } else if (a->fault->stops) {
+        server_pause(&a->server);
+    } else {
+        alike_says(a, a->fault->begin);
+        if (a->fault->condition == RLOCK_TESTING_DENIED) {
+            alike_says(a, "CLIENT KILL USER locker");
+        }
+    }
+}
+
+/* Every operation is put to the fault; where there is none, to a thief. */
+static void alike_asks(struct alike *a) {
+    struct owner *o = a->owners;
+    if (a->fault != NULL) {
+        acquire(&o[ALIKE_TRIED], 0, 1000);
+        acquire(&o[ALIKE_WAITED], 600, 1000);
+        assert_int_equal(rlock_renew(o[ALIKE_RENEWED].lock, 0, on_event, &o[ALIKE_RENEWED]), 0);
+        assert_int_equal(rlock_release(o[ALIKE_RELEASED].lock, on_event, &o[ALIKE_RELEASED]), 0);
+    } else if (a->t != NULL) {
+        assert_int_equal(rlock_testing_steal(a->t, "tried"), RLOCK_OK);
+        assert_int_equal(rlock_testing_delete(a->t, "waited"), RLOCK_OK);
+        assert_int_equal(rlock_testing_steal(a->t, "renewed"), RLOCK_OK);
+        assert_int_equal(rlock_testing_delete(a->t, "released"), RLOCK_OK);
+    } else {
+        alike_says(a, "SET tried other PX 30000");
+        alike_says(a, "DEL waited");
+        alike_says(a, "SET renewed other PX 30000");
+        alike_says(a, "DEL released");
+    }
+    if (a->fault == NULL) {
+        assert_int_equal(rlock_renew(o[ALIKE_RENEWED].lock, 0, on_event, &o[ALIKE_RENEWED]), 0);
+        assert_int_equal(rlock_release(o[ALIKE_RELEASED].lock, on_event, &o[ALIKE_RELEASED]), 0);
+    }
+}
+
+static void alike_ends(struct alike *a) {
+    int i;
+    if (a->t == NULL && a->fault != NULL && a->fault->stops) {
+        server_resume(&a->server);
+    }
+    for (i = 0; i < ALIKE_HANDLES; i++) {
+        rlock_free(a->owners[i].lock);
+    }
+    rlock_client_free(a->client);
+    rlock_testing_free(a->t);
+    if (a->t == NULL) {
+        redisFree(a->hand);
+        server_stop(&a->server);
+    }
+}
+
+static void alike_compares(const struct alike *real, const struct alike *kit) {
+    bool words = real->fault != NULL && (real->fault->condition == RLOCK_TESTING_DENIED ||
+                                         real->fault->condition == RLOCK_TESTING_FULL);
+    int i, kind;
+    for (i = 0; i < ALIKE_HANDLES; i++) {
+        const struct owner *a = &real->owners[i], *b = &kit->owners[i];
+        for (kind = RLOCK_ACQUIRED; kind <= RLOCK_LOST; kind++) {
+            if (a->count[kind] != b->count[kind] || a->status[kind] != b->status[kind] ||
+                a->reason[kind] != b->reason[kind]) {
+                fail_msg("%s, %s, kind %d: a real server %d times, status %d, reason %d; the kit "
+                         "%d times, status %d, reason %d",
+                         real->fault ? real->fault->name : "theft", alike_names[i], kind,
+                         a->count[kind], a->status[kind], (int)a->reason[kind], b->count[kind],
+                         b->status[kind], (int)b->reason[kind]);
+            }
+        }
+        if (words && i == ALIKE_TRIED) {
+            assert_string_equal(a->text[RLOCK_ACQUIRED], b->text[RLOCK_ACQUIRED]);
+        }
+    }
+}
+
+static void kit_says_of_each_fault_and_theft_what_a_real_server_says(void **state) {
+    size_t i;
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    memset(alikes, 0, sizeof alikes);
+    alike_loop = rlock_poll_new();
+    for (i = 0; i < ALIKE_WORLDS; i++) {
+        alike_makes(&alikes[i], i / 2 < ALIKE_FAULTS ? &alike_faults[i / 2] : NULL, i % 2 == 0);
+    }
+    for (i = 0; i < ALIKE_WORLDS; i++) {
+        alike_holds(&alikes[i]);
+    }
+    alike_runs(250); /* a hold that is older than 100 ms is registered for push */
+    for (i = 0; i < ALIKE_WORLDS; i++) {
+        alike_begins(&alikes[i], false);
+    }
+    alike_runs(50); /* connections are seen to be gone */
+    for (i = 0; i < ALIKE_WORLDS; i++) {
+        alike_begins(&alikes[i], true);
+    }
+    for (i = 0; i < ALIKE_WORLDS; i++) {
+        alike_asks(&alikes[i]);
+    }
+    alike_runs(1300); /* the deadlines pass */
+    for (i = 0; i < ALIKE_WORLDS; i += 2) {
+        alike_compares(&alikes[i], &alikes[i + 1]);
+    }
+    for (i = 0; i < ALIKE_WORLDS; i++) {
+        alike_ends(&alikes[i]);
+    }
+    rlock_poll_free(alike_loop);
+}
+
+#endif /* TESTS_TESTING_REAL_H */
