@@ -1,4 +1,5 @@
-/* One suite, four loops: the same tests on libev, libuv, libevent and rlock_poll.h.
+/* One suite for all loops: the same tests on libev, libuv, libevent and rlock_poll.h, and where they
+ * are found on GLib, sd-event and uloop.
  *
  * libev brings functions with the names of libevent's own: link -levent_core before -lev.
  * The first half speaks to the adapters alone, as the library would: each promise of the loop
@@ -25,6 +26,15 @@ static void heard_resolved_all(rlock_name *name, const struct sockaddr *const *a
 #include <stdlib.h>
 #include <unistd.h>
 #include <uv.h>
+#ifdef HAVE_GLIB
+#include <glib-unix.h>
+#endif
+#ifdef HAVE_SD_EVENT
+#include <systemd/sd-event.h>
+#endif
+#ifdef HAVE_ULOOP
+#include <libubox/uloop.h>
+#endif
 
 static bool refused(void);
 
@@ -53,6 +63,44 @@ static int wish_uv_getaddrinfo(uv_loop_t *on, uv_getaddrinfo_t *request, uv_geta
                                const struct addrinfo *hints) {
     return refused() ? UV_ENOMEM : uv_getaddrinfo(on, request, call, host, service, hints);
 }
+
+#ifdef HAVE_SD_EVENT
+static int sd_sources; /* that the adapter made, and that are not freed yet */
+
+static void sd_source_is_freed(void *data) {
+    (void)data;
+    sd_sources--;
+}
+
+static int sd_counted(int status, sd_event_source *const *source) {
+    if (status >= 0) {
+        sd_sources++;
+        sd_event_source_set_destroy_callback(*source, sd_source_is_freed);
+    }
+    return status;
+}
+
+static int wish_sd_event_add_io(sd_event *event, sd_event_source **source, int fd, uint32_t events,
+                                sd_event_io_handler_t call, void *data) {
+    return refused() ? -ENOMEM
+                     : sd_counted(sd_event_add_io(event, source, fd, events, call, data), source);
+}
+
+static int wish_sd_event_add_time(sd_event *event, sd_event_source **source, clockid_t which,
+                                  uint64_t us, uint64_t accuracy, sd_event_time_handler_t call,
+                                  void *data) {
+    int status =
+        refused() ? -ENOMEM : sd_event_add_time(event, source, which, us, accuracy, call, data);
+
+    return sd_counted(status, source);
+}
+#endif
+
+#ifdef HAVE_ULOOP
+static int wish_uloop_fd_add(struct uloop_fd *fd, unsigned flags) {
+    return refused() ? -1 : uloop_fd_add(fd, flags);
+}
+#endif
 
 static int wish_pipe(int *ends) {
     return refused() ? -1 : pipe(ends);
@@ -115,6 +163,21 @@ static int wish_event_add(struct event *event, const struct timeval *delay) {
 #include "rlock_libevent.h"
 #include "rlock_libuv.h"
 #include "rlock_poll.h"
+#ifdef HAVE_GLIB
+#include "rlock_glib.h"
+#endif
+#ifdef HAVE_SD_EVENT
+#define sd_event_add_io wish_sd_event_add_io
+#define sd_event_add_time wish_sd_event_add_time
+#include "rlock_sd_event.h"
+#undef sd_event_add_io
+#undef sd_event_add_time
+#endif
+#ifdef HAVE_ULOOP
+#define uloop_fd_add wish_uloop_fd_add
+#include "rlock_uloop.h"
+#undef uloop_fd_add
+#endif
 #undef malloc
 #undef calloc
 #undef realloc
@@ -141,7 +204,7 @@ static int64_t clock_us(void) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * The four loops, seen alike
+ * The loops, seen alike
  */
 
 typedef struct kind {
@@ -397,11 +460,25 @@ static void poll_free_loop(void *loop) {
     rlock_poll_free(loop);
 }
 
+#include "loops_more.h"
+
+/* The last one is that of rlock_poll.h: what is tried on one loop only is tried on that. */
 static const kind kinds[] = {
     {"libev", ev_make, ev_hooks, ev_iterates, ev_iterates_inside, ev_listen, ev_runs_out,
      ev_free_loop},
     {"libuv", uv_make, uv_hooks, uv_iterates, NULL, uv_listen_to, uv_runs_out, uv_free_loop},
     {"libevent", le_make, le_hooks, le_iterates, NULL, le_listen, le_runs_out, le_free_loop},
+#ifdef HAVE_GLIB
+    {"glib", glib_make, glib_hooks, glib_iterates, glib_iterates, glib_listen, glib_runs_out,
+     glib_free_loop},
+#endif
+#ifdef HAVE_SD_EVENT
+    {"sd-event", sd_make, sd_hooks, sd_iterates, NULL, sd_listen, sd_runs_out, sd_free_loop},
+#endif
+#ifdef HAVE_ULOOP
+    {"uloop", uloop_make, uloop_hooks, uloop_iterates, uloop_iterates, uloop_listen, uloop_runs_out,
+     uloop_free_loop},
+#endif
     {"poll", poll_make, poll_hooks, poll_iterates, poll_iterates, poll_listen, poll_runs_out,
      poll_free_loop},
 };
@@ -572,14 +649,22 @@ static void zero_timer_in_its_own_callback(char who) {
     }
 }
 
+static void drain_what_is_ready(char who) {
+    if (who != 't') {
+        drain(who == 'a' ? pipe_a : pipe_b);
+    }
+}
+
 static void zero_timer_comes_after_a_look(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    assert_int_equal(hooks.watch(hooked, &io_b, pipe_b[0], RLOCK_IO_READ), 0);
+    then = drain_what_is_ready;
     fill(pipe_a);
+    fill(pipe_b);
     hooks.set_timer(hooked, 0);
     UNTIL(strchr(trail, 't') != NULL);
-    assert_int_equal(trail[0], 'a');
-    assert_int_equal(trail[1], 't');
+    assert_true(strcmp(trail, "abt") == 0 || strcmp(trail, "bat") == 0);
 }
 
 static void zero_timer_in_its_own_callback_lets_others_in(void **state) {
@@ -598,8 +683,8 @@ static void zero_timer_in_its_own_callback_lets_others_in(void **state) {
 }
 
 static void zero_timer_and_a_byte(char who) {
+    drain_what_is_ready(who);
     if (who == 'a') {
-        drain(pipe_a);
         fill(pipe_b);
         hooks.set_timer(hooked, 0);
     }
@@ -910,7 +995,7 @@ static void open_without_memory_fails_and_leaves_nothing(void **state) {
             hooks.close(other);
         }
     }
-    assert_true(failed >= 1);
+    assert_true(failed >= 1 || strcmp(now_on->name, "glib") == 0); /* which aborts the program */
 }
 
 /* The connection is given up, and watch(0) follows; the next one is watched again. */
