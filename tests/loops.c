@@ -191,10 +191,12 @@ static int wish_event_add(struct event *event, const struct timeval *delay) {
 #undef rlock_on_io
 #undef rlock_on_timer
 #undef rlock_on_resolved_all
+#include "rlock_loop_check.h"
 
 #ifndef PATIENCE_US
 #define PATIENCE_US 20000000 /* what has not happened by then does not happen */
 #endif
+#define TURN_MS 20
 
 static int64_t clock_us(void) {
     struct timespec t;
@@ -211,7 +213,7 @@ typedef struct kind {
     const char *name;
     void *(*make)(void);
     rlock_loop (*hooks)(void *loop);
-    void (*turn)(void *loop); /* one turn, of at most some 50 ms */
+    void (*turn)(void *loop); /* one turn, of at most some TURN_MS */
     void (*iteration_inside)(
         void *loop); /* ... inside of a callback; NULL = it must not be run there */
     void (*listen)(void *loop, int fd,
@@ -262,7 +264,7 @@ static void ev_guarded_run(void *loop, double seconds, bool once) {
 }
 
 static void ev_iterates(void *loop) {
-    ev_guarded_run(loop, 0.05, true);
+    ev_guarded_run(loop, TURN_MS * 1e-3, true);
 }
 
 static void ev_on_nothing(struct ev_loop *loop, ev_timer *timer, int revents) {
@@ -272,7 +274,7 @@ static void ev_on_nothing(struct ev_loop *loop, ev_timer *timer, int revents) {
 static void ev_iterates_inside(void *loop) {
     ev_timer limit;
 
-    ev_timer_init(&limit, ev_on_nothing, 0.05, 0.);
+    ev_timer_init(&limit, ev_on_nothing, TURN_MS * 1e-3, 0.);
     ev_now_update(loop);
     ev_timer_start(loop, &limit);
     ev_run(loop, EVRUN_ONCE);
@@ -324,7 +326,7 @@ static rlock_loop uv_hooks(void *loop) {
 }
 
 static void uv_iterates(void *loop) {
-    uv_timer_start(&uv_guard, uv_on_guard, 50, 0);
+    uv_timer_start(&uv_guard, uv_on_guard, TURN_MS, 0);
     uv_run(loop, UV_RUN_ONCE);
     uv_timer_stop(&uv_guard);
 }
@@ -386,7 +388,7 @@ static rlock_loop le_hooks(void *loop) {
 }
 
 static void le_iterates(void *loop) {
-    const struct timeval guard = {0, 50000};
+    const struct timeval guard = {0, TURN_MS * 1000};
 
     event_base_loopexit(loop, &guard);
     event_base_loop(loop, EVLOOP_ONCE);
@@ -437,7 +439,7 @@ static rlock_loop poll_hooks(void *loop) {
 }
 
 static void poll_iterates(void *loop) {
-    rlock_poll_once(loop, 50);
+    rlock_poll_once(loop, TURN_MS);
 }
 
 static void poll_listen(void *loop, int fd, void (*ready)(void)) {
@@ -538,9 +540,12 @@ static void heard(char who, unsigned events) {
     }
 }
 
+static void faulty_io(rlock_io *io, unsigned events);
+static void faulty_timer(rlock_client *client);
+
 static void heard_io(rlock_io *io, unsigned events) {
     if (!playing) {
-        rlock_on_io(io, events);
+        faulty_io(io, events);
     } else if (io != &io_a && io != &io_b) {
         io->ready(io, events); /* of a name */
     } else {
@@ -550,7 +555,7 @@ static void heard_io(rlock_io *io, unsigned events) {
 
 static void heard_timer(rlock_client *client) {
     if (!playing) {
-        rlock_on_timer(client);
+        faulty_timer(client);
     } else {
         assert_ptr_equal(client, &a_client);
         heard('t', 0);
@@ -1784,6 +1789,8 @@ static void questions_are_answered_and_force_is_told(void **state) {
 
 #include "loops_names.h"
 
+#include "loops_check.h"
+
 /* ------------------------------------------------------------------------------------------------
  * Every test on every loop
  */
@@ -1848,6 +1855,9 @@ static const struct CMUnitTest each[] = {
     LIBRARY(semaphore_gives_out_what_it_has),
     LIBRARY(several_keys_are_all_or_none),
     LIBRARY(questions_are_answered_and_force_is_told),
+    LIBRARY(contract_is_kept_by_rlock_loop_check),
+    LIBRARY(planted_faults_are_found_by_rlock_loop_check),
+    LIBRARY(missing_hook_is_told_by_rlock_loop_check),
 };
 #define EACH (sizeof each / sizeof each[0])
 
@@ -1868,6 +1878,7 @@ static int stop_server(void **state) {
 int main(int argc, char **argv) {
     static const struct clustered_skip skipped[] = {
         {"*: *_in_memory", "no server is in it"},
+        {"*: *_by_rlock_loop_check", "no server is in it"},
         {NULL, NULL},
     };
     static struct CMUnitTest tests[KINDS * EACH];

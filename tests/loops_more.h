@@ -42,7 +42,7 @@ static guint glib_guarded_run(void *loop, guint ms) {
 }
 
 static void glib_iterates(void *loop) {
-    glib_guarded_run(loop, 50);
+    glib_guarded_run(loop, TURN_MS);
 }
 
 static void glib_listen(void *loop, int fd, void (*ready)(void)) {
@@ -101,7 +101,7 @@ static rlock_loop sd_hooks(void *loop) {
 }
 
 static void sd_iterates(void *loop) {
-    assert_true(sd_event_run(loop, 50000) >= 0);
+    assert_true(sd_event_run(loop, TURN_MS * 1000) >= 0);
 }
 
 static void sd_listen(void *loop, int fd, void (*ready)(void)) {
@@ -160,7 +160,7 @@ static rlock_loop uloop_hooks(void *loop) {
 
 static void uloop_iterates(void *loop) {
     (void)loop;
-    uloop_run_timeout(50);
+    uloop_run_timeout(TURN_MS);
 }
 
 static void uloop_listen(void *loop, int fd, void (*ready)(void)) {
