@@ -330,19 +330,19 @@ static inline void rlock__check_zero_timer(rlock__loop_check *c) {
     c->then = rlock__check_drain;
     rlock__check_watch(c, 0, RLOCK_IO_READ);
     rlock__check_watch(c, 1, RLOCK_IO_READ);
+    rlock__check_timer(c, 0, 0);
     rlock__check_fill(c, 0);
     rlock__check_fill(c, 1);
-    rlock__check_timer(c, 0, 0);
     RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come");
     RLOCK__CHECK(rlock__check_before(c, 'a', 't') && rlock__check_before(c, 'b', 't'),
-                 "it comes before descriptors that were ready when it was set");
+                 "it comes before descriptors that a poll since it was set finds ready");
 }
 
 static inline void rlock__check_then_zero_and_byte(rlock__loop_check *c, char who) {
     rlock__check_drain(c, who);
     if (who == 'a') {
-        rlock__check_fill(c, 1);
         rlock__check_timer(c, 0, 0);
+        rlock__check_fill(c, 1);
     }
 }
 
@@ -353,7 +353,7 @@ static inline void rlock__check_zero_timer_in_callback(rlock__loop_check *c) {
     rlock__check_fill(c, 0);
     RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come");
     RLOCK__CHECK(rlock__check_before(c, 'b', 't'),
-                 "it comes without a poll since it was set: a descriptor was ready by then");
+                 "it comes before a descriptor that a poll since it was set finds ready");
 }
 
 static inline void rlock__check_then_zero_again(rlock__loop_check *c, char who) {

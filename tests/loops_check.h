@@ -234,8 +234,8 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         int check;
         const char *why;
     } rows[] = {
-        {ZERO_TIMER_BEFORE_THE_POLL, 1, "before descriptors that were ready"},
-        {ZERO_TIMER_IN_THE_SAME_TURN, 2, "without a poll since it was set"},
+        {ZERO_TIMER_BEFORE_THE_POLL, 1, "before descriptors that a poll"},
+        {ZERO_TIMER_IN_THE_SAME_TURN, 2, "before a descriptor that a poll"},
         {TIMER_TWICE, 3, "twice without a poll"},
         {ZERO_TIMER_PUT_OFF, 4, "puts it off for ever"},
         {TIMER_EARLY, 5, "comes early"},
@@ -285,7 +285,7 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         options.loop.close = faulty_close;
         options.run = faulty_run;
         options.user = loop;
-        options.patience_ms = 500;
+        options.patience_ms = 300;
         options.only = rows[i].check;
         wrong += checked(&options, rows[i].why) != 1;
     }
