@@ -66,7 +66,7 @@ static inline void *rlock__sd_event_open(void *ctx, rlock_client *client) {
     }
     s->event = (sd_event *)ctx;
     s->client = client;
-    /* a clock that goes on while a device sleeps, as leases do; to the microsecond, not to 250 ms */
+    /* a clock that goes on while a device sleeps, as leases do; to 1 us, as 0 would mean 250 ms */
     if (sd_event_add_time(s->event, &s->timer, CLOCK_BOOTTIME, 0, 1, rlock__sd_event_on_timer, s) <
         0) {
         free(s);

@@ -1,5 +1,5 @@
-/* One suite for all loops: the same tests on libev, libuv, libevent and rlock_poll.h, and where they
- * are found on GLib, sd-event and uloop.
+/* One suite for all loops: the same tests on libev, libuv, libevent and rlock_poll.h, and where
+ * they are found on GLib, sd-event and uloop.
  *
  * libev brings functions with the names of libevent's own: link -levent_core before -lev.
  * The first half speaks to the adapters alone, as the library would: each promise of the loop
