@@ -37,6 +37,12 @@
 #define RLOCK__HAS_KINDS 1
 #endif
 
+#ifdef RLOCK_NO_REPORTS
+#define RLOCK__HAS_REPORTS 0
+#else
+#define RLOCK__HAS_REPORTS 1
+#endif
+
 /* A function of several callers: where size counts, a call is less than a copy of it. */
 #if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__)
 #define RLOCK__NOINLINE __attribute__((noinline))

@@ -266,6 +266,13 @@ static void rlock__lock_words(rlock *lock, const char *words) {
     }
 }
 
+/* Keeps the words of the last fault of a hold, for the event of its loss. */
+static void rlock__hold_words(rlock *lock, const char *words) {
+    if (!lock->ready.event) { /* else its grant was not told yet */
+        rlock__lock_words(lock, words);
+    }
+}
+
 static bool rlock__queued(const rlock__gate *gate) {
     return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
 }

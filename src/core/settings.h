@@ -60,6 +60,10 @@ static bool rlock__within(int64_t value, int64_t least, int64_t most) {
     return value == 0 || (value >= least && value <= most);
 }
 
+/* A number as it stands in the limits of an option, for the log. */
+#define RLOCK__QUOTE(number) RLOCK__QUOTED(number)
+#define RLOCK__QUOTED(number) #number
+
 /* Appends to the n bytes of a line what the limits of a number are. */
 static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) {
     n = rlock__line_number(line, n, " is not ", row->least);

@@ -41,6 +41,7 @@ typedef enum rlock_wire {
  * elsewhere as %26 %3D. The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
+struct rlock_report;
 
 /* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
  * use another library. All are required, run on the client's thread, and may not call this library.
@@ -99,7 +100,7 @@ typedef struct rlock_config {
     const rlock_store *store;
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
-    void *user;                                           /* for connect and log */
+    void *user; /* for connect and log, unless they have their own: connect_user, log_user */
 
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
@@ -138,6 +139,13 @@ typedef struct rlock_config {
     int replicas;
     int64_t replicas_ms; /* a quarter of the command timeout; 1 to half of it; how long to wait for
                             them. Meanwhile the server answers this client nothing else */
+
+    /* None; called with everything that happens: >>reports. It may not call the library, and costs
+     * nothing where it is none. */
+    void (*on_report)(void *user, const struct rlock_report *report);
+    void *report_user; /* for on_report */
+
+    void *log_user, *connect_user; /* `user`; for log and connect */
 } rlock_config;
 
 typedef struct rlock_stats {
@@ -172,7 +180,8 @@ RLOCK_API void rlock_client_free(rlock_client *client);
 /* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
  * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
  * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
- * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free.
+ * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free, which alone is
+ * enough for a program that is about to end and need not be told what becomes of its holds.
  * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
  * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,

@@ -565,7 +565,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->owner = owner;
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
-    redis->user = config->user;
+    redis->user = config->connect_user ? config->connect_user : config->user;
     redis->place.tls = config->connect || config->unix_path ? NULL : config->tls;
     redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
