@@ -9749,8 +9749,8 @@ static void rlock__lock_words(rlock *lock, const char *words) {
 }
 
 /* Keeps the words of the last fault of a hold, for the event of its loss. */
-static void rlock__hold_words(rlock *lock, const char *words) {
-    if (!lock->ready.event) { /* else its grant was not told yet */
+static void rlock__hold_fault(rlock *lock, const char *words) {
+    if (words && !lock->ready.event) { /* else its grant was not told yet */
         rlock__lock_words(lock, words);
     }
 }
@@ -11320,7 +11320,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         until_us = rlock__min(until_us, claim->until_us);
     }
     rlock__report(claim, RLOCK_REPORT_RENEWED, RLOCK_OK);
-    rlock__hold_words(claim->lock, NULL);
+    rlock__lock_words(claim->lock, NULL);
     claim->until_us = until_us;
     if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
@@ -11346,7 +11346,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
-    rlock__hold_words(claim->lock, answer->text);
+    rlock__hold_fault(claim->lock, answer->text);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (!claim->lock->renews) {
         rlock__report_due(claim, RLOCK__NEVER, false);
@@ -11379,7 +11379,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
         (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
         if (fault) {
-            rlock__hold_words(claim->lock, answer->text);
+            rlock__hold_fault(claim->lock, answer->text);
         }
         rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
         return;
@@ -11950,7 +11950,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
-        rlock__hold_words(other->lock, why->text);
+        rlock__hold_fault(other->lock, why->text);
     }
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);

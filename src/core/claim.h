@@ -267,8 +267,8 @@ static void rlock__lock_words(rlock *lock, const char *words) {
 }
 
 /* Keeps the words of the last fault of a hold, for the event of its loss. */
-static void rlock__hold_words(rlock *lock, const char *words) {
-    if (!lock->ready.event) { /* else its grant was not told yet */
+static void rlock__hold_fault(rlock *lock, const char *words) {
+    if (words && !lock->ready.event) { /* else its grant was not told yet */
         rlock__lock_words(lock, words);
     }
 }
