@@ -74,7 +74,8 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
     const rlock *lock = claim->lock;
     const rlock_client *client = rlock__client_of(lock->gate);
     rlock_report report;
-    if (rlock__forked(client)) { /* by a hook, before */
+    bool untold = kind == RLOCK_REPORT_RENEWED && lock->ready.event; /* of its grant, so far */
+    if (untold || rlock__forked(client)) {                           /* by a hook, before */
         return;
     }
     memset(&report, 0, sizeof report);
