@@ -207,7 +207,7 @@
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
- *     RLOCK_NO_REPORTS    leave out config.on_report: 1.5 KB of code on a small ARM
+ *     RLOCK_NO_REPORTS    leave out config.on_report: 1 KB of code on a small ARM
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a third of the code
  *
