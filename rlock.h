@@ -587,8 +587,8 @@ typedef struct rlock_store {
  * detail may be NULL; whether this is a forked child, as after a hook `log` that forks; and the
  * counters, of which a store keeps commands, connects, cleaning, and those faults that it does not
  * report by `down`. With rlock_client_report a store reports RLOCK_REPORT_CONNECTED and
- * RLOCK_REPORT_DISCONNECTED of each of its connections, with span_us, link, where and text; the rest
- * is filled in. */
+ * RLOCK_REPORT_DISCONNECTED of each of its connections, with span_us, link, where and text; the
+ * rest is filled in. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
 RLOCK_API int64_t rlock_client_clock_us(rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
@@ -906,11 +906,11 @@ typedef struct rlock_options {
 
 /* Makes a handle, which is idle.
  * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
- * RLOCK_ERR_STATE (a forked child). With RLOCK_ERR_ARG a log line says why: which of the options is
- * not what it may be; or the store refuses them: it cannot do it; or fencing or a queued kind is wanted on a key
- * with a `}` and no hash tag {...}, next to which no other key can share its cluster slot; or a
- * queued kind is wanted on a key that is named like a key of the library's own
- * (docs/protocol.md, "Whose a key is"). */
+ * RLOCK_ERR_STATE (a forked child). With RLOCK_ERR_ARG comes a log line that says why: which of the
+ * options is not what it may be; or the store refuses them: it cannot do it; or fencing or a queued
+ * kind is wanted on a key with a `}` and no hash tag {...}, next to which no other key can share
+ * its cluster slot; or a queued kind is wanted on a key that is named like a key of the library's
+ * own (docs/protocol.md, "Whose a key is"). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
 /* Frees a handle in any state. Pending operations end without a callback, and a hold is released in

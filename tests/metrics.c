@@ -1,4 +1,4 @@
-/* metrics.c - adapters/rlock_metrics.h and rlock_trace.h: what their readers make of what they write
+/* metrics.c - rlock_metrics.h and rlock_trace.h: what their readers make of what they write
  *
  * A program in virtual time on the store inside the process is watched by both. The page is given
  * to Debian's promtool, which reads and judges it as Prometheus does, the trace to tests/trace.py.

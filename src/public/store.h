@@ -226,8 +226,8 @@ typedef struct rlock_store {
  * detail may be NULL; whether this is a forked child, as after a hook `log` that forks; and the
  * counters, of which a store keeps commands, connects, cleaning, and those faults that it does not
  * report by `down`. With rlock_client_report a store reports RLOCK_REPORT_CONNECTED and
- * RLOCK_REPORT_DISCONNECTED of each of its connections, with span_us, link, where and text; the rest
- * is filled in. */
+ * RLOCK_REPORT_DISCONNECTED of each of its connections, with span_us, link, where and text; the
+ * rest is filled in. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
 RLOCK_API int64_t rlock_client_clock_us(rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
