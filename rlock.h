@@ -11169,9 +11169,6 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
-    if (!rlock__client_of(gate)->up) {
-        rlock__lock_words(lock, rlock__client_of(gate)->fault_text);
-    }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {

@@ -334,6 +334,7 @@ static const struct CMUnitTest singles[] = {
     HOOKED(grant_that_was_cancelled_before_it_was_told_is_reported_as_no_hold),
     HOOKED(grant_that_came_too_late_is_reported_neither_as_held_nor_as_lost),
     HOOKED(free_of_a_handle_is_reported_as_the_end_of_what_it_did),
+    HOOKED(grant_of_a_handle_that_was_freed_before_it_was_told_is_reported_as_none),
     HOOKED(free_of_a_client_is_reported_as_the_end_of_all_that_it_did),
     HOOKED(release_that_the_server_did_not_know_is_reported_as_its_callback_is_told),
     HOOKED(nested_acquires_and_releases_are_not_reported),
