@@ -9593,6 +9593,7 @@ typedef struct rlock__claim {
     bool exists : 1;     /* the token may be at the server */
     bool registered : 1; /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
@@ -9748,10 +9749,11 @@ static void rlock__lock_words(rlock *lock, const char *words) {
     }
 }
 
-/* Keeps the words of the last fault of a hold, for the event of its loss. */
-static void rlock__hold_fault(rlock *lock, const char *words) {
-    if (words && !lock->ready.event) { /* else its grant was not told yet */
-        rlock__lock_words(lock, words);
+/* Keeps the words of a renewal that failed, for the event of the loss. */
+static void rlock__hold_fault(rlock__claim *held, const char *words) {
+    if (words && !held->lock->ready.event) { /* else its grant was not told yet */
+        rlock__lock_words(held->lock, words);
+        held->faulted = false; /* that was before */
     }
 }
 
@@ -11169,6 +11171,9 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
+    if (claim->faulted) {
+        rlock__lock_words(lock, rlock__client_of(gate)->fault_text);
+    }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
@@ -11319,6 +11324,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     }
     rlock__report(claim, RLOCK_REPORT_RENEWED, RLOCK_OK);
     rlock__lock_words(claim->lock, NULL);
+    claim->faulted = false;
     claim->until_us = until_us;
     if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
@@ -11344,7 +11350,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
-    rlock__hold_fault(claim->lock, answer->text);
+    rlock__hold_fault(claim, answer->text);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (!claim->lock->renews) {
         rlock__report_due(claim, RLOCK__NEVER, false);
@@ -11377,7 +11383,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
         (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
         if (fault) {
-            rlock__hold_fault(claim->lock, answer->text);
+            rlock__hold_fault(claim, answer->text);
         }
         rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
         return;
@@ -11452,7 +11458,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
-    claim->counted = false;
+    claim->counted = claim->faulted = false;
     rlock__lock_words(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
@@ -11948,7 +11954,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
-        rlock__hold_fault(other->lock, why->text);
+        other->faulted = true;
     }
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);

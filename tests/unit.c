@@ -344,6 +344,7 @@ static const struct CMUnitTest singles[] = {
     HOOKED(handle_without_memory_for_its_reports_is_not_made),
     HOOKED(child_that_returns_from_a_report_it_forked_in_does_nothing),
     CASE(words_of_the_last_fault_are_told_though_the_connection_is_back),
+    CASE(words_of_a_renewal_that_failed_are_told_until_one_succeeds),
     CASE(loss_to_something_that_is_no_lock_has_the_words_of_the_server),
     LOGGED(options_that_are_refused_are_logged_by_their_names),
     LOGGED(first_call_in_a_forked_child_is_logged_and_no_other_one),

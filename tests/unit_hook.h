@@ -602,6 +602,7 @@ static void words_of_the_last_fault_are_told_though_the_connection_is_back(void 
     SAME(fresh->seen[RLOCK_LOST].count, 0);
     SAME(owner_renew(fresh, 0), RLOCK_OK);
     idle();
+    reply_to("released", RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
     SAME(owner_release(released), RLOCK_OK);
     idle();
     reply_to("fresh", RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
@@ -610,6 +611,26 @@ static void words_of_the_last_fault_are_told_though_the_connection_is_back(void 
     reply_to("released", RLOCK_OP_RELEASE, scripted_plain(RLOCK_OUTCOME_GONE));
     SAME(released->seen[RLOCK_RELEASED].status, RLOCK_ERR_NOT_HELD);
     assert_string_equal(released->seen[RLOCK_RELEASED].text, "");
+}
+
+static void words_of_a_renewal_that_failed_are_told_until_one_succeeds(void **state) {
+    struct owner *owner = holder("key", 0), *other = holder("other", 0);
+    (void)state;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    SAME(owner_renew(other, 0), RLOCK_OK);
+    idle();
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "Connection refused");
+    reply_to("key", RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    reply_to("other", RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    scripted_up(&g.store);
+    reply_to("other", RLOCK_OP_RENEW, scripted_done());
+    reply_to("key", RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+    assert_string_equal(owner->seen[RLOCK_LOST].text, "LOADING"); /* the later one */
+    SAME(owner_renew(other, 0), RLOCK_OK);
+    idle();
+    reply_to("other", RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+    SAME(other->seen[RLOCK_LOST].count, 1);
+    assert_string_equal(other->seen[RLOCK_LOST].text, "");
 }
 
 static void loss_to_something_that_is_no_lock_has_the_words_of_the_server(void **state) {

@@ -53,7 +53,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
-    claim->counted = false;
+    claim->counted = claim->faulted = false;
     rlock__lock_words(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);

@@ -37,6 +37,9 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
+    if (claim->faulted) {
+        rlock__lock_words(lock, rlock__client_of(gate)->fault_text);
+    }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
@@ -187,6 +190,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     }
     rlock__report(claim, RLOCK_REPORT_RENEWED, RLOCK_OK);
     rlock__lock_words(claim->lock, NULL);
+    claim->faulted = false;
     claim->until_us = until_us;
     if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
@@ -212,7 +216,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
-    rlock__hold_fault(claim->lock, answer->text);
+    rlock__hold_fault(claim, answer->text);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (!claim->lock->renews) {
         rlock__report_due(claim, RLOCK__NEVER, false);
@@ -245,7 +249,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
         (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
         if (fault) {
-            rlock__hold_fault(claim->lock, answer->text);
+            rlock__hold_fault(claim, answer->text);
         }
         rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
         return;
