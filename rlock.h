@@ -30,6 +30,7 @@
  * CONTENTS
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
+ *                   >>reports
  *     Implementation. A section calls what stands above it. This file is joined from parts, one
  *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform       clock, random bytes, allocation
@@ -62,6 +63,7 @@
  *     >>quorum         a store made of several stores: the majority counts
  *     >>deadline       the deadline of a hold, for other threads to read
  *     >>claim          one token at the store, its gate and its handle
+ *     >>report         what the hook config.on_event is told
  *     >>due            when each claim has something to do
  *     >>gate           the waiters of this process for a key
  *     >>contend        the waiters of a mutex: only the first of each client makes attempts
@@ -109,17 +111,19 @@
  *     The library makes and frees handles. A handle is one would-be holder: two tasks that must
  *     exclude each other need two handles, even within one client.
  *     Callback safety: every function here may be called from every callback. That includes the
- *     two frees, even of the handle or client whose callback runs. The hooks `log` and `connect`
- *     and the hooks of a loop are not callbacks: they may call nothing of this, and must return.
+ *     two frees, even of the handle or client whose callback runs. The hooks `log`, `connect`
+ *     and `on_event` and those of a loop are not callbacks: they may call nothing of this, and
+ *     must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
  *     An event and its `text` live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
- *     nothing and touches no descriptor; the two frees do nothing there either.
+ *     nothing and touches no descriptor; the two frees do nothing there either. The first such
+ *     call is logged: a daemon makes its clients after it forks. Connections are closed by exec.
  *     While a callback runs, nothing of the library is half done, and the loop's timer is set
  *     for what remains to be delivered or sent. So a callback may also
  *     - run the loop, where the loop allows it: what is submitted in there can end in there;
- *     - fork: where the child returns from the callback, or from the hook `connect` or `log`,
- *       nothing is delivered, sent or armed in the child;
+ *     - fork: where the child returns from the callback, or from the hook `connect`, `log` or
+ *       `on_event`, nothing is delivered, sent or armed in the child;
  *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains is
  *       delivered in the next loop iteration. An exception leaks nothing if gcc or clang compiled
  *       the implementation, as C++ or as C with -fexceptions. Otherwise the text of that event
@@ -213,6 +217,7 @@
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
+ *     RLOCK_NO_REPORTS    leave out config.on_event: 1 KB of code on a small ARM
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a quarter of the code
  *
@@ -560,6 +565,7 @@ typedef struct rlock_store_events {
 } rlock_store_events;
 
 struct rlock_config;
+struct rlock_report;
 struct rlock_stats;
 
 /* A store: where locks are kept. */
@@ -604,7 +610,9 @@ typedef struct rlock_store {
  * UUID of 36 characters; random numbers, for jitter only; a line of the log, "what: detail", where
  * detail may be NULL; whether this is a forked child, as after a hook `log` that forks; and the
  * counters, of which a store keeps commands, connects, cleaning, and those faults that it does not
- * report by `down`. */
+ * report by `down`. With rlock_client_report a store reports RLOCK_REPORT_CONNECTED and
+ * RLOCK_REPORT_DISCONNECTED of each of its connections, with span_us, link, where and text; the
+ * rest is filled in. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
 RLOCK_API int64_t rlock_client_clock_us(rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
@@ -613,6 +621,7 @@ RLOCK_API void rlock_client_log(const rlock_client *client, int level, const cha
                                 const char *detail);
 RLOCK_API bool rlock_client_forked(const rlock_client *client);
 RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
+RLOCK_API void rlock_client_report(const rlock_client *client, const struct rlock_report *report);
 
 /* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
  * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
@@ -698,6 +707,7 @@ typedef enum rlock_wire {
  * elsewhere as %26 %3D. The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
+struct rlock_report;
 
 /* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
  * use another library. All are required, run on the client's thread, and may not call this library.
@@ -756,7 +766,7 @@ typedef struct rlock_config {
     const rlock_store *store;
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
-    void *user;                                           /* for connect and log */
+    void *user; /* for connect and log, unless they have their own: connect_user, log_user */
 
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
@@ -795,6 +805,13 @@ typedef struct rlock_config {
     int replicas;
     int64_t replicas_ms; /* a quarter of the command timeout; 1 to half of it; how long to wait for
                             them. Meanwhile the server answers this client nothing else */
+
+    /* None; called with everything that happens: >>reports. It may not call the library, and costs
+     * nothing where it is none. */
+    void (*on_event)(void *user, const struct rlock_report *report);
+    void *event_user; /* for on_event */
+
+    void *log_user, *connect_user; /* `user`; for log and connect */
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */
@@ -868,7 +885,7 @@ typedef enum rlock_reason {
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
     RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
-    RLOCK_REASON_CLOSED   /* the client was shut down during the hold */
+    RLOCK_REASON_CLOSED   /* the client was shut down during the hold: no fault */
 } rlock_reason;
 
 /* One word for a reason or a kind, in English, static: "expired", "semaphore"; "unknown" for any
@@ -886,8 +903,8 @@ typedef struct rlock_event {
                               BUSY or TIMEOUT: what was left of the holder's lease when last heard,
                               at most 2147483647, -1 = unknown. Otherwise 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              of RLOCK_LOST: why there is no connection, if there is none. Valid
-                              until the callback returns */
+                              of RLOCK_LOST: the last fault since the lease was granted or
+                              renewed. Valid until the callback returns */
 } rlock_event;
 
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see
@@ -943,11 +960,11 @@ typedef struct rlock_options {
 
 /* Makes a handle, which is idle.
  * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
- * RLOCK_ERR_STATE (a forked child). Where the store refuses the options, RLOCK_ERR_ARG comes with a
- * log line that says why: the store cannot do it; or fencing or a queued kind is wanted on a key
- * with a `}` and no hash tag {...}, next to which no other key can share its cluster slot; or a
- * queued kind is wanted on a key that is named like a key of the library's own
- * (docs/protocol.md, "Whose a key is"). */
+ * RLOCK_ERR_STATE (a forked child). With RLOCK_ERR_ARG comes a log line that says why: which of the
+ * options is not what it may be; or the store refuses them: it cannot do it; or fencing or a queued
+ * kind is wanted on a key with a `}` and no hash tag {...}, next to which no other key can share
+ * its cluster slot; or a queued kind is wanted on a key that is named like a key of the library's
+ * own (docs/protocol.md, "Whose a key is"). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
 /* Frees a handle in any state. Pending operations end without a callback, and a hold is released in
@@ -1077,6 +1094,67 @@ RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *optio
  * done is NULL), RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client was freed or is being shut down). */
 RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
+/* ------------------------------------------------------------------------------------------------
+ * >>reports - everything that happens to the handles and connections of a client, for one hook
+ */
+
+/* What config.on_event is called with. An event tells one handle how its operation ended; a report
+ * tells one place in a program what happens in all of them: adapters/rlock_metrics.h counts, and
+ * adapters/rlock_trace.h draws.
+ *
+ * Of each handle they come in this order: ASKED, then GRANTED or FAILED; after GRANTED any number
+ * of RENEWED, then one of RELEASED, HANDED_ON and LOST; LET_GO comes after RELEASED, unless the
+ * handle was freed. So of each client, and at any time, ASKED = GRANTED + FAILED + those that wait,
+ * and GRANTED = RELEASED + HANDED_ON + LOST + those that hold. The frees of a handle or a client
+ * end what they end in a report too. In a forked child nothing is reported. */
+typedef enum rlock_report_kind {
+    RLOCK_REPORT_ASKED = 1,   /* an acquire began: it was accepted, or the release that it follows
+                                 has ended. One of a held re-entrant handle is none */
+    RLOCK_REPORT_GRANTED,     /* the callback of the acquire is about to be told RLOCK_OK */
+    RLOCK_REPORT_FAILED,      /* an acquire ended without a hold */
+    RLOCK_REPORT_RENEWED,     /* a renewal succeeded, by hand or by the watchdog */
+    RLOCK_REPORT_RELEASED,    /* a hold ended: its handle was released or freed */
+    RLOCK_REPORT_HANDED_ON,   /* a hold ended: it goes to this client's next waiter, without the
+                               server (config.handovers) */
+    RLOCK_REPORT_LOST,        /* a hold ended: it was lost. on_lost is called after that, unless the
+                               handle is released or freed in between */
+    RLOCK_REPORT_LET_GO,      /* the release is over: what its callback is told */
+    RLOCK_REPORT_CLEANED,     /* a token for which nobody waited any more is gone from the server */
+    RLOCK_REPORT_CONNECTED,   /* a connection can be used */
+    RLOCK_REPORT_DISCONNECTED /* a connection ended, or an attempt to connect */
+} rlock_report_kind;
+
+/* All that it points to is valid until the hook returns, but for lock. Microseconds are those of
+ * the client's clock; of now_us only differences mean something. */
+typedef struct rlock_report {
+    rlock_report_kind kind;
+    int status;          /* FAILED, LET_GO: how it ended; LOST: RLOCK_ERR_LOST; else RLOCK_OK. A
+                            handle or client that is freed fails with RLOCK_ERR_CLOSED */
+    rlock_reason reason; /* LOST */
+    int64_t now_us;      /* when it happened */
+    int64_t span_us;     /* GRANTED, FAILED: since ASKED. RELEASED, HANDED_ON, LOST: since GRANTED.
+                            LET_GO: since RELEASED. RENEWED: from when it was due, or was asked for
+                            by hand, to its answer. DISCONNECTED: since CONNECTED. Else 0 */
+    int64_t left_us;     /* GRANTED, RELEASED, HANDED_ON, LOST: until the local deadline, 0 if it
+                            has passed. RENEWED: until the deadline before. Else 0 */
+    int64_t hand_us;     /* GRANTED by a local hand-over: since the HANDED_ON; else -1 */
+    uint64_t fence;      /* GRANTED to LOST: the fencing token of the hold, 0 if there is none */
+    const char *key;     /* the first key of the handle, then a NUL; NULL of a connection */
+    size_t key_len;
+    const rlock *lock;     /* to know the handle again: it may not be called with, and may be freed
+                              already. NULL of CLEANED and of a connection */
+    uint32_t handle;       /* the number of the handle, from 1 in each client; 0 if lock is NULL */
+    const char *client_id; /* 36 characters, of which the lines of the log have the first eight */
+    const char *link;      /* of a connection: "commands", "push" or "Sentinel"; else NULL */
+    const char *where;     /* of a connection: "127.0.0.1:6379", or the path of a socket; NULL if
+                              config.connect made it, and of all others */
+    const char *text; /* FAILED, LET_GO, LOST: as the event has it. DISCONNECTED: why. Or NULL */
+} rlock_report;
+
+/* One word for a report, in English, static: "granted", "handed on"; "unknown" for any other
+ * number. */
+RLOCK_API const char *rlock_report_str(rlock_report_kind kind);
+
 #ifdef __cplusplus
 }
 #endif
@@ -1121,12 +1199,22 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
 #define RLOCK__HAS_KINDS 1
 #endif
 
+#ifdef RLOCK_NO_REPORTS
+#define RLOCK__HAS_REPORTS 0
+#else
+#define RLOCK__HAS_REPORTS 1
+#endif
+
 /* A function of several callers: where size counts, a call is less than a copy of it. */
 #if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__)
 #define RLOCK__NOINLINE __attribute__((noinline))
 #else
 #define RLOCK__NOINLINE
 #endif
+
+/* What a macro stands for, as text. */
+#define RLOCK__QUOTED(text) #text
+#define RLOCK__QUOTE(macro) RLOCK__QUOTED(macro)
 
 #define RLOCK__NEVER INT64_MAX
 #define RLOCK__OF(pointer, type, member) \
@@ -1677,6 +1765,7 @@ typedef enum rlock__life {
 struct rlock_client { /* small members first: they are reached with less code */
     bool unsent;      /* something was submitted and not flushed */
     bool up;
+    bool warned; /* in a forked child: it was logged that it is one */
     rlock__life life;
     unsigned depth;    /* calls and entries on the stack that are at work; ... */
     unsigned frames;   /* ... and those that a callback of the user stands on */
@@ -1698,7 +1787,10 @@ struct rlock_client { /* small members first: they are reached with less code */
     uint32_t phases[RLOCK__PHASES];
     rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
     void (*log)(void *user, int level, const char *line);
-    void *user;
+    void *log_user;
+    void (*on_event)(void *user, const struct rlock_report *report);
+    void *event_user;
+    uint32_t numbers;   /* of handles: how many were given out, for reports */
     int64_t now_us;     /* the clock of this entry */
     int64_t clock_us;   /* ... and of the last look at it */
     int64_t stepped_us; /* by how much it has stepped back */
@@ -1755,8 +1847,19 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
     if (client->log) {
         memcpy(line, client->id, 8);
         rlock__line_add(line, rlock__line_add(line, 8, ": ", what), ": ", detail);
-        client->log(client->user, level, line);
+        client->log(client->log_user, level, line);
     }
+}
+
+/* True if a call is made in a forked child; the first one is logged. */
+RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
+    bool forked = rlock__forked(client);
+    if (forked && !client->warned && client->life != RLOCK__CLOSED) {
+        client->warned = true;
+        rlock__log(client, RLOCK_LOG_ERROR,
+                   "this process is a fork of the one that made the client", "make one here");
+    }
+    return forked;
 }
 
 /* How many things of one kind are kept at most: as many as there are handles. */
@@ -4390,30 +4493,55 @@ RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
     return rlock__tracks(redis) || rlock__wants_notifications(redis);
 }
 
-/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
- * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
-static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
-                            const char *detail) {
+/* Appends to the n bytes of a line where a connection leads, if that is known. */
+static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
+                                const char *between) {
     const rlock__redis *redis = conn->redis;
     const char *path = redis->unix_path;
-    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
-    char line[RLOCK__LINE];
-    const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
-    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : which, "connection");
-    if (times & (times - 1)) {
-        return;
-    }
     if (!redis->connect) {
-        n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
+        n = rlock__line_add(line, n, between, path ? path : conn->place->host);
         if (!path && conn->place->host) {
             n = rlock__line_number(line, n, ":", conn->place->port);
         }
     }
+    return n;
+}
+
+/* For the hook config.on_event. */
+static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, int64_t span_us) {
+    char where[RLOCK__LINE];
+    rlock_report report;
+    if (!RLOCK__HAS_REPORTS) {
+        return;
+    }
+    memset(&report, 0, sizeof report);
+    report.kind = kind;
+    report.span_us = span_us;
+    report.link = rlock__is_sentinel(conn)         ? "Sentinel"
+                  : conn == &conn->redis->commands ? "commands"
+                                                   : "push";
+    report.where = rlock__conn_place(conn, where, 0, "") ? where : NULL;
+    report.text = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks ? conn->text : NULL;
+    rlock_client_report(conn->redis->client, &report);
+}
+
+/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
+ * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
+static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
+                            const char *detail) {
+    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
+    char line[RLOCK__LINE];
+    const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
+    size_t n = rlock__line_add(line, 0, conn == &conn->redis->commands ? "" : which, "connection");
+    if (times & (times - 1)) {
+        return;
+    }
+    n = rlock__conn_place(conn, line, n, " to ");
     if (times > 1) {
         n = rlock__line_number(line, n, ": failure ", (int32_t)times);
     }
     rlock__line_add(line, n, ": ", what);
-    rlock_client_log(redis->client, level, line, detail);
+    rlock_client_log(conn->redis->client, level, line, detail);
 }
 
 /* Closes a connection that is doomed, and answers what was on it. */
@@ -4465,6 +4593,9 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->sharded = conn->shard = false;
     }
     rlock__redis_pushing(redis);
+    if (!conn->walks) {
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED, was_ready ? age_us : 0);
+    }
     if (!main && !rlock__pushes(redis)) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);
@@ -5229,6 +5360,12 @@ static void rlock__sentinel_bury(rlock__redis *redis) {
     rlock__conn *conn = &sentinel->conn;
     bool more = !sentinel->heard && rlock__place_more(conn->place);
     bool last = !conn->walks;
+    if (conn->state == RLOCK__CONN_READY) {
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
+                           rlock_client_now_us(redis->client) - conn->ready_us);
+    } else if (last) {
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED, 0);
+    }
     rlock__conn_shut(conn);
     sentinel->heard = false;
     rlock_timer_set(redis->client, &conn->timer, 0);
@@ -5498,12 +5635,13 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     RLOCK_ASSERT(conn->ac);
     conn->state = RLOCK__CONN_READY;
+    conn->ready_us = rlock_client_now_us(redis->client);
+    rlock__conn_report(conn, RLOCK_REPORT_CONNECTED, 0);
     if (rlock__is_sentinel(conn)) {
         rlock__sentinel_ask(redis);
         return;
     }
     conn->text[0] = 0;
-    conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
         rlock__place_worked(conn->place);
@@ -5734,6 +5872,8 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
     conn->ac = ac;
     conn->fd = ac->c.fd;
+    fcntl(conn->fd, F_SETFD, fcntl(conn->fd, F_GETFD) | FD_CLOEXEC); /* no program that this one
+                                                                        starts keeps it open */
     conn->want = 0;
     ac->data = conn;
     ac->ev.data = conn;
@@ -6593,7 +6733,6 @@ static void rlock__redis_close(void *state) {
 
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
 
-#define RLOCK__QUOTE(x) #x
 #define RLOCK__DOTTED(a, b, c) RLOCK__QUOTE(a) "." RLOCK__QUOTE(b) "." RLOCK__QUOTE(c)
 #define RLOCK__HIREDIS_VERSION RLOCK__DOTTED(HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH)
 
@@ -6687,7 +6826,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->owner = owner;
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
-    redis->user = config->user;
+    redis->user = config->connect_user ? config->connect_user : config->user;
     redis->place.tls = config->connect || config->unix_path ? NULL : config->tls;
     redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
@@ -8323,6 +8462,7 @@ static void rlock__member_config(const rlock_config *member, rlock_config *one) 
     one->sentinel_tls = its.sentinel_tls;
     one->connect = its.connect;
     one->user = its.user;
+    one->connect_user = its.connect_user;
 }
 
 static void rlock__members_free(rlock_store *store) {
@@ -9589,6 +9729,7 @@ typedef struct rlock__claim {
     bool exists : 1;     /* the token may be at the server */
     bool registered : 1; /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
@@ -9755,6 +9896,14 @@ static void rlock__lock_words(rlock *lock, const char *words) {
     }
     if (lock->more) {
         rlock__set_text(&lock->more->text, words);
+    }
+}
+
+/* Keeps the words of a renewal that failed, for the event of the loss. */
+static void rlock__hold_fault(rlock__claim *held, const char *words) {
+    if (words && !held->lock->ready.event) { /* else its grant was not told yet */
+        rlock__lock_words(held->lock, words);
+        held->faulted = false; /* that was before */
     }
 }
 
@@ -9968,6 +10117,127 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
     op->ready.status = (int8_t)status;
     rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
     rlock__ready_add(rlock__client_of(op->lock->gate), &op->ready);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>report - what the hook config.on_event is told
+ */
+
+/* What a handle has behind its rlock__more, if its client has the hook. */
+typedef struct rlock__told {
+    int64_t since_us;    /* when its acquire was asked for, or its hold was granted */
+    int64_t due_us;      /* when the next renewal is due, or was */
+    int64_t handed_us;   /* when the hold that it is told of next was handed to it */
+    int64_t released_us; /* when its last hold was released */
+    uint32_t number;
+} rlock__told;
+
+/* True if somebody is told: all that reports cost without a hook. */
+static bool rlock__reports(const rlock_client *client) {
+    return RLOCK__HAS_REPORTS && client->on_event;
+}
+
+static rlock__told *rlock__told_of(const rlock *lock) {
+    RLOCK_ASSERT(rlock__reports(rlock__client_of(lock->gate)) && lock->more);
+    return (rlock__told *)(void *)(lock->more + 1);
+}
+
+static void rlock__report_send(const rlock_client *client, rlock_report *report) {
+    report->now_us = client->now_us;
+    report->client_id = client->id;
+    client->on_event(client->event_user, report);
+}
+
+/* Fills in the times, and notes those that a later report needs. */
+static void rlock__report_times(rlock_report *report, const rlock__claim *claim) {
+    rlock__told *told = rlock__told_of(claim->lock);
+    int64_t now_us = rlock__client_of(claim->lock->gate)->now_us;
+    int64_t left_us = claim->until_us > now_us ? claim->until_us - now_us : 0;
+    bool ends = report->kind >= RLOCK_REPORT_RELEASED && report->kind <= RLOCK_REPORT_LOST;
+    report->hand_us = -1;
+    if (report->kind == RLOCK_REPORT_ASKED) {
+        told->since_us = now_us;
+        return;
+    }
+    report->span_us = now_us - told->since_us;
+    if (report->kind == RLOCK_REPORT_LET_GO) {
+        report->span_us = now_us - told->released_us;
+    } else if (report->kind == RLOCK_REPORT_RENEWED) {
+        report->span_us = now_us > told->due_us ? now_us - told->due_us : 0;
+    } else if (report->kind == RLOCK_REPORT_GRANTED) {
+        told->since_us = now_us;
+        report->hand_us = claim->yields ? now_us - told->handed_us : -1;
+    } else if (ends) {
+        told->released_us = now_us;
+    }
+    if (ends || report->kind == RLOCK_REPORT_GRANTED || report->kind == RLOCK_REPORT_RENEWED) {
+        report->left_us = left_us;
+        report->fence = claim->fence;
+    }
+}
+
+/* Tells the hook what happens to a claim; NOINLINE, behind one branch. */
+RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_report_kind kind,
+                                               int status, rlock_reason reason) {
+    const rlock *lock = claim->lock;
+    const rlock_client *client = rlock__client_of(lock->gate);
+    rlock_report report;
+    bool untold = kind == RLOCK_REPORT_RENEWED && lock->ready.event; /* of its grant, so far */
+    if (untold || rlock__forked(client)) {                           /* by a hook, before */
+        return;
+    }
+    memset(&report, 0, sizeof report);
+    report.kind = kind;
+    report.status = status;
+    report.reason = reason;
+    report.key = rlock__key(&lock->gate->node);
+    report.key_len = lock->gate->node.key_len;
+    report.hand_us = -1;
+    if (kind != RLOCK_REPORT_CLEANED) { /* of which its handle knows nothing any more */
+        report.lock = lock;
+        report.handle = rlock__told_of(lock)->number;
+        report.text = status != RLOCK_OK && rlock__handle_of(claim) ? lock->more->text : NULL;
+        rlock__report_times(&report, claim);
+    }
+    rlock__report_send(client, &report);
+}
+
+static void rlock__report(const rlock__claim *claim, rlock_report_kind kind, int status) {
+    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+        rlock__report_tell(claim, kind, status, RLOCK_REASON_NONE);
+    }
+}
+
+/* A hold is lost: the words of its event are known already. */
+static void rlock__report_lost(const rlock__claim *claim, rlock_reason reason) {
+    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+        rlock__report_tell(claim, RLOCK_REPORT_LOST, RLOCK_ERR_LOST, reason);
+    }
+}
+
+/* A hold is handed on to that waiter. */
+static void rlock__report_handed(const rlock__claim *held, const rlock__claim *next) {
+    const rlock_client *client = rlock__client_of(held->lock->gate);
+    if (rlock__reports(client)) {
+        rlock__told_of(next->lock)->handed_us = client->now_us;
+        rlock__report_tell(held, RLOCK_REPORT_HANDED_ON, RLOCK_OK, RLOCK_REASON_NONE);
+    }
+}
+
+/* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
+static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
+    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+        rlock__told *told = rlock__told_of(claim->lock);
+        told->due_us = sooner ? rlock__min(told->due_us, due_us) : due_us;
+    }
+}
+
+void rlock_client_report(const rlock_client *client, const rlock_report *report) {
+    rlock_report copy = *report;
+    if (rlock__reports(client) && !rlock__forked(client)) {
+        copy.hand_us = -1;
+        rlock__report_send(client, &copy);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -10889,6 +11159,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
         } else if (lock->ready.status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text);
         }
+        rlock__report(claim, RLOCK_REPORT_LET_GO, lock->ready.status);
         rlock__claim_part(claim, RLOCK_RELEASED, lock->ready.status, RLOCK_REASON_NONE);
     }
     if (claim->next_us <= client->now_us) {
@@ -10938,6 +11209,11 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         verdict = RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
+    if (gone && !rlock__handle_of(claim)) {
+        rlock__report(claim, RLOCK_REPORT_CLEANED, RLOCK_OK);
+    } else if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) {
+        rlock__report(claim, RLOCK_REPORT_LET_GO, verdict);
+    }
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
@@ -10967,6 +11243,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
         status != claim->lock->ready.status) { /* the words were of another end */
         rlock__lock_words(claim->lock, NULL);
     }
+    rlock__report(claim, RLOCK_REPORT_FAILED, status);
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
@@ -11046,6 +11323,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     crowd = gate->crowd;
     crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
+    rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
     rlock__acquire_join(claim);
     return RLOCK_OK;
 }
@@ -11155,7 +11433,10 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
-    rlock__lock_words(lock, rlock__client_of(gate)->up ? NULL : rlock__client_of(gate)->fault_text);
+    if (claim->faulted) {
+        rlock__lock_words(lock, rlock__client_of(gate)->fault_text);
+    }
+    rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);
@@ -11182,6 +11463,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
             since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
         claim->next_us = claim->next_us < 0 ? 0 : claim->next_us; /* the clock began at 0 */
     }
+    rlock__report_due(claim, claim->next_us, false);
     rlock__claim_arm(claim);
 }
 
@@ -11210,6 +11492,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
         if (renewal) {
             renewal->sent = true;
         }
+        rlock__report_due(claim, lease_ms ? now_us : RLOCK__NEVER, true);
         rlock__claim_submit(claim, request);
     } else {
         rlock__holding_retry(claim, now_us + RLOCK__HURRY_US);
@@ -11301,6 +11584,9 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
+    rlock__report(claim, RLOCK_REPORT_RENEWED, RLOCK_OK);
+    rlock__lock_words(claim->lock, NULL);
+    claim->faulted = false;
     claim->until_us = until_us;
     if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
@@ -11329,7 +11615,11 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
+    rlock__hold_fault(claim, answer->text);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
+    if (!claim->lock->renews) {
+        rlock__report_due(claim, RLOCK__NEVER, false);
+    }
     if (renewal && renewal->sent) {
         rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
     }
@@ -11357,6 +11647,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     }
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
         (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
+        if (fault) {
+            rlock__hold_fault(claim, answer->text);
+        }
         rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
         return;
     }
@@ -11430,7 +11723,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
-    claim->counted = false;
+    claim->counted = claim->faulted = false;
     rlock__lock_words(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
@@ -11514,6 +11807,7 @@ static bool rlock__hand_over(rlock__claim *held) {
     to = next->lock;
     RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->exists);
     RLOCK_ASSERT(to != held->lock);
+    rlock__report_handed(held, next);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);
     rlock__lock_unref(held->lock);
@@ -11688,6 +11982,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         client->stats.acquired++;
         claim->counted = true;
         rlock__lock_show(lock, claim->until_us);
+        rlock__report(claim, RLOCK_REPORT_GRANTED, RLOCK_OK);
+        done = rlock__reports(client) && rlock__forked(client) ? NULL : done;
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
@@ -11949,6 +12245,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
+        other->faulted = true;
     }
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
@@ -12090,6 +12387,13 @@ const char *rlock_reason_str(rlock_reason reason) {
     return rlock__word(words, sizeof words / sizeof *words, (unsigned)reason);
 }
 
+const char *rlock_report_str(rlock_report_kind kind) {
+    static const char *const words[] = {"unknown", "asked",    "granted",   "failed",
+                                        "renewed", "released", "handed on", "lost",
+                                        "let go",  "cleaned",  "connected", "disconnected"};
+    return rlock__word(words, sizeof words / sizeof *words, (unsigned)kind);
+}
+
 const char *rlock_kind_str(rlock_kind kind) {
     static const char *const words[] = {"mutex", "fair", "read", "write", "semaphore"};
     return rlock__word(words, sizeof words / sizeof *words, (unsigned)kind);
@@ -12135,6 +12439,10 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
                         "");
         return RLOCK_ERR_ARG;
     }
+    if (config->on_event && !RLOCK__HAS_REPORTS) {
+        rlock__line_add(line, 0, "config.on_event is left out by RLOCK_NO_REPORTS", "");
+        return RLOCK_ERR_ARG;
+    }
     config->prefix = config->prefix ? config->prefix : "rlock:";
     return rlock__numbers_resolve(config, line) ? RLOCK_OK : RLOCK_ERR_ARG;
 }
@@ -12142,7 +12450,9 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
 static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
     client->loop = config->loop;
     client->log = config->log;
-    client->user = config->user;
+    client->log_user = config->log_user ? config->log_user : config->user;
+    client->on_event = config->on_event;
+    client->event_user = config->event_user;
     client->store = rlock__store_of(config);
     client->watchdog_lease_ms = (int32_t)config->watchdog_lease_ms;
     client->lease_most_ms =
@@ -12226,7 +12536,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     if (status == RLOCK_OK) {
         status = rlock__client_make(out, &resolved);
     } else if (status == RLOCK_ERR_ARG && config->log) {
-        config->log(config->user, RLOCK_LOG_ERROR, line);
+        config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
     }
     rlock__dealloc(texts);
     return status;
@@ -12234,10 +12544,13 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
+    bool untold = claim->lock->ready.event != 0;
     rlock__claim_orphan(claim);
     if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__report(claim, untold ? RLOCK_REPORT_FAILED : RLOCK_REPORT_RELEASED,
+                      untold ? RLOCK_ERR_CLOSED : RLOCK_OK);
         rlock__claim_let_go(claim);
     } else {
         rlock__letting_go_arm(claim); /* no acquire follows it any more */
@@ -12344,7 +12657,7 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client) || client->life != RLOCK__LIVE) {
+    if (rlock__call_forked(client) || client->life != RLOCK__LIVE) {
         return RLOCK_ERR_STATE;
     }
     rlock__enter(client);
@@ -12427,20 +12740,38 @@ static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
     return false;
 }
 
-/* The keys of the options; false: something is wrong with them. */
-static bool rlock__want_keys(rlock__want *want) {
-    const rlock_options *options = want->options;
-    uint32_t i, count = options->keys ? (uint32_t)options->key_count : 1;
-    size_t len;
-    if (!options->keys == !options->key || (options->keys && options->key_len) ||
-        (!options->keys && (options->key_count || options->key_lens)) ||
-        options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1) || count == 0) {
-        return false;
+/* Returns what is wrong with how the options name their keys, or NULL. */
+static const char *rlock__keys_wrong(const rlock_options *options) {
+    size_t i;
+    if (!options->keys == !options->key) {
+        return "options.key or options.keys is required, and one alone";
     }
-    for (i = 0; i < count; i++) {
-        if (options->keys && !options->keys[i]) {
-            return false;
+    if (options->keys && options->key_len) {
+        return "options.key_len goes with options.key";
+    }
+    if (!options->keys && (options->key_count || options->key_lens)) {
+        return "options.key_count and options.key_lens go with options.keys";
+    }
+    if (options->keys &&
+        (!options->key_count || options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1))) {
+        return "options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX);
+    }
+    for (i = 0; i < options->key_count; i++) {
+        if (!options->keys[i]) {
+            return "options.keys has a NULL";
         }
+    }
+    return NULL;
+}
+
+/* The keys of the options. Returns what is wrong with them, or NULL. */
+static const char *rlock__want_keys(rlock__want *want) {
+    const rlock_options *options = want->options;
+    const char *wrong = rlock__keys_wrong(options);
+    size_t len;
+    uint32_t i;
+    if (wrong) {
+        return wrong;
     }
     want->key = options->keys ? options->keys[0] : options->key;
     if (options->keys) {
@@ -12448,57 +12779,98 @@ static bool rlock__want_keys(rlock__want *want) {
     } else {
         want->len = options->key_len ? options->key_len : strlen(want->key);
     }
-    want->terms.count = count;
-    for (i = 0; i < count; i++) {
+    want->terms.count = options->keys ? (uint32_t)options->key_count : 1;
+    for (i = 0; i < want->terms.count; i++) {
         rlock__want_key(want, i, &len);
         if (len == 0 || len > RLOCK_KEY_MAX) {
-            return false;
+            return "the length of options.key, or of one of options.keys, is not 1 "
+                   "to " RLOCK__QUOTE(RLOCK_KEY_MAX);
         }
     }
-    return !RLOCK__HAS_KINDS || !rlock__keys_alike(want, count);
+    return RLOCK__HAS_KINDS && rlock__keys_alike(want, want->terms.count)
+               ? "options.keys has two that are alike"
+               : NULL;
 }
 
-/* What the options want; false: something is wrong with them. */
-static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
-    rlock_terms *terms = &want->terms;
+/* Returns what is wrong with the numbers of a kind, or NULL. */
+static const char *rlock__terms_wrong(const rlock_terms *terms, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
+    if (!semaphore && (options->permits || options->weight)) {
+        return "options.permits and options.weight go with RLOCK_KIND_SEMAPHORE";
+    }
+    if (semaphore && (terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX)) {
+        return "options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX);
+    }
+    if (semaphore && terms->weight > terms->permits) {
+        return "options.weight is not 1 to options.permits";
+    }
+    if (terms->count > 1 && terms->kind != RLOCK_KIND_MUTEX) {
+        return "several options.keys go with RLOCK_KIND_MUTEX";
+    }
+    if (terms->owner && terms->kind != RLOCK_KIND_READ && terms->kind != RLOCK_KIND_WRITE) {
+        return "options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE";
+    }
+    return NULL;
+}
+
+/* What the options want. Returns what is wrong with them, by the name of the field, or NULL. */
+static const char *rlock__want_init(rlock__want *want, const rlock_options *options) {
+    rlock_terms *terms = &want->terms;
+    const char *wrong;
     memset(want, 0, sizeof *want);
     want->options = options;
-    if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1) ||
-        !rlock__want_keys(want)) {
-        return false;
+    if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1)) {
+        return RLOCK__HAS_KINDS ? "options.kind is none of rlock_kind"
+                                : "options.kind is left out by RLOCK_NO_KINDS";
+    }
+    wrong = rlock__want_keys(want);
+    if (wrong) {
+        return wrong;
     }
     terms->kind = options->kind;
-    terms->permits = semaphore ? options->permits : rlock__kinds[options->kind].permits;
+    terms->permits = rlock__kinds[options->kind].permits;
     terms->weight = rlock__kinds[options->kind].weight;
-    if (semaphore) {
+    if (options->kind == RLOCK_KIND_SEMAPHORE) {
+        terms->permits = options->permits;
         terms->weight = options->weight ? options->weight : 1;
     }
     terms->owner = options->owner;
     want->plain = terms->kind == RLOCK_KIND_MUTEX && terms->count == 1;
-    if (semaphore ? terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX ||
-                        terms->weight > terms->permits
-                  : options->permits || options->weight) {
-        return false;
-    }
-    return (want->plain || RLOCK__HAS_KINDS) &&
-           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
-           (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
+    return rlock__terms_wrong(terms, options);
 }
 
-/* True if the store refuses what is wanted; the reason is logged. */
-static bool rlock__refused_by(const rlock_client *client, const rlock__want *want) {
+/* The same for the options of a handle. */
+static const char *rlock__options_init(rlock__want *want, const rlock_options *options,
+                                       int64_t most_ms) {
+    const char *wrong = rlock__want_init(want, options);
+    if (!wrong &&
+        (options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF)) {
+        wrong = "options.watchdog is none of RLOCK_WATCHDOG_AUTO, _ON and _OFF";
+    }
+    if (!wrong && !rlock__within(options->max_hold_ms, 1, INT64_MAX)) {
+        wrong = "options.max_hold_ms is negative";
+    }
+    if (!wrong && !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, most_ms)) {
+        wrong = "options.watchdog_lease_ms is not " RLOCK__QUOTE(
+            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or above the quarantine";
+    }
+    return wrong;
+}
+
+/* True if what is wanted is wrong, or the store refuses it; the reason is logged. */
+static bool rlock__refused_by(const rlock_client *client, const rlock__want *want,
+                              const char *wrong) {
     const rlock_terms *terms = want->plain ? NULL : &want->terms;
-    const char *why = NULL;
+    const char *why = wrong;
     size_t len;
     uint32_t i;
-    for (i = 0; i < rlock__want_count(want) && client->store->refuses &&
-                client->life != RLOCK__CLOSED && !why;
+    for (i = 0; !why && i < rlock__want_count(want) && client->store->refuses &&
+                client->life != RLOCK__CLOSED;
          i++) {
         const char *key = rlock__want_key(want, i, &len);
         why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
     }
-    if (why) {
+    if (why && client->life != RLOCK__CLOSED) {
         rlock__log(client, RLOCK_LOG_ERROR, why, NULL);
     }
     return why != NULL;
@@ -12511,7 +12883,7 @@ static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(rlock__client_of(lock->gate))) {
+    if (rlock__call_forked(rlock__client_of(lock->gate))) {
         return RLOCK_ERR_STATE;
     }
     rlock__client_of(lock->gate)->now_us = rlock__read_clock(lock);
@@ -12521,12 +12893,18 @@ static int rlock__call(const rlock *lock, int call) {
 /* Notes what few handles want. False: no memory. */
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
-    if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline) {
+    rlock_client *client = rlock__client_of(lock->gate);
+    size_t told = rlock__reports(client) ? sizeof(rlock__told) : 0;
+    if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
+        !told) {
         return true;
     }
-    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
+    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more + told);
     if (!lock->more) {
         return false;
+    }
+    if (told) {
+        rlock__told_of(lock)->number = ++client->numbers;
     }
     lock->more->hold_ms = options->max_hold_ms;
     lock->more->watchdog_lease_ms = (int32_t)options->watchdog_lease_ms;
@@ -12548,14 +12926,11 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (!client || !options) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client)) {
+    if (rlock__call_forked(client)) {
         return RLOCK_ERR_STATE;
     }
-    if (!rlock__want_init(&want, options) || options->watchdog < RLOCK_WATCHDOG_AUTO ||
-        options->watchdog > RLOCK_WATCHDOG_OFF ||
-        !rlock__within(options->max_hold_ms, 1, INT64_MAX) ||
-        !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, client->lease_most_ms) ||
-        rlock__refused_by(client, &want)) {
+    if (rlock__refused_by(client, &want,
+                          rlock__options_init(&want, options, client->lease_most_ms))) {
         return RLOCK_ERR_ARG;
     }
     if (client->life != RLOCK__LIVE) {
@@ -12755,7 +13130,9 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
+    rlock__lock_words(lock, NULL);
     if (!rlock__hand_over(claim)) {
+        rlock__report(claim, RLOCK_REPORT_RELEASED, RLOCK_OK);
         claim->yields =
             claim->yields || (!rlock__queued(claim->lock->gate) && rlock__hand_over_ends(claim));
         lock->ready.status = RLOCK_OK;
@@ -12800,7 +13177,7 @@ int rlock_cancel(rlock *lock) {
 }
 
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__forked(rlock__client_of(lock->gate)) &&
+    return lock && !rlock__call_forked(rlock__client_of(lock->gate)) &&
            rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
@@ -12825,17 +13202,19 @@ int rlock_hold_count(const rlock *lock) {
 
 static int rlock__question_new(rlock_client *client, const rlock_options *options, rlock_op op,
                                const uint32_t *permits, rlock_info_callback *done, void *user) {
+    const char *wrong;
     rlock__want want;
     rlock__gate *gate;
     int status;
     if (!client || !options || !RLOCK__HAS_KINDS) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client)) {
+    if (rlock__call_forked(client)) {
         return RLOCK_ERR_STATE;
     }
-    if (!rlock__want_init(&want, options) || want.terms.count > 1 ||
-        rlock__refused_by(client, &want)) {
+    wrong = rlock__want_init(&want, options);
+    wrong = !wrong && want.terms.count > 1 ? "a question is about one key" : wrong;
+    if (rlock__refused_by(client, &want, wrong)) {
         return RLOCK_ERR_ARG;
     }
     if (client->life != RLOCK__LIVE) {
@@ -12878,7 +13257,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_ARG;
     }
     client = rlock__client_of(lock->gate);
-    if (rlock__forked(client) ||
+    if (rlock__call_forked(client) ||
         (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
         return RLOCK_ERR_STATE;

@@ -30,6 +30,7 @@
  * CONTENTS
  *
  *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
+ *                   >>reports
  *     Implementation. A section calls what stands above it. This file is joined from parts, one
  *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform       clock, random bytes, allocation
@@ -62,6 +63,7 @@
  *     >>quorum         a store made of several stores: the majority counts
  *     >>deadline       the deadline of a hold, for other threads to read
  *     >>claim          one token at the store, its gate and its handle
+ *     >>report         what the hook config.on_event is told
  *     >>due            when each claim has something to do
  *     >>gate           the waiters of this process for a key
  *     >>contend        the waiters of a mutex: only the first of each client makes attempts
@@ -109,17 +111,19 @@
  *     The library makes and frees handles. A handle is one would-be holder: two tasks that must
  *     exclude each other need two handles, even within one client.
  *     Callback safety: every function here may be called from every callback. That includes the
- *     two frees, even of the handle or client whose callback runs. The hooks `log` and `connect`
- *     and the hooks of a loop are not callbacks: they may call nothing of this, and must return.
+ *     two frees, even of the handle or client whose callback runs. The hooks `log`, `connect`
+ *     and `on_event` and those of a loop are not callbacks: they may call nothing of this, and
+ *     must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
  *     An event and its `text` live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
- *     nothing and touches no descriptor; the two frees do nothing there either.
+ *     nothing and touches no descriptor; the two frees do nothing there either. The first such
+ *     call is logged: a daemon makes its clients after it forks. Connections are closed by exec.
  *     While a callback runs, nothing of the library is half done, and the loop's timer is set
  *     for what remains to be delivered or sent. So a callback may also
  *     - run the loop, where the loop allows it: what is submitted in there can end in there;
- *     - fork: where the child returns from the callback, or from the hook `connect` or `log`,
- *       nothing is delivered, sent or armed in the child;
+ *     - fork: where the child returns from the callback, or from the hook `connect`, `log` or
+ *       `on_event`, nothing is delivered, sent or armed in the child;
  *     - throw a C++ exception, or longjmp, where the loop's own code bears it: what remains is
  *       delivered in the next loop iteration. An exception leaks nothing if gcc or clang compiled
  *       the implementation, as C++ or as C with -fexceptions. Otherwise the text of that event
@@ -213,6 +217,7 @@
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
+ *     RLOCK_NO_REPORTS    leave out config.on_event: 1 KB of code on a small ARM
  *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
  *                         questions: a quarter of the code
  *
@@ -237,6 +242,8 @@ extern "C" {
 #include "public/client.h"
 
 #include "public/lock.h"
+
+#include "public/report.h"
 
 #ifdef __cplusplus
 }
@@ -330,6 +337,8 @@ extern "C" {
 #include "core/deadline.h"
 
 #include "core/claim.h"
+
+#include "core/report.h"
 
 #include "core/due.h"
 

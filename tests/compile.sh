@@ -327,6 +327,18 @@ int main(void) {
     return status == RLOCK_OK && holders == 1 ? 0 : 1;
 }
 C
+for hook in metrics trace; do
+    for file in one two; do
+        cat >"$work/$hook-$file.c" <<C
+#include "rlock_$hook.h"
+#include "rlock_$hook.h"
+void hook_of_file_$file(rlock_config *config);
+void hook_of_file_$file(rlock_config *config) {
+    config->on_event = rlock_${hook}_report;
+}
+C
+    done
+done
 
 # hiredis 0.14 as far as rlock_tls.h reads it
 mkdir -p "$work/old/hiredis"
@@ -354,6 +366,8 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
     check "$me: without URLs" compile $posix -DRLOCK_NO_URL -c -o "$at/no_url.o" "$work/implementation.c"
     check "$me: without kinds" compile $posix -DRLOCK_NO_KINDS -c -o "$at/no_kinds.o" "$work/implementation.c"
     check "$me: without Redis and kinds" compile $posix -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -fsyntax-only "$work/implementation.c"
+    check "$me: without reports" compile $posix -DRLOCK_NO_REPORTS -c -o "$at/no_reports.o" "$work/implementation.c"
+    check "$me: without reports and kinds" compile $posix -DRLOCK_NO_REPORTS -DRLOCK_NO_KINDS -O2 -fsyntax-only "$work/implementation.c"
     check "$me: without Sentinel" compile $posix -DRLOCK_NO_SENTINEL -c -o "$at/no_sentinel.o" "$work/implementation.c"
     check "$me: without clusters" compile $posix -DRLOCK_NO_CLUSTER -c -o "$at/no_cluster.o" "$work/implementation.c"
     check "$me: clusters without kinds" compile $posix -DRLOCK_NO_KINDS -DRLOCK_NO_SENTINEL -fsyntax-only "$work/implementation.c"
@@ -379,6 +393,10 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
         compile $posix -DRLOCK_NO_KINDS -fsyntax-only "$work/testing-two.c"
     check "$me: the check of a loop" compile $posix -c -o "$at/loop_check.o" "$work/loop_check.c"
 
+    for hook in metrics trace; do
+        check "$me: the hook of $hook in one file" compile -Wswitch-enum -c -o "$at/$hook.o" "$work/$hook-one.c"
+        check "$me: the hook of $hook in another" compile -O2 -c -o "$at/$hook.o" "$work/$hook-two.c"
+    done
     check "$me: TLS alone" compile_tls $posix -c -o "$at/tls.o" "$work/tls-one.c"
     check "$me: TLS in another file" compile_tls $posix -c -o "$at/tls.o" "$work/tls-two.c"
     check "$me: TLS with an old hiredis is refused" \

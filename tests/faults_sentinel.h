@@ -308,7 +308,22 @@ static void silence_of_all_sentinels_is_told(void **state) {
     }
 }
 
-/* They are not needed while nothing changes. */
+static struct { int ready, ended, others; } told_of_sentinels;
+
+static void note_sentinels(void *user, const rlock_report *report) {
+    bool connection = report->kind >= RLOCK_REPORT_CONNECTED;
+    bool sentinel = connection && strcmp(report->link, "Sentinel") == 0;
+
+    assert_null(user);
+    if (sentinel) {
+        assert_int_equal(strncmp(report->where, "127.0.0.1", 9), 0);
+    }
+    told_of_sentinels.ready += sentinel && report->kind == RLOCK_REPORT_CONNECTED;
+    told_of_sentinels.ended += sentinel && report->kind == RLOCK_REPORT_DISCONNECTED;
+    told_of_sentinels.others += connection && !sentinel;
+}
+
+/* They are not needed while nothing changes; that they are away is reported. */
 static void holders_go_on_without_sentinels(void **state) {
     rlock_config config = quay_begins();
     rlock_client *client;
@@ -316,14 +331,20 @@ static void holders_go_on_without_sentinels(void **state) {
 
     (void)state;
     config.watchdog_lease_ms = 3000;
+    config.on_event = note_sentinels;
+    memset(&told_of_sentinels, 0, sizeof told_of_sentinels);
     client = kit_client(&config);
     o = owner_new(client, "k");
     assert_int_equal(stage_acquire(o, 0, 0), RLOCK_OK);
+    assert_int_equal(told_of_sentinels.ready, 1);
+    assert_int_equal(told_of_sentinels.ended, 0);
+    assert_int_equal(told_of_sentinels.others, 1);
     all_are(HANGS_UP);
     stage_runs(20000);
     assert_true(rlock_is_held(o->lock));
     assert_true(kit_stats(client).up);
-    stage_hangs_up(&stage.conns[1]); /* a new attempt goes to the last address */
+    assert_in_range(told_of_sentinels.ended, 2, 200); /* the first one, and all that follow */
+    stage_hangs_up(&stage.conns[1]);                  /* a new attempt goes to the last address */
     stage_runs(2000);
     assert_int_equal(serves(client), 0);
     assert_true(rlock_is_held(o->lock));

@@ -1,5 +1,6 @@
 /* The Redis store against a real private server: what stands on the wire, who is woken and how
  * soon, what it costs. */
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 
@@ -1080,6 +1081,99 @@ static void connect_hook_is_asked_until_it_gives_a_context(void **state) {
     o = owner_new(kit_client(&config), "k");
     assert_int_equal(owner_acquire(o, 10000, 5000), RLOCK_OK);
     assert_true(hook_calls >= 3);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+static redisAsyncContext *hook_of_its_own_user(void *user) {
+    assert_ptr_equal(user, &hook_calls);
+    hook_calls++;
+    return redisAsyncConnectUnix(server.socket);
+}
+
+static void connect_hook_has_a_user_of_its_own_if_one_is_given(void **state) {
+    rlock_config config = kit_config(&server);
+
+    (void)state;
+    hook_calls = 0;
+    config.unix_path = NULL;
+    config.connect = hook_of_its_own_user;
+    config.user = &config;
+    config.connect_user = &hook_calls;
+    assert_int_equal(owner_acquire(owner_new(kit_client(&config), "k"), 2000, 5000), RLOCK_OK);
+    assert_true(hook_calls >= 1);
+}
+
+static struct {
+    int ready[2], ended[2]; /* [push] */
+    char where[64], text[64];
+    int64_t span_us;
+} links;
+
+static void note_link(void *user, const rlock_report *report) {
+    bool push = report->link != NULL && strcmp(report->link, "push") == 0;
+
+    assert_ptr_equal(user, &links);
+    assert_int_equal(strlen(report->client_id), 36);
+    if (report->kind == RLOCK_REPORT_CONNECTED || report->kind == RLOCK_REPORT_DISCONNECTED) {
+        assert_true(push || strcmp(report->link, "commands") == 0);
+        links.ready[push] += report->kind == RLOCK_REPORT_CONNECTED;
+        links.ended[push] += report->kind == RLOCK_REPORT_DISCONNECTED;
+        snprintf(links.where, sizeof links.where, "%s", report->where);
+    }
+    if (report->kind == RLOCK_REPORT_DISCONNECTED && !push) {
+        snprintf(links.text, sizeof links.text, "%s", report->text);
+        links.span_us = report->span_us;
+    }
+}
+
+static int both_are_ready_again(void *arg) {
+    (void)arg;
+    return links.ready[0] >= 2 && links.ready[1] >= 2;
+}
+
+/* How many descriptors lead to the server, each of which a program that is started must not get. */
+static int closed_by_exec(void) {
+    int fd, count = 0;
+
+    for (fd = 0; fd < 256; fd++) {
+        struct sockaddr_in peer;
+        socklen_t len = sizeof peer;
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 && peer.sin_family == AF_INET &&
+            ntohs(peer.sin_port) == server.port) {
+            assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+            count++;
+        }
+    }
+    return count;
+}
+
+static void connections_are_reported_with_their_address_and_closed_by_exec(void **state) {
+    rlock_config config = kit_config(&server);
+    char address[32];
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    memset(&links, 0, sizeof links);
+    snprintf(address, sizeof address, "127.0.0.1:%d", server.port);
+    config.unix_path = NULL;
+    config.port = server.port;
+    config.on_event = note_link;
+    config.event_user = &links;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 2000, 60000), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    assert_int_equal(closed_by_exec(), 2);
+    assert_string_equal(links.where, address);
+    assert_int_equal(links.ready[0], 1);
+    assert_int_equal(links.ready[1], 1);
+    assert_int_equal(links.ended[0] + links.ended[1], 0);
+    tell(ask(&server, "CLIENT KILL TYPE normal SKIPME yes"));
+    assert_true(kit_until(both_are_ready_again, NULL, 5000));
+    assert_true(links.ended[0] >= 1 && links.ended[1] >= 1);
+    assert_true(links.span_us >= 100000 && links.text[0] != 0); /* it was there for a check */
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
@@ -2194,6 +2288,8 @@ int main(int argc, char **argv) {
         TEST(name_is_resolved_by_the_loop),
         TEST(name_without_a_resolver_is_refused_with_a_word),
         TEST(connect_hook_is_asked_until_it_gives_a_context),
+        TEST(connect_hook_has_a_user_of_its_own_if_one_is_given),
+        TEST(connections_are_reported_with_their_address_and_closed_by_exec),
         TEST(connect_hook_may_have_set_callbacks_of_its_own),
         TEST(callback_longer_than_the_command_timeout_does_no_harm),
         TEST(connection_of_another_server_process_is_never_killed),

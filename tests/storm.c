@@ -115,6 +115,90 @@ __attribute__((format(printf, 1, 2))) static void trace(const char *format, ...)
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * The hook config.on_event: half of the seeds have one, and what it is told adds up.
+ */
+
+enum { BOOK_IDLE, BOOK_WAITS, BOOK_HOLDS };
+
+static struct book { /* what the hook of one client was told */
+    const rlock_client *client;
+    int state[VIRTUAL_OWNERS + 1]; /* by the numbers of its handles */
+    int waiting, holding;
+    int64_t last_us;
+} books[VIRTUAL_CLIENTS + 1];
+static int booked;
+
+static void on_report(void *user, const rlock_report *report) {
+    struct book *book = (struct book *)user;
+    int *state = &book->state[report->handle], before = *state;
+    BETWEEN(report->now_us, book->last_us, INT64_MAX);
+    book->last_us = report->now_us;
+    BETWEEN(report->handle, report->kind == RLOCK_REPORT_CLEANED ? 0 : 1, VIRTUAL_OWNERS);
+    BETWEEN(report->span_us, 0, INT64_MAX);
+    trace("  report: %s, handle %d: %s", rlock_report_str(report->kind), (int)report->handle,
+          rlock_strerror(report->status));
+    switch (report->kind) {
+    case RLOCK_REPORT_ASKED:
+        SAME(before, BOOK_IDLE);
+        *state = BOOK_WAITS;
+        break;
+    case RLOCK_REPORT_GRANTED:
+        SAME(before, BOOK_WAITS);
+        BETWEEN(report->left_us, 1, INT64_MAX);
+        *state = BOOK_HOLDS;
+        break;
+    case RLOCK_REPORT_FAILED:
+        SAME(before, BOOK_WAITS);
+        assert_true(report->status != RLOCK_OK);
+        *state = BOOK_IDLE;
+        break;
+    case RLOCK_REPORT_RENEWED: SAME(before, BOOK_HOLDS); break;
+    case RLOCK_REPORT_RELEASED:
+    case RLOCK_REPORT_HANDED_ON:
+    case RLOCK_REPORT_LOST:
+        SAME(before, BOOK_HOLDS);
+        *state = BOOK_IDLE;
+        break;
+    default: break;
+    }
+    book->waiting += (*state == BOOK_WAITS) - (before == BOOK_WAITS);
+    book->holding += (*state == BOOK_HOLDS) - (before == BOOK_HOLDS);
+}
+
+/* By seeds and not by dice: a seed is the same program with the hook as without. */
+static void book_open(rlock_config *config) {
+    memset(&books[++booked], 0, sizeof *books);
+    if (g.seed % 2 != 0) {
+        config->on_event = on_report;
+        config->event_user = &books[booked];
+    }
+}
+
+static struct book *book_of(const rlock_client *client) {
+    int i = booked;
+    while (i > 0 && books[i].client != client) {
+        i--;
+    }
+    return &books[i]; /* the first one is nobody's */
+}
+
+/* What the hook was told and what the handle says are the same. */
+static void book_check(const rlock *lock, bool holds) {
+    struct book *book = g.seed % 2 != 0 ? book_of(rlock__client_of(lock->gate)) : NULL;
+    if (book != NULL) {
+        SAME(book->state[rlock__told_of(lock)->number] == BOOK_HOLDS, holds);
+    }
+}
+
+/* A client is quiet, or is freed. */
+static void book_close(const rlock_client *client, bool freed) {
+    struct book *book = book_of(client);
+    SAME(book->waiting, 0);
+    SAME(book->holding, 0);
+    book->client = freed ? NULL : book->client;
+}
+
+/* ------------------------------------------------------------------------------------------------
  * The chaos server.
  */
 
@@ -603,6 +687,7 @@ static void check_holders(void) {
             continue;
         }
         assert_true(hand->holds); /* it claims what it was told, no more */
+        book_check(hand->owner->lock, true);
         if (++holders[hand->key] > 1 && !(g.modes & TAMPERING)) {
             fail_msg("two holders of key %d", hand->key);
         }
@@ -675,6 +760,7 @@ static void on_acquired(struct hand *hand, const rlock_event *event) {
         hand->count = hand->waiting ? 1 : hand->count + 1;
         hand->holds = true;
         SAME(rlock_hold_count(hand->owner->lock), hand->count);
+        book_check(hand->owner->lock, true);
         g.acquired++;
     } else if (hand->waiting) {
         assert_true(event->status != RLOCK_ERR_LOST);
@@ -689,6 +775,7 @@ static void on_acquired(struct hand *hand, const rlock_event *event) {
 static void on_lost(struct hand *hand, const rlock_event *event) {
     assert_true(hand->holds); /* not after its release was asked for */
     assert_false(rlock_is_held(hand->owner->lock));
+    book_check(hand->owner->lock, false);
     assert_true(event->reason != RLOCK_REASON_NONE);
     if (!(g.modes & TAMPERING)) {
         assert_true(event->reason == RLOCK_REASON_EXPIRED || event->reason == RLOCK_REASON_CLOSED);
@@ -762,9 +849,12 @@ static void make_client(struct seat *seat) {
     config.command_timeout_ms = one_in(2) ? 50 + roll(300) : 0;
     config.watchdog_lease_ms = one_in(8) ? 10 : 30 + roll(500);
     config.drift_permille = one_in(3) ? 1 + (int)roll(500) : 0;
+    book_open(&config);
     memset(seat, 0, sizeof *seat);
     seat->command_timeout_ms = config.command_timeout_ms != 0 ? config.command_timeout_ms : 1000;
     status = rlock_client_new(&seat->client, &config);
+    books[booked].client = seat->client;
+    booked -= status == RLOCK_OK ? 0 : 1;
     assert_true(status == RLOCK_OK || (status == RLOCK_ERR_NOMEM && in(NO_MEMORY)));
 }
 
@@ -781,6 +871,9 @@ static void free_client(struct seat *seat) {
     }
     memset(seat, 0, sizeof *seat);
     virtual_client_free(&g.loop, client);
+    if (client != NULL) {
+        book_close(client, true);
+    }
 }
 
 static void free_hand(struct hand *hand) {
@@ -987,6 +1080,11 @@ static void settle(void) {
     pump(g.loop.now_us + 100000); /* what is still on its way to the server */
     assert_true(quiet());
     check_holders();
+    for (i = 0; i < CLIENTS; i++) {
+        if (g.seats[i].client != NULL) {
+            book_close(g.seats[i].client, false);
+        }
+    }
 }
 
 static void free_everything(void) {
@@ -1043,6 +1141,7 @@ static void run_seed(const struct family *family, uint64_t seed) {
     memset(g.seats, 0, sizeof g.seats);
     memset(g.hands, 0, sizeof g.hands);
     memset(&server, 0, sizeof server);
+    booked = 0;
     virtual_begin(&g.loop);
     virtual_seed = seed;
     g.modes = family->always | ((roll(1u << 16) & family->maybe));

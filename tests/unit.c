@@ -37,12 +37,15 @@
 #include "unit_follow.h"
 #include "unit_deadline.h"
 #include "unit_elect.h"
+#include "unit_hook.h"
 
 /* The list of tests: those of the files above, and one for each cell of the three tables. */
 
-#define TESTS_MAX 600
+#define TESTS_MAX 700
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define ELECTION(name) cmocka_unit_test_setup_teardown(name, setup_election, teardown_election)
+#define HOOKED(name) cmocka_unit_test_setup_teardown(name, setup_hooked, teardown)
+#define LOGGED(name) cmocka_unit_test_setup_teardown(name, setup_logged, teardown)
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
 
 static const struct CMUnitTest singles[] = {
@@ -374,6 +377,31 @@ static const struct CMUnitTest singles[] = {
     ELECTION(election_without_memory_is_refused_or_goes_on),
     ELECTION(child_of_a_leader_does_not_lead_and_touches_nothing),
     ELECTION(random_answers_tell_each_lead_and_each_end_once),
+    HOOKED(hold_is_reported_from_its_acquire_to_its_release_with_its_times),
+    HOOKED(renewal_that_failed_before_is_reported_as_late_as_it_is),
+    HOOKED(renewal_by_hand_without_a_watchdog_is_late_since_it_was_asked_for),
+    HOOKED(local_hand_over_is_reported_with_how_long_it_took),
+    HOOKED(loss_is_reported_with_its_reason_and_the_last_fault),
+    HOOKED(shutdown_is_reported_as_the_loss_of_each_hold_and_the_end_of_each_wait),
+    HOOKED(acquire_without_a_hold_is_reported_once_with_how_it_ended),
+    HOOKED(grant_that_was_cancelled_before_it_was_told_is_reported_as_no_hold),
+    HOOKED(grant_that_came_too_late_is_reported_neither_as_held_nor_as_lost),
+    HOOKED(free_of_a_handle_is_reported_as_the_end_of_what_it_did),
+    HOOKED(grant_of_a_handle_that_was_freed_before_it_was_told_is_reported_as_none),
+    HOOKED(free_of_a_client_is_reported_as_the_end_of_all_that_it_did),
+    HOOKED(release_that_the_server_did_not_know_is_reported_as_its_callback_is_told),
+    HOOKED(nested_acquires_and_releases_are_not_reported),
+    HOOKED(store_reports_its_connections_and_the_rest_is_filled_in),
+    HOOKED(each_kind_of_report_has_a_word),
+    HOOKED(hook_costs_no_clock_no_memory_and_no_request),
+    HOOKED(handle_without_memory_for_its_reports_is_not_made),
+    HOOKED(child_that_returns_from_a_report_it_forked_in_does_nothing),
+    CASE(words_of_the_last_fault_are_told_though_the_connection_is_back),
+    CASE(words_of_a_renewal_that_failed_are_told_until_one_succeeds),
+    CASE(loss_to_something_that_is_no_lock_has_the_words_of_the_server),
+    LOGGED(options_that_are_refused_are_logged_by_their_names),
+    LOGGED(first_call_in_a_forked_child_is_logged_and_no_other_one),
+    LOGGED(log_has_a_user_of_its_own_if_one_is_given),
 };
 
 static struct CMUnitTest tests[TESTS_MAX];

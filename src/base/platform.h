@@ -37,12 +37,22 @@
 #define RLOCK__HAS_KINDS 1
 #endif
 
+#ifdef RLOCK_NO_REPORTS
+#define RLOCK__HAS_REPORTS 0
+#else
+#define RLOCK__HAS_REPORTS 1
+#endif
+
 /* A function of several callers: where size counts, a call is less than a copy of it. */
 #if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__)
 #define RLOCK__NOINLINE __attribute__((noinline))
 #else
 #define RLOCK__NOINLINE
 #endif
+
+/* What a macro stands for, as text. */
+#define RLOCK__QUOTED(text) #text
+#define RLOCK__QUOTE(macro) RLOCK__QUOTED(macro)
 
 #define RLOCK__NEVER INT64_MAX
 #define RLOCK__OF(pointer, type, member) \

@@ -11,6 +11,7 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "public/lock.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -19,6 +20,7 @@
 #include "core/settings.h"
 #include "store/default.h"
 #include "core/claim.h"
+#include "core/report.h"
 #include "core/gate.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
@@ -43,6 +45,13 @@ static const char *rlock__word(const char *const *words, unsigned count, unsigne
 const char *rlock_reason_str(rlock_reason reason) {
     static const char *const words[] = {"none", "expired", "stolen", "deleted", "closed"};
     return rlock__word(words, sizeof words / sizeof *words, (unsigned)reason);
+}
+
+const char *rlock_report_str(rlock_report_kind kind) {
+    static const char *const words[] = {"unknown", "asked",    "granted",   "failed",
+                                        "renewed", "released", "handed on", "lost",
+                                        "let go",  "cleaned",  "connected", "disconnected"};
+    return rlock__word(words, sizeof words / sizeof *words, (unsigned)kind);
 }
 
 const char *rlock_kind_str(rlock_kind kind) {
@@ -90,6 +99,10 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
                         "");
         return RLOCK_ERR_ARG;
     }
+    if (config->on_event && !RLOCK__HAS_REPORTS) {
+        rlock__line_add(line, 0, "config.on_event is left out by RLOCK_NO_REPORTS", "");
+        return RLOCK_ERR_ARG;
+    }
     config->prefix = config->prefix ? config->prefix : "rlock:";
     return rlock__numbers_resolve(config, line) ? RLOCK_OK : RLOCK_ERR_ARG;
 }
@@ -97,7 +110,9 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
 static bool rlock__client_configure(rlock_client *client, const rlock_config *config) {
     client->loop = config->loop;
     client->log = config->log;
-    client->user = config->user;
+    client->log_user = config->log_user ? config->log_user : config->user;
+    client->on_event = config->on_event;
+    client->event_user = config->event_user;
     client->store = rlock__store_of(config);
     client->watchdog_lease_ms = (int32_t)config->watchdog_lease_ms;
     client->lease_most_ms =
@@ -181,7 +196,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     if (status == RLOCK_OK) {
         status = rlock__client_make(out, &resolved);
     } else if (status == RLOCK_ERR_ARG && config->log) {
-        config->log(config->user, RLOCK_LOG_ERROR, line);
+        config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
     }
     rlock__dealloc(texts);
     return status;
@@ -189,10 +204,13 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
 
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
+    bool untold = claim->lock->ready.event != 0;
     rlock__claim_orphan(claim);
     if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
+        rlock__report(claim, untold ? RLOCK_REPORT_FAILED : RLOCK_REPORT_RELEASED,
+                      untold ? RLOCK_ERR_CLOSED : RLOCK_OK);
         rlock__claim_let_go(claim);
     } else {
         rlock__letting_go_arm(claim); /* no acquire follows it any more */
@@ -299,7 +317,7 @@ int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client
     if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client) || client->life != RLOCK__LIVE) {
+    if (rlock__call_forked(client) || client->life != RLOCK__LIVE) {
         return RLOCK_ERR_STATE;
     }
     rlock__enter(client);

@@ -10,12 +10,14 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "public/lock.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "core/client.h"
 #include "core/settings.h"
 #include "core/claim.h"
+#include "core/report.h"
 #include "core/due.h"
 #include "core/gate.h"
 #include "core/leaving.h"
@@ -72,20 +74,38 @@ static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
     return false;
 }
 
-/* The keys of the options; false: something is wrong with them. */
-static bool rlock__want_keys(rlock__want *want) {
-    const rlock_options *options = want->options;
-    uint32_t i, count = options->keys ? (uint32_t)options->key_count : 1;
-    size_t len;
-    if (!options->keys == !options->key || (options->keys && options->key_len) ||
-        (!options->keys && (options->key_count || options->key_lens)) ||
-        options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1) || count == 0) {
-        return false;
+/* Returns what is wrong with how the options name their keys, or NULL. */
+static const char *rlock__keys_wrong(const rlock_options *options) {
+    size_t i;
+    if (!options->keys == !options->key) {
+        return "options.key or options.keys is required, and one alone";
     }
-    for (i = 0; i < count; i++) {
-        if (options->keys && !options->keys[i]) {
-            return false;
+    if (options->keys && options->key_len) {
+        return "options.key_len goes with options.key";
+    }
+    if (!options->keys && (options->key_count || options->key_lens)) {
+        return "options.key_count and options.key_lens go with options.keys";
+    }
+    if (options->keys &&
+        (!options->key_count || options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1))) {
+        return "options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX);
+    }
+    for (i = 0; i < options->key_count; i++) {
+        if (!options->keys[i]) {
+            return "options.keys has a NULL";
         }
+    }
+    return NULL;
+}
+
+/* The keys of the options. Returns what is wrong with them, or NULL. */
+static const char *rlock__want_keys(rlock__want *want) {
+    const rlock_options *options = want->options;
+    const char *wrong = rlock__keys_wrong(options);
+    size_t len;
+    uint32_t i;
+    if (wrong) {
+        return wrong;
     }
     want->key = options->keys ? options->keys[0] : options->key;
     if (options->keys) {
@@ -93,57 +113,98 @@ static bool rlock__want_keys(rlock__want *want) {
     } else {
         want->len = options->key_len ? options->key_len : strlen(want->key);
     }
-    want->terms.count = count;
-    for (i = 0; i < count; i++) {
+    want->terms.count = options->keys ? (uint32_t)options->key_count : 1;
+    for (i = 0; i < want->terms.count; i++) {
         rlock__want_key(want, i, &len);
         if (len == 0 || len > RLOCK_KEY_MAX) {
-            return false;
+            return "the length of options.key, or of one of options.keys, is not 1 "
+                   "to " RLOCK__QUOTE(RLOCK_KEY_MAX);
         }
     }
-    return !RLOCK__HAS_KINDS || !rlock__keys_alike(want, count);
+    return RLOCK__HAS_KINDS && rlock__keys_alike(want, want->terms.count)
+               ? "options.keys has two that are alike"
+               : NULL;
 }
 
-/* What the options want; false: something is wrong with them. */
-static bool rlock__want_init(rlock__want *want, const rlock_options *options) {
-    rlock_terms *terms = &want->terms;
+/* Returns what is wrong with the numbers of a kind, or NULL. */
+static const char *rlock__terms_wrong(const rlock_terms *terms, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
+    if (!semaphore && (options->permits || options->weight)) {
+        return "options.permits and options.weight go with RLOCK_KIND_SEMAPHORE";
+    }
+    if (semaphore && (terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX)) {
+        return "options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX);
+    }
+    if (semaphore && terms->weight > terms->permits) {
+        return "options.weight is not 1 to options.permits";
+    }
+    if (terms->count > 1 && terms->kind != RLOCK_KIND_MUTEX) {
+        return "several options.keys go with RLOCK_KIND_MUTEX";
+    }
+    if (terms->owner && terms->kind != RLOCK_KIND_READ && terms->kind != RLOCK_KIND_WRITE) {
+        return "options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE";
+    }
+    return NULL;
+}
+
+/* What the options want. Returns what is wrong with them, by the name of the field, or NULL. */
+static const char *rlock__want_init(rlock__want *want, const rlock_options *options) {
+    rlock_terms *terms = &want->terms;
+    const char *wrong;
     memset(want, 0, sizeof *want);
     want->options = options;
-    if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1) ||
-        !rlock__want_keys(want)) {
-        return false;
+    if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1)) {
+        return RLOCK__HAS_KINDS ? "options.kind is none of rlock_kind"
+                                : "options.kind is left out by RLOCK_NO_KINDS";
+    }
+    wrong = rlock__want_keys(want);
+    if (wrong) {
+        return wrong;
     }
     terms->kind = options->kind;
-    terms->permits = semaphore ? options->permits : rlock__kinds[options->kind].permits;
+    terms->permits = rlock__kinds[options->kind].permits;
     terms->weight = rlock__kinds[options->kind].weight;
-    if (semaphore) {
+    if (options->kind == RLOCK_KIND_SEMAPHORE) {
+        terms->permits = options->permits;
         terms->weight = options->weight ? options->weight : 1;
     }
     terms->owner = options->owner;
     want->plain = terms->kind == RLOCK_KIND_MUTEX && terms->count == 1;
-    if (semaphore ? terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX ||
-                        terms->weight > terms->permits
-                  : options->permits || options->weight) {
-        return false;
-    }
-    return (want->plain || RLOCK__HAS_KINDS) &&
-           (terms->count == 1 || terms->kind == RLOCK_KIND_MUTEX) &&
-           (!terms->owner || terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_WRITE);
+    return rlock__terms_wrong(terms, options);
 }
 
-/* True if the store refuses what is wanted; the reason is logged. */
-static bool rlock__refused_by(const rlock_client *client, const rlock__want *want) {
+/* The same for the options of a handle. */
+static const char *rlock__options_init(rlock__want *want, const rlock_options *options,
+                                       int64_t most_ms) {
+    const char *wrong = rlock__want_init(want, options);
+    if (!wrong &&
+        (options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF)) {
+        wrong = "options.watchdog is none of RLOCK_WATCHDOG_AUTO, _ON and _OFF";
+    }
+    if (!wrong && !rlock__within(options->max_hold_ms, 1, INT64_MAX)) {
+        wrong = "options.max_hold_ms is negative";
+    }
+    if (!wrong && !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, most_ms)) {
+        wrong = "options.watchdog_lease_ms is not " RLOCK__QUOTE(
+            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or above the quarantine";
+    }
+    return wrong;
+}
+
+/* True if what is wanted is wrong, or the store refuses it; the reason is logged. */
+static bool rlock__refused_by(const rlock_client *client, const rlock__want *want,
+                              const char *wrong) {
     const rlock_terms *terms = want->plain ? NULL : &want->terms;
-    const char *why = NULL;
+    const char *why = wrong;
     size_t len;
     uint32_t i;
-    for (i = 0; i < rlock__want_count(want) && client->store->refuses &&
-                client->life != RLOCK__CLOSED && !why;
+    for (i = 0; !why && i < rlock__want_count(want) && client->store->refuses &&
+                client->life != RLOCK__CLOSED;
          i++) {
         const char *key = rlock__want_key(want, i, &len);
         why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
     }
-    if (why) {
+    if (why && client->life != RLOCK__CLOSED) {
         rlock__log(client, RLOCK_LOG_ERROR, why, NULL);
     }
     return why != NULL;
@@ -156,7 +217,7 @@ static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(rlock__client_of(lock->gate))) {
+    if (rlock__call_forked(rlock__client_of(lock->gate))) {
         return RLOCK_ERR_STATE;
     }
     rlock__client_of(lock->gate)->now_us = rlock__read_clock(lock);
@@ -166,12 +227,18 @@ static int rlock__call(const rlock *lock, int call) {
 /* Notes what few handles want. False: no memory. */
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
-    if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline) {
+    rlock_client *client = rlock__client_of(lock->gate);
+    size_t told = rlock__reports(client) ? sizeof(rlock__told) : 0;
+    if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
+        !told) {
         return true;
     }
-    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
+    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more + told);
     if (!lock->more) {
         return false;
+    }
+    if (told) {
+        rlock__told_of(lock)->number = ++client->numbers;
     }
     lock->more->hold_ms = options->max_hold_ms;
     lock->more->watchdog_lease_ms = (int32_t)options->watchdog_lease_ms;
@@ -193,14 +260,11 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     if (!client || !options) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client)) {
+    if (rlock__call_forked(client)) {
         return RLOCK_ERR_STATE;
     }
-    if (!rlock__want_init(&want, options) || options->watchdog < RLOCK_WATCHDOG_AUTO ||
-        options->watchdog > RLOCK_WATCHDOG_OFF ||
-        !rlock__within(options->max_hold_ms, 1, INT64_MAX) ||
-        !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, client->lease_most_ms) ||
-        rlock__refused_by(client, &want)) {
+    if (rlock__refused_by(client, &want,
+                          rlock__options_init(&want, options, client->lease_most_ms))) {
         return RLOCK_ERR_ARG;
     }
     if (client->life != RLOCK__LIVE) {
@@ -400,7 +464,9 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
+    rlock__lock_words(lock, NULL);
     if (!rlock__hand_over(claim)) {
+        rlock__report(claim, RLOCK_REPORT_RELEASED, RLOCK_OK);
         claim->yields =
             claim->yields || (!rlock__queued(claim->lock->gate) && rlock__hand_over_ends(claim));
         lock->ready.status = RLOCK_OK;
@@ -445,7 +511,7 @@ int rlock_cancel(rlock *lock) {
 }
 
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__forked(rlock__client_of(lock->gate)) &&
+    return lock && !rlock__call_forked(rlock__client_of(lock->gate)) &&
            rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
@@ -470,17 +536,19 @@ int rlock_hold_count(const rlock *lock) {
 
 static int rlock__question_new(rlock_client *client, const rlock_options *options, rlock_op op,
                                const uint32_t *permits, rlock_info_callback *done, void *user) {
+    const char *wrong;
     rlock__want want;
     rlock__gate *gate;
     int status;
     if (!client || !options || !RLOCK__HAS_KINDS) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__forked(client)) {
+    if (rlock__call_forked(client)) {
         return RLOCK_ERR_STATE;
     }
-    if (!rlock__want_init(&want, options) || want.terms.count > 1 ||
-        rlock__refused_by(client, &want)) {
+    wrong = rlock__want_init(&want, options);
+    wrong = !wrong && want.terms.count > 1 ? "a question is about one key" : wrong;
+    if (rlock__refused_by(client, &want, wrong)) {
         return RLOCK_ERR_ARG;
     }
     if (client->life != RLOCK__LIVE) {
@@ -523,7 +591,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_ARG;
     }
     client = rlock__client_of(lock->gate);
-    if (rlock__forked(client) ||
+    if (rlock__call_forked(client) ||
         (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
         return RLOCK_ERR_STATE;

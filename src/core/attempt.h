@@ -9,12 +9,14 @@
 #include "public/status.h"
 #include "public/store.h"
 #include "public/lock.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/pool.h"
 #include "core/client.h"
 #include "core/gone.h"
 #include "core/claim.h"
+#include "core/report.h"
 #include "core/due.h"
 #include "core/gate.h"
 #include "core/mode.h"
@@ -31,6 +33,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
         status != claim->lock->ready.status) { /* the words were of another end */
         rlock__lock_words(claim->lock, NULL);
     }
+    rlock__report(claim, RLOCK_REPORT_FAILED, status);
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
     rlock__claim_let_go(claim);
     if (head) {
@@ -110,6 +113,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     crowd = gate->crowd;
     crowd->taken = crowd->taken || (held && !rlock__shared(held));
     rlock__list_append(&crowd->waiting, &claim->link);
+    rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
     rlock__acquire_join(claim);
     return RLOCK_OK;
 }

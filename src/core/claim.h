@@ -113,6 +113,7 @@ typedef struct rlock__claim {
     bool exists : 1;     /* the token may be at the server */
     bool registered : 1; /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
@@ -279,6 +280,14 @@ static void rlock__lock_words(rlock *lock, const char *words) {
     }
     if (lock->more) {
         rlock__set_text(&lock->more->text, words);
+    }
+}
+
+/* Keeps the words of a renewal that failed, for the event of the loss. */
+static void rlock__hold_fault(rlock__claim *held, const char *words) {
+    if (words && !held->lock->ready.event) { /* else its grant was not told yet */
+        rlock__lock_words(held->lock, words);
+        held->faulted = false; /* that was before */
     }
 }
 

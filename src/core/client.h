@@ -58,6 +58,7 @@ typedef enum rlock__life {
 struct rlock_client { /* small members first: they are reached with less code */
     bool unsent;      /* something was submitted and not flushed */
     bool up;
+    bool warned; /* in a forked child: it was logged that it is one */
     rlock__life life;
     unsigned depth;    /* calls and entries on the stack that are at work; ... */
     unsigned frames;   /* ... and those that a callback of the user stands on */
@@ -79,7 +80,10 @@ struct rlock_client { /* small members first: they are reached with less code */
     uint32_t phases[RLOCK__PHASES];
     rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
     void (*log)(void *user, int level, const char *line);
-    void *user;
+    void *log_user;
+    void (*on_event)(void *user, const struct rlock_report *report);
+    void *event_user;
+    uint32_t numbers;   /* of handles: how many were given out, for reports */
     int64_t now_us;     /* the clock of this entry */
     int64_t clock_us;   /* ... and of the last look at it */
     int64_t stepped_us; /* by how much it has stepped back */
@@ -136,8 +140,19 @@ static void rlock__log(const rlock_client *client, int level, const char *what,
     if (client->log) {
         memcpy(line, client->id, 8);
         rlock__line_add(line, rlock__line_add(line, 8, ": ", what), ": ", detail);
-        client->log(client->user, level, line);
+        client->log(client->log_user, level, line);
     }
+}
+
+/* True if a call is made in a forked child; the first one is logged. */
+RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
+    bool forked = rlock__forked(client);
+    if (forked && !client->warned && client->life != RLOCK__CLOSED) {
+        client->warned = true;
+        rlock__log(client, RLOCK_LOG_ERROR,
+                   "this process is a fork of the one that made the client", "make one here");
+    }
+    return forked;
 }
 
 /* How many things of one kind are kept at most: as many as there are handles. */

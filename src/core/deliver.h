@@ -8,11 +8,13 @@
 #include "public/head.h"
 #include "public/status.h"
 #include "public/lock.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
+#include "core/report.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
 #include "core/holding.h"
@@ -168,6 +170,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         client->stats.acquired++;
         claim->counted = true;
         rlock__lock_show(lock, claim->until_us);
+        rlock__report(claim, RLOCK_REPORT_GRANTED, RLOCK_OK);
+        done = rlock__reports(client) && rlock__forked(client) ? NULL : done;
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {

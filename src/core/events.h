@@ -96,6 +96,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
+        other->faulted = true;
     }
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);

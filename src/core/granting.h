@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "core/client.h"
 #include "core/claim.h"
+#include "core/report.h"
 #include "core/gate.h"
 #include "core/mode.h"
 #include "core/leaving.h"
@@ -52,7 +53,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     crowd->polls = 0;
     crowd->taken = crowd->taken || !rlock__shared(claim);
     claim->ours = answer->ours;
-    claim->counted = false;
+    claim->counted = claim->faulted = false;
     rlock__lock_words(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
@@ -136,6 +137,7 @@ static bool rlock__hand_over(rlock__claim *held) {
     to = next->lock;
     RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->exists);
     RLOCK_ASSERT(to != held->lock);
+    rlock__report_handed(held, next);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__claim_gone(next);
     rlock__lock_unref(held->lock);

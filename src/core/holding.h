@@ -9,10 +9,12 @@
 #include "public/status.h"
 #include "public/store.h"
 #include "public/lock.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "base/list.h"
 #include "core/client.h"
 #include "core/claim.h"
+#include "core/report.h"
 #include "core/due.h"
 #include "core/gate.h"
 #include "core/mode.h"
@@ -35,7 +37,10 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
-    rlock__lock_words(lock, rlock__client_of(gate)->up ? NULL : rlock__client_of(gate)->fault_text);
+    if (claim->faulted) {
+        rlock__lock_words(lock, rlock__client_of(gate)->fault_text);
+    }
+    rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
         rlock__claim_let_go(claim);
@@ -62,6 +67,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
             since_us - early_us + rlock__min(third_us, rlock__deadline(claim, 0, lease_ms) / 2);
         claim->next_us = claim->next_us < 0 ? 0 : claim->next_us; /* the clock began at 0 */
     }
+    rlock__report_due(claim, claim->next_us, false);
     rlock__claim_arm(claim);
 }
 
@@ -90,6 +96,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
         if (renewal) {
             renewal->sent = true;
         }
+        rlock__report_due(claim, lease_ms ? now_us : RLOCK__NEVER, true);
         rlock__claim_submit(claim, request);
     } else {
         rlock__holding_retry(claim, now_us + RLOCK__HURRY_US);
@@ -181,6 +188,9 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
+    rlock__report(claim, RLOCK_REPORT_RENEWED, RLOCK_OK);
+    rlock__lock_words(claim->lock, NULL);
+    claim->faulted = false;
     claim->until_us = until_us;
     if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
@@ -209,7 +219,11 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
+    rlock__hold_fault(claim, answer->text);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
+    if (!claim->lock->renews) {
+        rlock__report_due(claim, RLOCK__NEVER, false);
+    }
     if (renewal && renewal->sent) {
         rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
     }
@@ -237,6 +251,9 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     }
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
         (fault && rlock__on_fault[answer->fault][RLOCK__IN_WATCHDOG] != RLOCK__RETRY)) {
+        if (fault) {
+            rlock__hold_fault(claim, answer->text);
+        }
         rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
         return;
     }

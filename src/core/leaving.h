@@ -9,11 +9,13 @@
 #include "public/status.h"
 #include "public/store.h"
 #include "public/lock.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "base/pool.h"
 #include "core/client.h"
 #include "core/gone.h"
 #include "core/claim.h"
+#include "core/report.h"
 #include "core/due.h"
 #include "core/gate.h"
 #include "core/mode.h"
@@ -173,6 +175,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
         } else if (lock->ready.status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text);
         }
+        rlock__report(claim, RLOCK_REPORT_LET_GO, lock->ready.status);
         rlock__claim_part(claim, RLOCK_RELEASED, lock->ready.status, RLOCK_REASON_NONE);
     }
     if (claim->next_us <= client->now_us) {
@@ -221,6 +224,11 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
         verdict = RLOCK_OK;
         reason = RLOCK_REASON_NONE;
+    }
+    if (gone && !rlock__handle_of(claim)) {
+        rlock__report(claim, RLOCK_REPORT_CLEANED, RLOCK_OK);
+    } else if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) {
+        rlock__report(claim, RLOCK_REPORT_LET_GO, verdict);
     }
     if (verdict != RLOCK__RETRY) {
         client->stats.released += verdict == RLOCK_OK && claim->counted;

@@ -42,6 +42,7 @@ typedef enum rlock_wire {
  * elsewhere as %26 %3D. The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
+struct rlock_report;
 
 /* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
  * use another library. All are required, run on the client's thread, and may not call this library.
@@ -100,7 +101,7 @@ typedef struct rlock_config {
     const rlock_store *store;
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
-    void *user;                                           /* for connect and log */
+    void *user; /* for connect and log, unless they have their own: connect_user, log_user */
 
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
@@ -139,6 +140,13 @@ typedef struct rlock_config {
     int replicas;
     int64_t replicas_ms; /* a quarter of the command timeout; 1 to half of it; how long to wait for
                             them. Meanwhile the server answers this client nothing else */
+
+    /* None; called with everything that happens: >>reports. It may not call the library, and costs
+     * nothing where it is none. */
+    void (*on_event)(void *user, const struct rlock_report *report);
+    void *event_user; /* for on_event */
+
+    void *log_user, *connect_user; /* `user`; for log and connect */
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */

@@ -30,7 +30,7 @@ typedef enum rlock_reason {
     RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
     RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
-    RLOCK_REASON_CLOSED   /* the client was shut down during the hold */
+    RLOCK_REASON_CLOSED   /* the client was shut down during the hold: no fault */
 } rlock_reason;
 
 /* One word for a reason or a kind, in English, static: "expired", "semaphore"; "unknown" for any
@@ -48,8 +48,8 @@ typedef struct rlock_event {
                               BUSY or TIMEOUT: what was left of the holder's lease when last heard,
                               at most 2147483647, -1 = unknown. Otherwise 0 */
     const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              of RLOCK_LOST: why there is no connection, if there is none. Valid
-                              until the callback returns */
+                              of RLOCK_LOST: the last fault since the lease was granted or
+                              renewed. Valid until the callback returns */
 } rlock_event;
 
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see
@@ -105,11 +105,11 @@ typedef struct rlock_options {
 
 /* Makes a handle, which is idle.
  * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
- * RLOCK_ERR_STATE (a forked child). Where the store refuses the options, RLOCK_ERR_ARG comes with a
- * log line that says why: the store cannot do it; or fencing or a queued kind is wanted on a key
- * with a `}` and no hash tag {...}, next to which no other key can share its cluster slot; or a
- * queued kind is wanted on a key that is named like a key of the library's own
- * (docs/protocol.md, "Whose a key is"). */
+ * RLOCK_ERR_STATE (a forked child). With RLOCK_ERR_ARG comes a log line that says why: which of the
+ * options is not what it may be; or the store refuses them: it cannot do it; or fencing or a queued
+ * kind is wanted on a key with a `}` and no hash tag {...}, next to which no other key can share
+ * its cluster slot; or a queued kind is wanted on a key that is named like a key of the library's
+ * own (docs/protocol.md, "Whose a key is"). */
 RLOCK_API int rlock_new(rlock **out, rlock_client *client, const rlock_options *options);
 
 /* Frees a handle in any state. Pending operations end without a callback, and a hold is released in

@@ -188,6 +188,7 @@ typedef struct rlock_store_events {
 } rlock_store_events;
 
 struct rlock_config;
+struct rlock_report;
 struct rlock_stats;
 
 /* A store: where locks are kept. */
@@ -232,7 +233,9 @@ typedef struct rlock_store {
  * UUID of 36 characters; random numbers, for jitter only; a line of the log, "what: detail", where
  * detail may be NULL; whether this is a forked child, as after a hook `log` that forks; and the
  * counters, of which a store keeps commands, connects, cleaning, and those faults that it does not
- * report by `down`. */
+ * report by `down`. With rlock_client_report a store reports RLOCK_REPORT_CONNECTED and
+ * RLOCK_REPORT_DISCONNECTED of each of its connections, with span_us, link, where and text; the
+ * rest is filled in. */
 RLOCK_API int64_t rlock_client_now_us(const rlock_client *client);
 RLOCK_API int64_t rlock_client_clock_us(rlock_client *client);
 RLOCK_API const char *rlock_client_id(const rlock_client *client);
@@ -241,6 +244,7 @@ RLOCK_API void rlock_client_log(const rlock_client *client, int level, const cha
                                 const char *detail);
 RLOCK_API bool rlock_client_forked(const rlock_client *client);
 RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
+RLOCK_API void rlock_client_report(const rlock_client *client, const struct rlock_report *report);
 
 /* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
  * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;

@@ -51,6 +51,7 @@ static void rlock__member_config(const rlock_config *member, rlock_config *one) 
     one->sentinel_tls = its.sentinel_tls;
     one->connect = its.connect;
     one->user = its.user;
+    one->connect_user = its.connect_user;
 }
 
 static void rlock__members_free(rlock_store *store) {

@@ -10,6 +10,7 @@
 #include "public/loop.h"
 #include "public/store.h"
 #include "public/client.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
@@ -36,12 +37,13 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     RLOCK_ASSERT(conn->ac);
     conn->state = RLOCK__CONN_READY;
+    conn->ready_us = rlock_client_now_us(redis->client);
+    rlock__conn_report(conn, RLOCK_REPORT_CONNECTED, 0);
     if (rlock__is_sentinel(conn)) {
         rlock__sentinel_ask(redis);
         return;
     }
     conn->text[0] = 0;
-    conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
         rlock__place_worked(conn->place);
@@ -272,6 +274,8 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     }
     conn->ac = ac;
     conn->fd = ac->c.fd;
+    fcntl(conn->fd, F_SETFD, fcntl(conn->fd, F_GETFD) | FD_CLOEXEC); /* no program that this one
+                                                                        starts keeps it open */
     conn->want = 0;
     ac->data = conn;
     ac->ev.data = conn;

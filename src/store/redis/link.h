@@ -10,6 +10,7 @@
 #include "public/loop.h"
 #include "public/store.h"
 #include "public/client.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "core/token.h"
 #include "store/redis/state.h"
@@ -332,30 +333,55 @@ RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
     return rlock__tracks(redis) || rlock__wants_notifications(redis);
 }
 
-/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
- * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
-static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
-                            const char *detail) {
+/* Appends to the n bytes of a line where a connection leads, if that is known. */
+static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
+                                const char *between) {
     const rlock__redis *redis = conn->redis;
     const char *path = redis->unix_path;
-    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
-    char line[RLOCK__LINE];
-    const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
-    size_t n = rlock__line_add(line, 0, conn == &redis->commands ? "" : which, "connection");
-    if (times & (times - 1)) {
-        return;
-    }
     if (!redis->connect) {
-        n = rlock__line_add(line, n, " to ", path ? path : conn->place->host);
+        n = rlock__line_add(line, n, between, path ? path : conn->place->host);
         if (!path && conn->place->host) {
             n = rlock__line_number(line, n, ":", conn->place->port);
         }
     }
+    return n;
+}
+
+/* For the hook config.on_event. */
+static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, int64_t span_us) {
+    char where[RLOCK__LINE];
+    rlock_report report;
+    if (!RLOCK__HAS_REPORTS) {
+        return;
+    }
+    memset(&report, 0, sizeof report);
+    report.kind = kind;
+    report.span_us = span_us;
+    report.link = rlock__is_sentinel(conn)         ? "Sentinel"
+                  : conn == &conn->redis->commands ? "commands"
+                                                   : "push";
+    report.where = rlock__conn_place(conn, where, 0, "") ? where : NULL;
+    report.text = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks ? conn->text : NULL;
+    rlock_client_report(conn->redis->client, &report);
+}
+
+/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
+ * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
+static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
+                            const char *detail) {
+    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
+    char line[RLOCK__LINE];
+    const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
+    size_t n = rlock__line_add(line, 0, conn == &conn->redis->commands ? "" : which, "connection");
+    if (times & (times - 1)) {
+        return;
+    }
+    n = rlock__conn_place(conn, line, n, " to ");
     if (times > 1) {
         n = rlock__line_number(line, n, ": failure ", (int32_t)times);
     }
     rlock__line_add(line, n, ": ", what);
-    rlock_client_log(redis->client, level, line, detail);
+    rlock_client_log(conn->redis->client, level, line, detail);
 }
 
 /* Closes a connection that is doomed, and answers what was on it. */
@@ -407,6 +433,9 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->sharded = conn->shard = false;
     }
     rlock__redis_pushing(redis);
+    if (!conn->walks) {
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED, was_ready ? age_us : 0);
+    }
     if (!main && !rlock__pushes(redis)) {
         conn->wanted = false; /* until the command connection is a new one */
         rlock_timer_set(redis->client, &conn->timer, -1);

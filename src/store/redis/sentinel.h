@@ -20,6 +20,7 @@
 #include "public/head.h"
 #include "public/store.h"
 #include "public/client.h"
+#include "public/report.h"
 #include "base/platform.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
@@ -307,6 +308,12 @@ static void rlock__sentinel_bury(rlock__redis *redis) {
     rlock__conn *conn = &sentinel->conn;
     bool more = !sentinel->heard && rlock__place_more(conn->place);
     bool last = !conn->walks;
+    if (conn->state == RLOCK__CONN_READY) {
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
+                           rlock_client_now_us(redis->client) - conn->ready_us);
+    } else if (last) {
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED, 0);
+    }
     rlock__conn_shut(conn);
     sentinel->heard = false;
     rlock_timer_set(redis->client, &conn->timer, 0);

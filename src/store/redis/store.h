@@ -500,7 +500,6 @@ static void rlock__redis_close(void *state) {
 
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
 
-#define RLOCK__QUOTE(x) #x
 #define RLOCK__DOTTED(a, b, c) RLOCK__QUOTE(a) "." RLOCK__QUOTE(b) "." RLOCK__QUOTE(c)
 #define RLOCK__HIREDIS_VERSION RLOCK__DOTTED(HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH)
 
@@ -594,7 +593,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->owner = owner;
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
-    redis->user = config->user;
+    redis->user = config->connect_user ? config->connect_user : config->user;
     redis->place.tls = config->connect || config->unix_path ? NULL : config->tls;
     redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
