@@ -56,6 +56,7 @@
 #define RLOCK_ELECT_PAUSE_MS 100      /* the first pause */
 #define RLOCK_ELECT_PAUSE_MAX_MS 2000 /* the longest one */
 
+/* One candidate: rlock_elect makes it, rlock_elect_free frees it. */
 typedef struct rlock_election rlock_election;
 
 /* An event lives until the callback returns. It is, in

@@ -28,7 +28,7 @@
 #include <sys/time.h>
 #ifndef __HIREDIS_ASYNC_H /* else it is included already, from wherever it is */
 #ifndef RLOCK_HIREDIS_ASYNC
-#define RLOCK_HIREDIS_ASYNC <hiredis/async.h>
+#define RLOCK_HIREDIS_ASYNC <hiredis/async.h> /* hiredis' header async.h, unless you name it */
 #endif
 #include RLOCK_HIREDIS_ASYNC
 #endif
@@ -39,7 +39,7 @@
 
 #ifndef __HIREDIS_SSL_H
 #ifndef RLOCK_HIREDIS_SSL
-#define RLOCK_HIREDIS_SSL <hiredis/hiredis_ssl.h>
+#define RLOCK_HIREDIS_SSL <hiredis/hiredis_ssl.h> /* the same of hiredis_ssl.h */
 #endif
 #include RLOCK_HIREDIS_SSL
 #endif

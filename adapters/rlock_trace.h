@@ -33,6 +33,7 @@
 #define RLOCK__TRACE_LINE 1536 /* bytes of the arguments of an event, with three of these */
 #define RLOCK__TRACE_NAMES 256
 
+/* A trace of one client or several. It is yours: rlock_trace_begin fills it in. */
 typedef struct rlock_trace {
     void (*write)(void *user, const char *bytes, size_t length);
     void *user;

@@ -73,6 +73,13 @@ functions() {
         grep -oE '[^a-z_]rlock_?[a-z0-9_]* \(' "$work/functions" | tr -d ' (*' | public
 }
 
+# What a header does not show to its users has no members: `typedef struct name name;`.
+of_no_opaque_one() {
+    awk -v header="$work/tree/usr/include/$1" '
+        BEGIN { while ((getline line <header) > 0) if (split(line, word, /[ ;]/) && line ~ /^typedef struct [a-z_]+ [a-z_]+;$/) hidden[word[3]] }
+        !(NF == 2 && $1 in hidden)'
+}
+
 # Types and the values of enums, one by one; members as "struct member".
 types() {
     on_header "$1" -g -fno-eliminate-unused-debug-types -c "-o$work/types.o" &&
@@ -82,7 +89,7 @@ types() {
                 if (tag ~ /structure|union/) whole = $NF
                 if (tag ~ /typedef|enumerator/) print $NF
                 if (tag ~ /member/ && depth ~ /^<2>/) print whole, $NF
-            }' | public
+            }' | public | of_no_opaque_one "$1"
 }
 
 collect() {
