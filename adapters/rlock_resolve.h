@@ -22,6 +22,8 @@
 
 #include "rlock.h"
 
+RLOCK__C_CASTS_BEGIN
+
 #ifdef RLOCK_NO_THREADS
 
 enum { RLOCK_RESOLVES = 0 };
@@ -204,5 +206,7 @@ static inline void rlock_resolve_forget(rlock_lookup **lookups) {
 }
 
 #endif /* RLOCK_NO_THREADS */
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_RESOLVE_H */

@@ -44,6 +44,8 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 
 #include "rlock.h"
 
+RLOCK__C_CASTS_BEGIN
+
 #define RLOCK__TLS_NAME 256 /* bytes of a host's name, with the NUL */
 
 /* Zero is the default of each. All is read when rlock_tls_new is called. Files are PEM. */
@@ -234,5 +236,7 @@ static inline rlock_tls *rlock_tls_new(const rlock_tls_options *options, char *w
     tls->hooks.why = rlock__tls_why;
     return &tls->hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_TLS_H */

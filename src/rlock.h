@@ -209,6 +209,15 @@
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
 
+/* In C++ its casts are no fault, and of RLOCK_API static a program need not use all. */
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#ifdef __cplusplus
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+#endif
+
 #ifndef RLOCK_H
 #define RLOCK_H
 
@@ -349,3 +358,7 @@ extern "C" {
 
 #endif /* RLOCK_IMPLEMENTED */
 #endif /* RLOCK_IMPLEMENTATION */
+
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
