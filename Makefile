@@ -26,7 +26,7 @@ tls_libs    = $(if $(tls_system),$(shell pkg-config --libs hiredis_ssl),-L$(TLS_
 no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls $(out)/examples/tls)
 comma      := ,
 
-tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
+tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines loops-asio)
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 # What the suites run: nothing else has to be compiled for `make test`.
@@ -178,11 +178,24 @@ $(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
 	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
 	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
 
+# rlock.hpp: callbacks in C++17, co_await in C++20; and the loops once more, with Asio in their place.
+cxx = $(CXX) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wold-style-cast $(variant) $(HIREDIS_CFLAGS) -pthread -D_GNU_SOURCE -I. -Iadapters -Itests
+
+$(out)/tests/cxx $(out)/tests/cxx-coroutines: tests/cxx.cc Makefile
+	@mkdir -p $(@D)
+	$(cxx) -std=$(if $(findstring coroutines,$@),c++20,c++17) $(follow) -o $@ $< $(LDFLAGS) -lcmocka -luv $(HIREDIS_LIBS)
+
+$(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile
+	@mkdir -p $(@D)
+	$(compile) -MMD -MP -MT $@ -MF $@.c.d -D_GNU_SOURCE -DWITH_ASIO -Itests -c -o $@.o tests/loops.c
+	$(cxx) -std=c++17 $(follow) -o $@ tests/loops_asio.cc $@.o $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
+
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_CFLAGS = $(tls_cflags)
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
 # libev exports libevent's old names: libevent has to come first.
 $(out)/tests/loops: loops = -levent_core -luv -lev
+$(out)/tests/loops-asio: loops = -levent_core -luv -lev
 
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
