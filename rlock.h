@@ -67,7 +67,7 @@
  *     >>queue          the waiters of a queued kind: each joins the queue at the server
  *     >>mode           which mode a gate has: its waiters contend, or queue
  *     >>leaving        a token is let go until it is surely gone
- *     >>attempt        an acquire that is refused, fails, is repeated or ends
+ *     >>attempt        an acquire that begins, is refused, fails, is repeated or ends
  *     >>holding        when a hold is renewed or checked, and what the answer means for it
  *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
@@ -134,8 +134,9 @@
  *     WAITING            STATE        STATE      STATE      OK
  *     HELD               STATE  (1)   OK  (2)    OK         STATE
  *     LOST         (3)   STATE        LOST       OK  (4)    STATE
- *     RELEASING          STATE        STATE      STATE      STATE
- *     CLOSED       (5)   CLOSED       CLOSED     CLOSED     CLOSED
+ *     RELEASING          OK  (5)      STATE      STATE      STATE
+ *     FOLLOWED     (5)   STATE        STATE      STATE      OK
+ *     CLOSED       (6)   CLOSED       CLOSED     CLOSED     CLOSED
  *
  *     A handle changes state when a callback is delivered. It stays WAITING until the acquire's
  *     callback runs, even if the server has granted the lock by then. If you cancel in between,
@@ -148,7 +149,11 @@
  *     (3) The local deadline has passed, or the server said that the hold is gone, and on_lost
  *         has not been called yet.
  *     (4) Ends as RELEASED with status RLOCK_ERR_LOST, and on_lost is not called.
- *     (5) The client was freed. A client that is being shut down returns CLOSED to acquire only.
+ *     (5) The acquire waits for the release before it; until that has ended the handle is
+ *         FOLLOWED, and cancel ends the acquire. It begins just before the callback of the
+ *         release, and its wait counts from the call. If the wait is over before, it ends with
+ *         what holds up the release: CONN, SERVER, AUTH or NOMEM.
+ *     (6) The client was freed. A client that is being shut down returns CLOSED to acquire only.
  *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
  *     is sent after it.
  *     rlock_free in any state: pending operations end without a callback, a hold is released
@@ -930,9 +935,11 @@ RLOCK_API void rlock_free(rlock *lock);
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
  * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
  * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
- * _NOMEM. On a held re-entrant handle also with RLOCK_ERR_LOST.
- * Errors: RLOCK_ERR_STATE (the handle is not idle, and not held with .reentrant; a longer lease is
- * asked for while a renewal is pending; a forked child), RLOCK_ERR_CLOSED (the client was freed or
+ * _NOMEM. On a held re-entrant handle also with RLOCK_ERR_LOST. On a handle that is being released
+ * it begins when the release has ended.
+ * Errors: RLOCK_ERR_STATE (an acquire is pending; it is held without .reentrant; its hold is lost,
+ * and on_lost was not called yet; a longer lease is asked for while a renewal is pending; a forked
+ * child), RLOCK_ERR_CLOSED (the client was freed or
  * is being shut down), RLOCK_ERR_ARG (lock or done is NULL, a number is out of range),
  * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
@@ -9401,6 +9408,7 @@ typedef enum rlock__state {
     RLOCK__HELD_STATE,
     RLOCK__LOST_STATE,
     RLOCK__RELEASING_STATE,
+    RLOCK__FOLLOWED_STATE, /* releasing, and an acquire follows the release */
     RLOCK__CLOSED_STATE
 } rlock__state;
 
@@ -9489,19 +9497,22 @@ typedef struct rlock__claim {
     uint64_t fence;
 } rlock__claim;
 
-/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. Without an
- * event it is a spare: see rlock.ops. */
+/* An operation next to the claim's own: a renewal by hand, a nested acquire or release, an acquire
+ * that follows the release. Without an event it is a spare: see rlock.ops. */
 typedef struct rlock__op {
     rlock__ready ready;
     bool waits; /* it needs the store, and has not ended */
     bool sent;
     bool watchdog;          /* the hold has one once this has succeeded */
+    bool follows;           /* an acquire that begins when the release of the handle has ended */
+    bool once;              /* of that: wait_ms was 0 */
     struct rlock__op *next; /* of the same handle */
     rlock *lock;
     rlock_callback *done;
     void *user;
     char *text;
     int64_t lease_ms;
+    int64_t until_us; /* of an acquire that follows: the end of its wait */
 } rlock__op;
 
 /* What few handles have. */
@@ -9566,6 +9577,15 @@ RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
 static rlock__op *rlock__renewal(const rlock *lock) {
     rlock__op *op = lock->ops;
     while (op && !op->waits) {
+        op = op->next;
+    }
+    return op;
+}
+
+/* Returns the acquire that begins when the release of the handle has ended, or NULL. */
+static rlock__op *rlock__following(const rlock *lock) {
+    rlock__op *op = lock->ops;
+    while (op && !op->follows) {
         op = op->next;
     }
     return op;
@@ -9873,7 +9893,14 @@ static void rlock__ring_reserve(rlock_client *client) {
 /* Returns when the claim has something to do; RLOCK__NEVER: it waits for an answer. */
 static int64_t rlock__claim_due_us(const rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->until_us, claim->next_us);
-    return claim->phase == RLOCK__HOLDING ? rlock__min(due_us, claim->of.check_us) : due_us;
+    const rlock__op *op = NULL;
+    if (claim->phase == RLOCK__HOLDING) {
+        return rlock__min(due_us, claim->of.check_us);
+    }
+    if (claim->phase == RLOCK__LETTING_GO && rlock__handle_of(claim)) {
+        op = rlock__following(claim->lock);
+    }
+    return op ? rlock__min(due_us, op->until_us) : due_us;
 }
 
 /* Puts a claim where it belongs, after its times have changed. */
@@ -10634,6 +10661,29 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     rlock__claim_arm(claim);
 }
 
+/* Ends the acquire that follows the release of a handle. */
+static void rlock__following_end(rlock *lock, int status, const char *text) {
+    rlock__op *op = rlock__following(lock);
+    RLOCK_ASSERT(op && status != RLOCK_OK);
+    op->follows = false;
+    rlock__op_event(op, status, text);
+    if (lock->claim) {
+        rlock__letting_go_arm(lock->claim);
+    }
+}
+
+/* The wait of that acquire is over before the release has ended. Nothing was sent for it: so it
+ * does not end with UNKNOWN, as the release may. */
+static void rlock__following_over(rlock *lock) {
+    const rlock_client *client = rlock__client_of(lock->gate);
+    int status = lock->ready.status;
+    if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
+        rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
+    } else {
+        rlock__following_end(lock, RLOCK_ERR_CONN, client->up ? NULL : client->fault_text);
+    }
+}
+
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__letting_go_late(const rlock__claim *claim) {
     return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
@@ -10712,6 +10762,9 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+    if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
+        rlock__following_over(lock);
+    }
     if (lock && claim->until_us <= client->now_us) {
         if (client->up && claim->work) {
             lock->ready.status = RLOCK_ERR_UNKNOWN; /* it is out just now */
@@ -10782,7 +10835,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>attempt - an acquire that is refused, fails, is repeated or ends
+ * >>attempt - an acquire that begins, is refused, fails, is repeated or ends
  */
 
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
@@ -10809,6 +10862,72 @@ static void rlock__acquire_join(rlock__claim *claim) {
     if (!rlock__mode_of(claim->lock->gate)->join(claim)) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
     }
+}
+
+static rlock__claim *rlock__claim_new(rlock *lock) {
+    rlock_client *client = rlock__client_of(lock->gate);
+    rlock__claim *claim;
+    RLOCK_ASSERT(!lock->claim);
+    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
+    if (!claim) {
+        return NULL;
+    }
+    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
+                             rlock__works_for(client->claims.count))) {
+        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        return NULL;
+    }
+    rlock__ring_reserve(client);
+    rlock__list_init(&claim->link);
+    rlock__list_init(&claim->due);
+    rlock__claim_give(claim, lock);
+    claim->token = ++client->tokens;
+    claim->until_us = claim->next_us = RLOCK__NEVER;
+    claim->phase = RLOCK__ATTEMPTING;
+    client->phases[RLOCK__ATTEMPTING]++;
+    return claim;
+}
+
+RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
+}
+
+/* True if a hold that is acquired with this lease is renewed until it is released. */
+static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
+    return lock->watchdog == RLOCK_WATCHDOG_ON ||
+           (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
+}
+
+/* Begins an acquire on a handle that is idle. */
+static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_t lease_ms,
+                                rlock_callback *done, void *user) {
+    rlock__gate *gate = lock->gate;
+    const rlock__claim *held = rlock__holder(gate);
+    rlock__claim *claim = rlock__claim_new(lock);
+    rlock__crowd *crowd;
+    RLOCK_ASSERT(!lock->ready.event);
+    RLOCK_ASSERT(!rlock__op_of(lock, 0) && !rlock__renewal(lock));
+    if (claim && !rlock__gate_crowd(gate)) {
+        rlock__claim_gone(claim);
+        claim = NULL;
+    }
+    if (!claim) {
+        return RLOCK_ERR_NOMEM;
+    }
+    lock->done = done;
+    lock->user = user;
+    lock->once = once;
+    lock->ready.status = RLOCK_OK;
+    lock->ready.left_ms = -1;
+    lock->lease_ms = rlock__lease_of(lock, lease_ms);
+    lock->renews = rlock__renews(lock, lease_ms);
+    lock->of.wait_until_us = claim->until_us = until_us;
+    rlock__claim_arm(claim);
+    crowd = gate->crowd;
+    crowd->taken = crowd->taken || (held && !rlock__shared(held));
+    rlock__list_append(&crowd->waiting, &claim->link);
+    rlock__acquire_join(claim);
+    return RLOCK_OK;
 }
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
@@ -11308,13 +11427,17 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
     rlock__pool_put(&client->ops, op, rlock__keeps(client));
 }
 
-/* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
+/* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An
+ * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     if (rlock__client_of(lock->gate)->life == RLOCK__CLOSED) {
         return RLOCK__CLOSED_STATE;
     }
     if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
         return RLOCK__LOST_STATE;
+    }
+    if (rlock__state_of(lock) == RLOCK__RELEASING_STATE && rlock__following(lock)) {
+        return RLOCK__FOLLOWED_STATE;
     }
     return rlock__state_of(lock);
 }
@@ -11399,6 +11522,24 @@ static void rlock__lock_idle(rlock *lock) {
     }
 }
 
+/* The release has ended: the acquire that follows it begins. */
+static void rlock__lock_follow(rlock *lock) {
+    rlock__op *op = rlock__following(lock);
+    int status = RLOCK_ERR_CLOSED;
+    if (!op) {
+        return;
+    }
+    if (rlock__client_of(lock->gate)->life == RLOCK__LIVE) {
+        status =
+            rlock__acquire_start(lock, op->until_us, op->once, op->lease_ms, op->done, op->user);
+    }
+    if (status == RLOCK_OK) {
+        rlock__op_free(lock, op);
+    } else {
+        rlock__following_end(lock, status, NULL);
+    }
+}
+
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock *lock = RLOCK__OF(ready, rlock, ready);
     rlock_client *client = rlock__client_of(lock->gate);
@@ -11437,6 +11578,9 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         lock->more->text = NULL;
     }
     lock->ready.event = 0;
+    if (event.kind == RLOCK_RELEASED) {
+        rlock__lock_follow(lock);
+    }
     rlock__leave(client);
     if (done) {
         done(lock, &event, user);
@@ -11971,6 +12115,8 @@ static void rlock__claim_abandon(rlock__claim *claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_let_go(claim);
+    } else {
+        rlock__letting_go_arm(claim); /* no acquire follows it any more */
     }
 }
 
@@ -12051,8 +12197,14 @@ static void rlock__hold_shutdown(rlock__claim *held) {
 }
 
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
+    rlock__claim *leaves = NULL;
     (void)with;
     gate->references++;
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+        if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
+            rlock__following_end(leaves->lock, RLOCK_ERR_CLOSED, NULL);
+        }
+    }
     while (rlock__waiter(gate)) {
         rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);
@@ -12107,40 +12259,18 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
 
 enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
 
-#define RLOCK__NESTED 2 /* RLOCK_ERR_STATE, if the handle is not re-entrant */
+#define RLOCK__NESTED 2  /* RLOCK_ERR_STATE, if the handle is not re-entrant */
+#define RLOCK__FOLLOWS 3 /* the acquire waits for the release before it */
 
-static const int8_t rlock__on_call[6][4] = {
+static const int8_t rlock__on_call[7][4] = {
     /* [rlock__state][call] */
     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
     {RLOCK__NESTED, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
-    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+    {RLOCK__FOLLOWS, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
-
-static rlock__claim *rlock__claim_new(rlock *lock) {
-    rlock_client *client = rlock__client_of(lock->gate);
-    rlock__claim *claim;
-    RLOCK_ASSERT(!lock->claim);
-    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
-    if (!claim) {
-        return NULL;
-    }
-    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
-                             rlock__works_for(client->claims.count))) {
-        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
-        return NULL;
-    }
-    rlock__ring_reserve(client);
-    rlock__list_init(&claim->link);
-    rlock__list_init(&claim->due);
-    rlock__claim_give(claim, lock);
-    claim->token = ++client->tokens;
-    claim->until_us = claim->next_us = RLOCK__NEVER;
-    claim->phase = RLOCK__ATTEMPTING;
-    client->phases[RLOCK__ATTEMPTING]++;
-    return claim;
-}
 
 /* --- what is wanted --- */
 
@@ -12356,16 +12486,6 @@ static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
     return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, rlock__client_of(lock->gate)->lease_most_ms);
 }
 
-RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
-}
-
-/* True if a hold that is acquired with this lease is renewed until it is released. */
-static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
-    return lock->watchdog == RLOCK_WATCHDOG_ON ||
-           (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
-}
-
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
@@ -12397,46 +12517,34 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     return RLOCK_OK;
 }
 
-static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
-                                rlock_callback *done, void *user) {
-    rlock__gate *gate = lock->gate;
-    rlock_client *client = rlock__client_of(gate);
-    const rlock__claim *held = rlock__holder(gate);
-    rlock__claim *claim = rlock__claim_new(lock);
-    rlock__crowd *crowd;
-    RLOCK_ASSERT(!lock->ready.event);
-    RLOCK_ASSERT(!lock->ops);
-    if (claim && !rlock__gate_crowd(gate)) {
-        rlock__claim_gone(claim);
-        claim = NULL;
-    }
-    if (!claim) {
+/* The handle is being released: the acquire begins when its release has ended. */
+static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64_t lease_ms,
+                                 rlock_callback *done, void *user) {
+    rlock__op *op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
+    if (!op) {
         return RLOCK_ERR_NOMEM;
     }
-    lock->done = done;
-    lock->user = user;
-    lock->once = wait_ms == 0;
-    lock->ready.status = RLOCK_OK;
-    lock->ready.left_ms = -1;
-    lock->lease_ms = rlock__lease_of(lock, lease_ms);
-    lock->renews = rlock__renews(lock, lease_ms);
-    lock->of.wait_until_us = RLOCK__NEVER;
-    if (wait_ms != RLOCK_FOREVER) {
-        lock->of.wait_until_us =
-            rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
+    op->follows = true;
+    op->once = once;
+    op->lease_ms = lease_ms;
+    op->until_us = until_us;
+    if (lock->claim) {
+        rlock__letting_go_arm(lock->claim);
     }
-    claim->until_us = lock->of.wait_until_us;
-    rlock__claim_arm(claim);
-    crowd = gate->crowd;
-    crowd->taken = crowd->taken || (held && !rlock__shared(held));
-    rlock__list_append(&crowd->waiting, &claim->link);
-    rlock__acquire_join(claim);
     return RLOCK_OK;
+}
+
+/* Returns when the wait of an acquire ends that is accepted now. */
+static int64_t rlock__wait_end(const rlock_client *client, int64_t wait_ms) {
+    return wait_ms == RLOCK_FOREVER
+               ? RLOCK__NEVER
+               : rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
 }
 
 int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                   void *user) {
     rlock_client *client;
+    int64_t until_us;
     int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
     if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
         !rlock__lease_allowed(lock, lease_ms)) {
@@ -12445,7 +12553,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     if (status == RLOCK__NESTED && !lock->reentrant) {
         return RLOCK_ERR_STATE;
     }
-    if (status != RLOCK_OK && status != RLOCK__NESTED) {
+    if (status < RLOCK_OK) {
         return status;
     }
     client = rlock__client_of(lock->gate);
@@ -12453,8 +12561,14 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;
-    status = status == RLOCK__NESTED ? rlock__acquire_nested(lock, lease_ms, done, user)
-                                     : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
+    until_us = rlock__wait_end(client, wait_ms);
+    switch (status) {
+    case RLOCK__NESTED: status = rlock__acquire_nested(lock, lease_ms, done, user); break;
+    case RLOCK__FOLLOWS:
+        status = rlock__acquire_follow(lock, until_us, wait_ms == 0, lease_ms, done, user);
+        break;
+    default: status = rlock__acquire_start(lock, until_us, wait_ms == 0, lease_ms, done, user);
+    }
     rlock__leave(client);
     return status;
 }
@@ -12543,7 +12657,9 @@ int rlock_cancel(rlock *lock) {
     }
     claim = lock->claim;
     rlock__client_of(lock->gate)->depth++;
-    if (claim) {
+    if (rlock__following(lock)) {
+        rlock__following_end(lock, RLOCK_ERR_CANCELED, NULL);
+    } else if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */

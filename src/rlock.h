@@ -67,7 +67,7 @@
  *     >>queue          the waiters of a queued kind: each joins the queue at the server
  *     >>mode           which mode a gate has: its waiters contend, or queue
  *     >>leaving        a token is let go until it is surely gone
- *     >>attempt        an acquire that is refused, fails, is repeated or ends
+ *     >>attempt        an acquire that begins, is refused, fails, is repeated or ends
  *     >>holding        when a hold is renewed or checked, and what the answer means for it
  *     >>granting       a hold begins: by the server, or by a local hand-over
  *     >>deliver        events become callbacks
@@ -134,8 +134,9 @@
  *     WAITING            STATE        STATE      STATE      OK
  *     HELD               STATE  (1)   OK  (2)    OK         STATE
  *     LOST         (3)   STATE        LOST       OK  (4)    STATE
- *     RELEASING          STATE        STATE      STATE      STATE
- *     CLOSED       (5)   CLOSED       CLOSED     CLOSED     CLOSED
+ *     RELEASING          OK  (5)      STATE      STATE      STATE
+ *     FOLLOWED     (5)   STATE        STATE      STATE      OK
+ *     CLOSED       (6)   CLOSED       CLOSED     CLOSED     CLOSED
  *
  *     A handle changes state when a callback is delivered. It stays WAITING until the acquire's
  *     callback runs, even if the server has granted the lock by then. If you cancel in between,
@@ -148,7 +149,11 @@
  *     (3) The local deadline has passed, or the server said that the hold is gone, and on_lost
  *         has not been called yet.
  *     (4) Ends as RELEASED with status RLOCK_ERR_LOST, and on_lost is not called.
- *     (5) The client was freed. A client that is being shut down returns CLOSED to acquire only.
+ *     (5) The acquire waits for the release before it; until that has ended the handle is
+ *         FOLLOWED, and cancel ends the acquire. It begins just before the callback of the
+ *         release, and its wait counts from the call. If the wait is over before, it ends with
+ *         what holds up the release: CONN, SERVER, AUTH or NOMEM.
+ *     (6) The client was freed. A client that is being shut down returns CLOSED to acquire only.
  *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
  *     is sent after it.
  *     rlock_free in any state: pending operations end without a callback, a hold is released

@@ -679,8 +679,11 @@ static void on_acquired(struct hand *hand, const rlock_event *event) {
     } else if (hand->waiting) {
         assert_true(event->status != RLOCK_ERR_LOST);
     }
-    hand->waiting = false;
-    hand->acquire_by_us = 0;
+    /* One that was to follow a release, and was canceled, may be told when the next one waits. */
+    if (event->status == RLOCK_OK || hand->owner->pending[RLOCK_ACQUIRED] == 0) {
+        hand->waiting = false;
+        hand->acquire_by_us = 0;
+    }
 }
 
 static void on_lost(struct hand *hand, const rlock_event *event) {

@@ -33,6 +33,7 @@
 #include "unit_sets.h"
 #include "unit_questions.h"
 #include "unit_memory.h"
+#include "unit_follow.h"
 
 /* The list of tests: those of the files above, and one for each cell of the three tables. */
 
@@ -146,7 +147,18 @@ static const struct CMUnitTest singles[] = {
     CASE(hold_that_went_on_with_a_shorter_lease_ends_by_it),
     CASE(hold_that_went_on_is_renewed_for_its_new_handle),
     CASE(hold_that_went_on_and_was_not_told_is_given_back_by_cancel_and_free),
-    CASE(former_handle_may_be_freed_or_acquire_again_at_once),
+    CASE(former_handle_may_be_freed_or_acquire_again),
+    CASE(acquire_after_a_release_is_sent_when_that_is_answered),
+    CASE(acquire_after_a_release_tries_once_if_it_may_not_wait),
+    CASE(wait_of_an_acquire_after_a_release_counts_from_the_call),
+    CASE(acquire_after_a_release_ends_with_what_holds_that_up),
+    CASE(acquire_after_a_release_that_fails_is_made_all_the_same),
+    CASE(canceled_acquire_after_a_release_is_told_and_may_be_made_again),
+    CASE(shutdown_ends_an_acquire_after_a_release_as_closed),
+    CASE(freed_handle_with_an_acquire_after_its_release_tells_nothing),
+    CASE(acquire_after_a_release_without_memory_is_refused_or_ends_as_such),
+    CASE(lost_hold_that_is_released_may_be_acquired_again_at_once),
+    CASE(nested_hold_that_is_released_whole_may_be_acquired_again_at_once),
     CASE(hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for),
     CASE(sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
     CASE(clean_up_that_is_given_up_wakes_the_next_waiter),

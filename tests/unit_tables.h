@@ -6,7 +6,7 @@
  * STATE x CALL, cell by cell: what the call returns, and the one callback that follows (0: none).
  */
 
-enum { IDLE, WAITING, HELD, LOST, RELEASING, CLOSED, STATES };
+enum { IDLE, WAITING, HELD, LOST, RELEASING, FOLLOWED, CLOSED, STATES };
 enum { ACQUIRE, RENEW, RELEASE, CANCEL, CALLS };
 
 struct cell {
@@ -18,8 +18,8 @@ struct outcome {
     int returns, kind, status;
 };
 
-static const char *const state_names[STATES] = {"IDLE", "WAITING",   "HELD",
-                                                "LOST", "RELEASING", "CLOSED"};
+static const char *const state_names[STATES] = {"IDLE",      "WAITING",  "HELD",  "LOST",
+                                                "RELEASING", "FOLLOWED", "CLOSED"};
 static const char *const call_names[CALLS] = {"acquire", "renew", "release", "cancel"};
 
 static const struct outcome state_call[STATES][CALLS] = {
@@ -39,10 +39,14 @@ static const struct outcome state_call[STATES][CALLS] = {
      {RLOCK_ERR_LOST, RLOCK_LOST, RLOCK_ERR_LOST},
      {RLOCK_OK, RLOCK_RELEASED, RLOCK_ERR_LOST},
      {RLOCK_ERR_STATE, RLOCK_LOST, RLOCK_ERR_LOST}},
-    {{RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK},
+    {{RLOCK_OK, RLOCK_ACQUIRED, RLOCK_OK},
      {RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK},
      {RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK},
      {RLOCK_ERR_STATE, RLOCK_RELEASED, RLOCK_OK}},
+    {{RLOCK_ERR_STATE, RLOCK_ACQUIRED, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_ACQUIRED, RLOCK_OK},
+     {RLOCK_ERR_STATE, RLOCK_ACQUIRED, RLOCK_OK},
+     {RLOCK_OK, RLOCK_ACQUIRED, RLOCK_ERR_CANCELED}},
     {{RLOCK_ERR_CLOSED, 0, 0},
      {RLOCK_ERR_CLOSED, 0, 0},
      {RLOCK_ERR_CLOSED, 0, 0},
@@ -65,6 +69,12 @@ static struct owner *bring_to(int state) {
     case RELEASING:
         grant(owner, 10000);
         SAME(owner_release(owner), RLOCK_OK);
+        idle();
+        break;
+    case FOLLOWED:
+        grant(owner, 10000);
+        SAME(owner_release(owner), RLOCK_OK);
+        SAME(owner_acquire(owner, RLOCK_FOREVER, 10000), RLOCK_OK);
         idle();
         break;
     case CLOSED: free_client(); break;
@@ -92,6 +102,7 @@ static void call_ends_as_its_cell_says(void **state) {
     struct owner *owner = bring_as(cell);
     size_t requests = g.store.count;
     int events = owner->events, status;
+    bool both = cell->row == FOLLOWED || (cell->row == RELEASING && cell->column == ACQUIRE);
     status = make_call(owner, cell->column);
     SAME(status, expected->returns);
     if (status != RLOCK_OK) {
@@ -101,7 +112,7 @@ static void call_ends_as_its_cell_says(void **state) {
         scripted_settle(&g.store);
     }
     idle();
-    SAME(owner->events - events, expected->kind != 0 ? 1 : 0);
+    SAME(owner->events - events, (expected->kind != 0 ? 1 : 0) + both); /* and the release's */
     if (expected->kind != 0) {
         SAME(owner->seen[expected->kind].status, expected->status);
     }

@@ -194,6 +194,8 @@ static void rlock__claim_abandon(rlock__claim *claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_let_go(claim);
+    } else {
+        rlock__letting_go_arm(claim); /* no acquire follows it any more */
     }
 }
 
@@ -274,8 +276,14 @@ static void rlock__hold_shutdown(rlock__claim *held) {
 }
 
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
+    rlock__claim *leaves = NULL;
     (void)with;
     gate->references++;
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+        if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
+            rlock__following_end(leaves->lock, RLOCK_ERR_CLOSED, NULL);
+        }
+    }
     while (rlock__waiter(gate)) {
         rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);

@@ -13,13 +13,11 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "base/pool.h"
 #include "core/client.h"
 #include "core/settings.h"
 #include "core/claim.h"
 #include "core/due.h"
 #include "core/gate.h"
-#include "core/mode.h"
 #include "core/leaving.h"
 #include "core/attempt.h"
 #include "core/holding.h"
@@ -30,40 +28,18 @@
 
 enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
 
-#define RLOCK__NESTED 2 /* RLOCK_ERR_STATE, if the handle is not re-entrant */
+#define RLOCK__NESTED 2  /* RLOCK_ERR_STATE, if the handle is not re-entrant */
+#define RLOCK__FOLLOWS 3 /* the acquire waits for the release before it */
 
-static const int8_t rlock__on_call[6][4] = {
+static const int8_t rlock__on_call[7][4] = {
     /* [rlock__state][call] */
     {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
     {RLOCK__NESTED, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE},
     {RLOCK_ERR_STATE, RLOCK_ERR_LOST, RLOCK_OK, RLOCK_ERR_STATE},
-    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+    {RLOCK__FOLLOWS, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE},
+    {RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_ERR_STATE, RLOCK_OK},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED, RLOCK_ERR_CLOSED}};
-
-static rlock__claim *rlock__claim_new(rlock *lock) {
-    rlock_client *client = rlock__client_of(lock->gate);
-    rlock__claim *claim;
-    RLOCK_ASSERT(!lock->claim);
-    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
-    if (!claim) {
-        return NULL;
-    }
-    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
-                             rlock__works_for(client->claims.count))) {
-        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
-        return NULL;
-    }
-    rlock__ring_reserve(client);
-    rlock__list_init(&claim->link);
-    rlock__list_init(&claim->due);
-    rlock__claim_give(claim, lock);
-    claim->token = ++client->tokens;
-    claim->until_us = claim->next_us = RLOCK__NEVER;
-    claim->phase = RLOCK__ATTEMPTING;
-    client->phases[RLOCK__ATTEMPTING]++;
-    return claim;
-}
 
 /* --- what is wanted --- */
 
@@ -279,16 +255,6 @@ static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
     return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, rlock__client_of(lock->gate)->lease_most_ms);
 }
 
-RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
-}
-
-/* True if a hold that is acquired with this lease is renewed until it is released. */
-static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
-    return lock->watchdog == RLOCK_WATCHDOG_ON ||
-           (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
-}
-
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
@@ -320,46 +286,34 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     return RLOCK_OK;
 }
 
-static int rlock__acquire_start(rlock *lock, int64_t wait_ms, int64_t lease_ms,
-                                rlock_callback *done, void *user) {
-    rlock__gate *gate = lock->gate;
-    rlock_client *client = rlock__client_of(gate);
-    const rlock__claim *held = rlock__holder(gate);
-    rlock__claim *claim = rlock__claim_new(lock);
-    rlock__crowd *crowd;
-    RLOCK_ASSERT(!lock->ready.event);
-    RLOCK_ASSERT(!lock->ops);
-    if (claim && !rlock__gate_crowd(gate)) {
-        rlock__claim_gone(claim);
-        claim = NULL;
-    }
-    if (!claim) {
+/* The handle is being released: the acquire begins when its release has ended. */
+static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64_t lease_ms,
+                                 rlock_callback *done, void *user) {
+    rlock__op *op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
+    if (!op) {
         return RLOCK_ERR_NOMEM;
     }
-    lock->done = done;
-    lock->user = user;
-    lock->once = wait_ms == 0;
-    lock->ready.status = RLOCK_OK;
-    lock->ready.left_ms = -1;
-    lock->lease_ms = rlock__lease_of(lock, lease_ms);
-    lock->renews = rlock__renews(lock, lease_ms);
-    lock->of.wait_until_us = RLOCK__NEVER;
-    if (wait_ms != RLOCK_FOREVER) {
-        lock->of.wait_until_us =
-            rlock__add_ms(client->now_us, lock->once ? client->command_timeout_ms : wait_ms);
+    op->follows = true;
+    op->once = once;
+    op->lease_ms = lease_ms;
+    op->until_us = until_us;
+    if (lock->claim) {
+        rlock__letting_go_arm(lock->claim);
     }
-    claim->until_us = lock->of.wait_until_us;
-    rlock__claim_arm(claim);
-    crowd = gate->crowd;
-    crowd->taken = crowd->taken || (held && !rlock__shared(held));
-    rlock__list_append(&crowd->waiting, &claim->link);
-    rlock__acquire_join(claim);
     return RLOCK_OK;
+}
+
+/* Returns when the wait of an acquire ends that is accepted now. */
+static int64_t rlock__wait_end(const rlock_client *client, int64_t wait_ms) {
+    return wait_ms == RLOCK_FOREVER
+               ? RLOCK__NEVER
+               : rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
 }
 
 int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                   void *user) {
     rlock_client *client;
+    int64_t until_us;
     int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
     if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
         !rlock__lease_allowed(lock, lease_ms)) {
@@ -368,7 +322,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     if (status == RLOCK__NESTED && !lock->reentrant) {
         return RLOCK_ERR_STATE;
     }
-    if (status != RLOCK_OK && status != RLOCK__NESTED) {
+    if (status < RLOCK_OK) {
         return status;
     }
     client = rlock__client_of(lock->gate);
@@ -376,8 +330,14 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;
-    status = status == RLOCK__NESTED ? rlock__acquire_nested(lock, lease_ms, done, user)
-                                     : rlock__acquire_start(lock, wait_ms, lease_ms, done, user);
+    until_us = rlock__wait_end(client, wait_ms);
+    switch (status) {
+    case RLOCK__NESTED: status = rlock__acquire_nested(lock, lease_ms, done, user); break;
+    case RLOCK__FOLLOWS:
+        status = rlock__acquire_follow(lock, until_us, wait_ms == 0, lease_ms, done, user);
+        break;
+    default: status = rlock__acquire_start(lock, until_us, wait_ms == 0, lease_ms, done, user);
+    }
     rlock__leave(client);
     return status;
 }
@@ -466,7 +426,9 @@ int rlock_cancel(rlock *lock) {
     }
     claim = lock->claim;
     rlock__client_of(lock->gate)->depth++;
-    if (claim) {
+    if (rlock__following(lock)) {
+        rlock__following_end(lock, RLOCK_ERR_CANCELED, NULL);
+    } else if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */

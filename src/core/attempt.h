@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>attempt - an acquire that is refused, fails, is repeated or ends
+ * >>attempt - an acquire that begins, is refused, fails, is repeated or ends
  */
 
 #ifndef RLOCK_CORE_ATTEMPT_H
@@ -11,6 +11,7 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/pool.h"
 #include "core/client.h"
 #include "core/gone.h"
 #include "core/claim.h"
@@ -43,6 +44,72 @@ static void rlock__acquire_join(rlock__claim *claim) {
     if (!rlock__mode_of(claim->lock->gate)->join(claim)) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
     }
+}
+
+static rlock__claim *rlock__claim_new(rlock *lock) {
+    rlock_client *client = rlock__client_of(lock->gate);
+    rlock__claim *claim;
+    RLOCK_ASSERT(!lock->claim);
+    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
+    if (!claim) {
+        return NULL;
+    }
+    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
+                             rlock__works_for(client->claims.count))) {
+        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        return NULL;
+    }
+    rlock__ring_reserve(client);
+    rlock__list_init(&claim->link);
+    rlock__list_init(&claim->due);
+    rlock__claim_give(claim, lock);
+    claim->token = ++client->tokens;
+    claim->until_us = claim->next_us = RLOCK__NEVER;
+    claim->phase = RLOCK__ATTEMPTING;
+    client->phases[RLOCK__ATTEMPTING]++;
+    return claim;
+}
+
+RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
+    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
+}
+
+/* True if a hold that is acquired with this lease is renewed until it is released. */
+static bool rlock__renews(const rlock *lock, int64_t lease_ms) {
+    return lock->watchdog == RLOCK_WATCHDOG_ON ||
+           (lock->watchdog == RLOCK_WATCHDOG_AUTO && lease_ms == 0);
+}
+
+/* Begins an acquire on a handle that is idle. */
+static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_t lease_ms,
+                                rlock_callback *done, void *user) {
+    rlock__gate *gate = lock->gate;
+    const rlock__claim *held = rlock__holder(gate);
+    rlock__claim *claim = rlock__claim_new(lock);
+    rlock__crowd *crowd;
+    RLOCK_ASSERT(!lock->ready.event);
+    RLOCK_ASSERT(!rlock__op_of(lock, 0) && !rlock__renewal(lock));
+    if (claim && !rlock__gate_crowd(gate)) {
+        rlock__claim_gone(claim);
+        claim = NULL;
+    }
+    if (!claim) {
+        return RLOCK_ERR_NOMEM;
+    }
+    lock->done = done;
+    lock->user = user;
+    lock->once = once;
+    lock->ready.status = RLOCK_OK;
+    lock->ready.left_ms = -1;
+    lock->lease_ms = rlock__lease_of(lock, lease_ms);
+    lock->renews = rlock__renews(lock, lease_ms);
+    lock->of.wait_until_us = claim->until_us = until_us;
+    rlock__claim_arm(claim);
+    crowd = gate->crowd;
+    crowd->taken = crowd->taken || (held && !rlock__shared(held));
+    rlock__list_append(&crowd->waiting, &claim->link);
+    rlock__acquire_join(claim);
+    return RLOCK_OK;
 }
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */

@@ -37,6 +37,7 @@ typedef enum rlock__state {
     RLOCK__HELD_STATE,
     RLOCK__LOST_STATE,
     RLOCK__RELEASING_STATE,
+    RLOCK__FOLLOWED_STATE, /* releasing, and an acquire follows the release */
     RLOCK__CLOSED_STATE
 } rlock__state;
 
@@ -125,19 +126,22 @@ typedef struct rlock__claim {
     uint64_t fence;
 } rlock__claim;
 
-/* An operation next to the claim's own: a renewal by hand, a nested acquire or release. Without an
- * event it is a spare: see rlock.ops. */
+/* An operation next to the claim's own: a renewal by hand, a nested acquire or release, an acquire
+ * that follows the release. Without an event it is a spare: see rlock.ops. */
 typedef struct rlock__op {
     rlock__ready ready;
     bool waits; /* it needs the store, and has not ended */
     bool sent;
     bool watchdog;          /* the hold has one once this has succeeded */
+    bool follows;           /* an acquire that begins when the release of the handle has ended */
+    bool once;              /* of that: wait_ms was 0 */
     struct rlock__op *next; /* of the same handle */
     rlock *lock;
     rlock_callback *done;
     void *user;
     char *text;
     int64_t lease_ms;
+    int64_t until_us; /* of an acquire that follows: the end of its wait */
 } rlock__op;
 
 /* What few handles have. */
@@ -202,6 +206,15 @@ RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
 static rlock__op *rlock__renewal(const rlock *lock) {
     rlock__op *op = lock->ops;
     while (op && !op->waits) {
+        op = op->next;
+    }
+    return op;
+}
+
+/* Returns the acquire that begins when the release of the handle has ended, or NULL. */
+static rlock__op *rlock__following(const rlock *lock) {
+    rlock__op *op = lock->ops;
+    while (op && !op->follows) {
         op = op->next;
     }
     return op;

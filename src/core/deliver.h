@@ -13,6 +13,8 @@
 #include "base/pool.h"
 #include "core/client.h"
 #include "core/claim.h"
+#include "core/leaving.h"
+#include "core/attempt.h"
 #include "core/holding.h"
 
 /* Takes an operation away from the handle. */
@@ -28,13 +30,17 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
     rlock__pool_put(&client->ops, op, rlock__keeps(client));
 }
 
-/* Returns the state at a time: a deadline that has passed counts although no timer fired yet. */
+/* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An
+ * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     if (rlock__client_of(lock->gate)->life == RLOCK__CLOSED) {
         return RLOCK__CLOSED_STATE;
     }
     if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
         return RLOCK__LOST_STATE;
+    }
+    if (rlock__state_of(lock) == RLOCK__RELEASING_STATE && rlock__following(lock)) {
+        return RLOCK__FOLLOWED_STATE;
     }
     return rlock__state_of(lock);
 }
@@ -119,6 +125,24 @@ static void rlock__lock_idle(rlock *lock) {
     }
 }
 
+/* The release has ended: the acquire that follows it begins. */
+static void rlock__lock_follow(rlock *lock) {
+    rlock__op *op = rlock__following(lock);
+    int status = RLOCK_ERR_CLOSED;
+    if (!op) {
+        return;
+    }
+    if (rlock__client_of(lock->gate)->life == RLOCK__LIVE) {
+        status =
+            rlock__acquire_start(lock, op->until_us, op->once, op->lease_ms, op->done, op->user);
+    }
+    if (status == RLOCK_OK) {
+        rlock__op_free(lock, op);
+    } else {
+        rlock__following_end(lock, status, NULL);
+    }
+}
+
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock *lock = RLOCK__OF(ready, rlock, ready);
     rlock_client *client = rlock__client_of(lock->gate);
@@ -157,6 +181,9 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         lock->more->text = NULL;
     }
     lock->ready.event = 0;
+    if (event.kind == RLOCK_RELEASED) {
+        rlock__lock_follow(lock);
+    }
     rlock__leave(client);
     if (done) {
         done(lock, &event, user);

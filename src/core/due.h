@@ -49,7 +49,14 @@ static void rlock__ring_reserve(rlock_client *client) {
 /* Returns when the claim has something to do; RLOCK__NEVER: it waits for an answer. */
 static int64_t rlock__claim_due_us(const rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->until_us, claim->next_us);
-    return claim->phase == RLOCK__HOLDING ? rlock__min(due_us, claim->of.check_us) : due_us;
+    const rlock__op *op = NULL;
+    if (claim->phase == RLOCK__HOLDING) {
+        return rlock__min(due_us, claim->of.check_us);
+    }
+    if (claim->phase == RLOCK__LETTING_GO && rlock__handle_of(claim)) {
+        op = rlock__following(claim->lock);
+    }
+    return op ? rlock__min(due_us, op->until_us) : due_us;
 }
 
 /* Puts a claim where it belongs, after its times have changed. */

@@ -63,6 +63,29 @@ static void rlock__letting_go_arm(rlock__claim *claim) {
     rlock__claim_arm(claim);
 }
 
+/* Ends the acquire that follows the release of a handle. */
+static void rlock__following_end(rlock *lock, int status, const char *text) {
+    rlock__op *op = rlock__following(lock);
+    RLOCK_ASSERT(op && status != RLOCK_OK);
+    op->follows = false;
+    rlock__op_event(op, status, text);
+    if (lock->claim) {
+        rlock__letting_go_arm(lock->claim);
+    }
+}
+
+/* The wait of that acquire is over before the release has ended. Nothing was sent for it: so it
+ * does not end with UNKNOWN, as the release may. */
+static void rlock__following_over(rlock *lock) {
+    const rlock_client *client = rlock__client_of(lock->gate);
+    int status = lock->ready.status;
+    if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
+        rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
+    } else {
+        rlock__following_end(lock, RLOCK_ERR_CONN, client->up ? NULL : client->fault_text);
+    }
+}
+
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__letting_go_late(const rlock__claim *claim) {
     return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
@@ -141,6 +164,9 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+    if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
+        rlock__following_over(lock);
+    }
     if (lock && claim->until_us <= client->now_us) {
         if (client->up && claim->work) {
             lock->ready.status = RLOCK_ERR_UNKNOWN; /* it is out just now */

@@ -100,9 +100,11 @@ RLOCK_API void rlock_free(rlock *lock);
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
  * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
  * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
- * _NOMEM. On a held re-entrant handle also with RLOCK_ERR_LOST.
- * Errors: RLOCK_ERR_STATE (the handle is not idle, and not held with .reentrant; a longer lease is
- * asked for while a renewal is pending; a forked child), RLOCK_ERR_CLOSED (the client was freed or
+ * _NOMEM. On a held re-entrant handle also with RLOCK_ERR_LOST. On a handle that is being released
+ * it begins when the release has ended.
+ * Errors: RLOCK_ERR_STATE (an acquire is pending; it is held without .reentrant; its hold is lost,
+ * and on_lost was not called yet; a longer lease is asked for while a renewal is pending; a forked
+ * child), RLOCK_ERR_CLOSED (the client was freed or
  * is being shut down), RLOCK_ERR_ARG (lock or done is NULL, a number is out of range),
  * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,

@@ -45,13 +45,17 @@ static inline rlock__state hand_state(const struct hand *hand) {
     if (hand->actor->gone) {
         return RLOCK__CLOSED_STATE;
     }
-    if (hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds) {
+    if (hand_asks_now(hand) && !hand->holds) {
         return RLOCK__WAITING_STATE;
     }
     if (hand->holds) {
         return rlock_is_held(hand->lock) ? RLOCK__HELD_STATE : RLOCK__LOST_STATE;
     }
-    return hand->releasing ? RLOCK__RELEASING_STATE : RLOCK__IDLE_STATE;
+    if (hand->releasing) {
+        return rlock__following(hand->lock) != NULL ? RLOCK__FOLLOWED_STATE
+                                                    : RLOCK__RELEASING_STATE;
+    }
+    return RLOCK__IDLE_STATE;
 }
 
 /* What a call returns is what the table says, or want of memory. */
@@ -59,6 +63,9 @@ static inline void hand_expect(const struct hand *hand, rlock__state state, int 
     int expected = rlock__on_call[state][call];
     if (expected == RLOCK__NESTED) {
         expected = RLOCK_ERR_STATE;
+    }
+    if (expected == RLOCK__FOLLOWS) {
+        expected = RLOCK_OK;
     }
     if (call == RLOCK__CALL_ACQUIRE && hand->actor->closing && expected == RLOCK_OK) {
         expected = RLOCK_ERR_CLOSED;
@@ -98,7 +105,8 @@ static inline int hand_acquire(struct hand *hand, int64_t wait_ms, int64_t lease
     if (status == RLOCK_OK) {
         int64_t lease = lease_ms != 0 ? lease_ms : hand->actor->client->watchdog_lease_ms;
         hand->waiting_us = sim.now_us;
-        hand->once = wait_ms == 0;
+        seen.followed += state == RLOCK__RELEASING_STATE;
+        *(state == RLOCK__RELEASING_STATE ? &hand->once_next : &hand->once) = wait_ms == 0;
         hand->longest_ms = hand->holds && hand->longest_ms > lease ? hand->longest_ms : lease;
     }
     return status;
@@ -326,7 +334,7 @@ static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
 
 static inline bool hand_waits_for(const struct hand *hand, const struct slot *slot) {
     return hand_wants(hand, slot) && !hand->gone && !hand->actor->gone && !hand->actor->closing &&
-           hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds;
+           hand_asks_now(hand) && !hand->holds;
 }
 
 static inline bool oracle_waits(const struct slot *slot, const struct actor *actor) {
@@ -618,6 +626,7 @@ static inline void on_released(rlock *lock, const rlock_event *event, void *user
     struct hand *hand = (struct hand *)user;
     hand_called(hand, lock, RLOCK_RELEASED, event);
     hand->releasing = hand->pending[RLOCK_RELEASED] > 0 && hand->releasing;
+    hand->once = hand_asks_now(hand) && !hand->holds ? hand->once_next : hand->once;
     hand_react(hand, event);
 }
 
@@ -806,8 +815,8 @@ static inline bool oracle_patient(const struct actor *actor) {
 }
 
 static inline bool hand_waits(const struct hand *hand) {
-    return !hand->gone && !hand->actor->gone && !hand->actor->closing &&
-           hand->pending[RLOCK_ACQUIRED] > 0 && !hand->holds;
+    return !hand->gone && !hand->actor->gone && !hand->actor->closing && hand_asks_now(hand) &&
+           !hand->holds;
 }
 
 /* Nobody has a mutex. */

@@ -145,8 +145,8 @@ struct hand { /* a handle, and what it was told */
     struct slot *slots[SIM_SET]; /* all of its keys; the first is `slot` */
     int slot_count;
     bool fencing, reentrant, watched;
-    bool once; /* its acquire does not wait */
-    bool gone; /* freed */
+    bool once, once_next; /* its acquire does not wait; that which follows a release */
+    bool gone;            /* freed */
     bool holds;
     bool releasing;
     int pending[RLOCK_LOST + 1];
@@ -159,6 +159,16 @@ struct hand { /* a handle, and what it was told */
     bool renewed;       /* its hold was renewed by hand */
     void (*react)(struct hand *hand, const rlock_event *event);
 };
+
+/* Whether an acquire is pending that neither waits for a release nor has ended untold. */
+static inline bool hand_asks_now(const struct hand *hand) {
+    const rlock__op *op;
+    int asks = hand->pending[RLOCK_ACQUIRED];
+    for (op = hand->lock->ops; op != NULL; op = op->next) {
+        asks -= op->ready.event == RLOCK_ACQUIRED;
+    }
+    return asks > 0;
+}
 
 struct question { /* about a key */
     struct actor *actor;
@@ -219,6 +229,7 @@ static struct {                         /* of all worlds */
     uint64_t slots[SLOT_KINDS];         /* keys of worlds */
     uint64_t granted[5], sets;          /* holds, by kind; and of several keys */
     uint64_t beside;                    /* readers beside their own writer */
+    uint64_t followed;                  /* acquires that wait for a release */
     uint64_t stepped_down;              /* ... who waited in the line before it was granted */
     uint64_t handed_renewed;            /* holds handed on by who had renewed them */
     uint64_t lined, offered, claimed;   /* who came into the line, was given a turn, and took it */
@@ -785,7 +796,7 @@ static inline void queue_check_waiter(struct slot *slot, struct sim_line *by, st
 /* The line is forgotten when nobody has asked for long. */
 static inline void queue_forgotten(const struct slot *slot, struct token *token) {
     const struct hand *hand = queue_hand(token);
-    if (oracle.quiet && hand != NULL && hand->pending[RLOCK_ACQUIRED] > 0 && token->place > 0) {
+    if (oracle.quiet && hand != NULL && hand_asks_now(hand) && token->place > 0) {
         sim_failed("the line of %s is forgotten, where %s stands", slot->key, token->text);
     }
     seen.forgotten += token->place > 0;
@@ -848,7 +859,7 @@ static inline void queue_count(const struct slot *slot) {
 static inline bool queue_late(const struct sim_line *by, const struct token *token) {
     const struct hand *hand = queue_hand(token);
     const struct actor *actor = by != NULL ? oracle_actor(by) : NULL;
-    return (hand == NULL || hand->pending[RLOCK_ACQUIRED] == 0) && actor != NULL &&
+    return (hand == NULL || !hand_asks_now(hand)) && actor != NULL &&
            sim.now_us > by->sent_us + actor->command_timeout_ms * 1000;
 }
 

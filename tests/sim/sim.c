@@ -368,6 +368,7 @@ static const struct {
     {"grant: semaphore", &seen.granted[RLOCK_KIND_SEMAPHORE]},
     {"reader beside its own writer", &seen.beside},
     {"... who waited in line when that was granted", &seen.stepped_down},
+    {"acquires that wait for a release", &seen.followed},
     {"place in a line taken", &seen.lined},
     {"turn offered, and its client called", &seen.offered},
     {"turn taken", &seen.claimed},
