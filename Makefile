@@ -29,6 +29,7 @@ comma      := ,
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines loops-asio)
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
+cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
 # What the suites run: nothing else has to be compiled for `make test`.
 suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -o '[$$]BUILD/[a-z]*/*tests/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
@@ -160,7 +161,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(filter-out $(no_tls),$(examples))
+examples: $(filter-out $(no_tls),$(examples)) $(cxx_examples)
 
 $(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
@@ -178,17 +179,17 @@ $(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
 	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
 	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
 
-# rlock.hpp: callbacks in C++17, co_await in C++20; and the loops once more, with Asio in their place.
+# Templates take long to optimise. rlock.hpp: callbacks in C++17, co_await in C++20; and the loops once more, with Asio in their place.
 cxx = $(CXX) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wold-style-cast $(variant) $(HIREDIS_CFLAGS) -pthread -D_GNU_SOURCE -I. -Iadapters -Itests
 
 $(out)/tests/cxx $(out)/tests/cxx-coroutines: tests/cxx.cc Makefile
 	@mkdir -p $(@D)
-	$(cxx) -std=$(if $(findstring coroutines,$@),c++20,c++17) $(follow) -o $@ $< $(LDFLAGS) -lcmocka -luv $(HIREDIS_LIBS)
+	$(cxx) -O0 -std=$(if $(findstring coroutines,$@),c++20,c++17) $(follow) -o $@ $< $(LDFLAGS) -lcmocka -luv $(HIREDIS_LIBS)
 
 $(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile
 	@mkdir -p $(@D)
 	$(compile) -MMD -MP -MT $@ -MF $@.c.d -D_GNU_SOURCE -DWITH_ASIO -Itests -c -o $@.o tests/loops.c
-	$(cxx) -std=c++17 $(follow) -o $@ tests/loops_asio.cc $@.o $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
+	$(cxx) -O0 -std=c++17 $(follow) -o $@ tests/loops_asio.cc $@.o $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_CFLAGS = $(tls_cflags)
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
@@ -205,6 +206,10 @@ $(out)/examples/%: examples/%.c Makefile
 	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
 
 $(out)/examples/cares: loops = -lcares
+
+$(out)/examples/%: examples/%.cc Makefile
+	@mkdir -p $(@D)
+	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS)
 
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
@@ -224,12 +229,12 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i src/*.h src/*/*.h src/*/*/*.h rlock.hpp adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	cp rlock.h adapters/*.h $(DESTDIR)$(PREFIX)/include
+	cp rlock.h rlock.hpp adapters/*.h adapters/*.hpp $(DESTDIR)$(PREFIX)/include
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/rlock.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/rlock.pc
 
 clean:

@@ -24,7 +24,7 @@
  * - Nothing throws but what you ask to: `or_throw()` throws an rlockpp::error. Only memory that
  *   cannot be had is a std::bad_alloc, thrown before anything has begun; no destructor needs any.
  * - A callable is moved in, called at most once (`lost` once for each loss), and destroyed after
- *   that, or when its lock or client is destroyed, which ends what is pending without a call. It may
+ *   that, or when its lock or client is destroyed: what is pending ends without a call. It may
  *   destroy the lock and the client. What it throws comes out of the loop, and the client goes on.
  * - A call without a callable begins at once too, and returns a `pending`, which a coroutine may
  *   await then or later. A `pending` that is destroyed before its end, with its coroutine or
@@ -124,19 +124,11 @@ struct op {
     core *of = nullptr;
     op *next = nullptr, **link = nullptr;
 
-    op() = default;
-    op(const op &) = delete;
-    op &operator=(const op &) = delete;
-    virtual ~op() {
-        unlink();
-    }
+    virtual ~op() = default;
     void unlink() noexcept {
-        if (link != nullptr) {
-            *link = next;
-            if (next != nullptr) {
-                next->link = link;
-            }
-            link = nullptr;
+        *link = next;
+        if (next != nullptr) {
+            next->link = link;
         }
     }
     virtual void end(const core_ptr &of, const result &how) = 0;
@@ -207,15 +199,15 @@ template <class F, class Call> int begin(const core_ptr &of, F done, Call call) 
         return of == nullptr ? static_cast<int>(RLOCK_ERR_ARG) : of->status;
     }
     auto self = std::make_unique<op_of<F>>(std::move(done));
-    self->of = of.get();
-    self->link = &of->ops;
-    self->next = std::exchange(of->ops, self.get());
-    if (self->next != nullptr) {
-        self->next->link = &self->next;
-    }
     int status = call(static_cast<void *>(static_cast<op *>(self.get())));
-    if (status == RLOCK_OK) {
-        static_cast<void>(self.release()); /* on_event has it, or close */
+    if (status == RLOCK_OK) { /* from here on it is of the core, then of end() or close() */
+        self->of = of.get();
+        self->link = &of->ops;
+        self->next = std::exchange(of->ops, self.get());
+        if (self->next != nullptr) {
+            self->next->link = &self->next;
+        }
+        static_cast<void>(self.release());
     }
     return status;
 }
@@ -225,7 +217,7 @@ template <class F> int release(const core_ptr &of, F done) {
                  [&](void *user) { return rlock_release(of->lock, on_event, user); });
 }
 
-} // namespace detail
+} /* namespace detail */
 
 class hold;
 
@@ -285,9 +277,7 @@ template <class T> class pending {
             if (pending *whom = std::exchange(to, nullptr)) {
                 whom->at_ = nullptr;
                 whom->value_.emplace(std::move(value));
-                if (whom->resume_ != nullptr) {
-                    whom->resume_(whom->waiter_);
-                }
+                whom->resume_(whom->waiter_);
             }
         }
     };
@@ -303,7 +293,8 @@ template <class T> class pending {
     relay *at_ = nullptr;
     std::optional<T> value_;
     void *waiter_ = nullptr;
-    void (*resume_)(void *) = nullptr; /* alike in C++17, so that files of both can be linked */
+    void (*resume_)(void *) = [](void *) {
+    }; /* alike in C++17, so that files of both can be linked */
 };
 
 /* A hold, or why there is none. The destructor releases it in the background, unless it was lost
@@ -313,14 +304,11 @@ class hold {
     hold() = default;
     explicit hold(const result &how) : how_(how) {
     }
-    hold(hold &&other) noexcept
-        : of_(std::move(other.of_)), turn_(other.turn_), how_(std::move(other.how_)) {
-    }
-    hold &operator=(hold &&other) noexcept {
-        hold old(std::move(*this));
-        of_ = std::move(other.of_);
-        turn_ = other.turn_;
-        how_ = std::move(other.how_);
+    hold(hold &&) noexcept = default;
+    hold &operator=(hold other) noexcept {
+        std::swap(of_, other.of_);
+        std::swap(turn_, other.turn_);
+        std::swap(how_, other.how_);
         return *this;
     }
     ~hold() {
@@ -396,9 +384,8 @@ namespace detail {
 class owner {
   public:
     owner(owner &&) noexcept = default;
-    owner &operator=(owner &&other) noexcept {
-        owner last(std::move(*this));
-        of_ = std::move(other.of_);
+    owner &operator=(owner other) noexcept {
+        std::swap(of_, other.of_);
         return *this;
     }
     ~owner() {
@@ -430,7 +417,7 @@ class owner {
     core_ptr of_;
 };
 
-} // namespace detail
+} /* namespace detail */
 
 /* A client: rlock_client_new, and rlock_client_free at the end. */
 class client : public detail::owner {
@@ -482,9 +469,7 @@ class lock : public detail::owner {
     template <class F> int acquire(milliseconds wait, milliseconds lease, F done) {
         auto granted = [done = std::move(done)](const detail::core_ptr &of,
                                                 const result &how) mutable {
-            if (how && rlock_hold_count(of->lock) <= 1) {
-                of->turn++; /* of a nested one the hold is the same */
-            }
+            of->turn += how && rlock_hold_count(of->lock) <= 1; /* a nested one is the same */
             if constexpr (std::is_invocable_v<F &, hold>) {
                 done(how ? hold(of, how) : hold(how));
             } else {
@@ -539,6 +524,6 @@ class lock : public detail::owner {
     }
 };
 
-} // namespace rlockpp
+} /* namespace rlockpp */
 
 #endif /* RLOCK_HPP */

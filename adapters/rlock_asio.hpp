@@ -223,7 +223,7 @@ inline rlock_loop asio_hooks(void *ctx, void *(*open)(void *ctx, rlock_client *c
     return hooks;
 }
 
-} // namespace detail
+} /* namespace detail */
 
 /* The loop to put into rlock_config. The context, or the executor that stands at that address, must
  * outlive the clients and locks on it. */
@@ -287,7 +287,7 @@ auto asio_begin(const rlock_loop &loop, rlock *cancels, Token &&token, Start sta
         token, asio_executor(loop), cancels, std::move(start));
 }
 
-} // namespace detail
+} /* namespace detail */
 
 /* Acquires the lock as lock::acquire does, whose client has an asio_loop. The completion token
  * (a callback, use_future, use_awaitable and so on) gets a rlockpp::hold: void(hold). The handler
@@ -315,7 +315,7 @@ template <class Token> auto async_shutdown(client &on, milliseconds timeout, Tok
         [&on, timeout](auto done) { return on.shutdown(timeout, std::move(done)); });
 }
 
-} // namespace rlockpp
+} /* namespace rlockpp */
 
 #undef RLOCK__ASIO_CANCELS
 

@@ -13,6 +13,8 @@
  *     #include "rlock.h"                    everywhere else
  *     #include "rlock_libev.h"              the adapter of your loop, from adapters/
  *
+ *     In C++17 rlock.hpp has RAII, any callable and co_await on top of it: docs/use-from-cpp.md
+ *
  * TL;DR
  *
  *     static void on_acquired(rlock *lock, const rlock_event *event, void *user) {

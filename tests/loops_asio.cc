@@ -67,7 +67,7 @@ struct world {
     }
 };
 
-} // namespace
+} /* namespace */
 
 [[gnu::noinline]] void *operator new(std::size_t size) {
     void *memory = wishing && asio_refused() ? nullptr : malloc(size);
