@@ -165,7 +165,7 @@ examples: $(filter-out $(no_tls),$(examples)) $(cxx_examples)
 
 $(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_GNU_SOURCE -Itests $(sim_flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_GNU_SOURCE -Itests $(sim_flags) $(flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
 # Exceptions cross the library compiled as C++, and as C.
 throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -pthread -D_GNU_SOURCE -I. -Iadapters
@@ -194,8 +194,19 @@ $(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_CFLAGS = $(tls_cflags)
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
-# libev exports libevent's old names: libevent has to come first.
-$(out)/tests/loops: loops = -levent_core -luv -lev
+# libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
+# they are found: GLib, sd-event, and uloop, whose libubox may also stand in a folder UBOX with include/ and lib/.
+there        = $(shell pkg-config --exists $1 2>/dev/null && echo yes)
+UBOX        ?=
+uloop_there  = $(or $(UBOX),$(wildcard /usr/include/libubox/uloop.h /usr/local/include/libubox/uloop.h))
+loops_flags  = $(if $(call there,glib-2.0),-DHAVE_GLIB $(subst -I,-isystem ,$(shell pkg-config --cflags glib-2.0)))
+loops_flags += $(if $(call there,libsystemd),-DHAVE_SD_EVENT)
+loops_flags += $(if $(uloop_there),-DHAVE_ULOOP $(if $(UBOX),-isystem $(UBOX)/include))
+loops_libs   = $(if $(call there,glib-2.0),$(shell pkg-config --libs glib-2.0))
+loops_libs  += $(if $(call there,libsystemd),$(shell pkg-config --libs libsystemd))
+loops_libs  += $(if $(uloop_there),$(if $(UBOX),-L$(UBOX)/lib -Wl$(comma)-rpath$(comma)$(UBOX)/lib) -lubox)
+$(out)/tests/loops: loops = -levent_core -luv -lev $(loops_libs)
+$(out)/tests/loops: flags = $(loops_flags)
 $(out)/tests/loops-asio: loops = -levent_core -luv -lev
 
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)

@@ -12,6 +12,7 @@
 
 #include <ev.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rlock.h"
 #include "rlock_resolve.h"
@@ -128,12 +129,12 @@ static inline void rlock__libev_close(void *state) {
 /* The loop to put into rlock_config. It must outlive the clients on it. */
 static inline rlock_loop rlock_libev_loop(struct ev_loop *loop) {
     rlock_loop hooks;
+    memset(&hooks, 0, sizeof hooks); /* an optional hook that this does not know is NULL */
     hooks.ctx = loop;
     hooks.open = rlock__libev_open;
     hooks.watch = rlock__libev_watch;
     hooks.set_timer = rlock__libev_set_timer;
     hooks.close = rlock__libev_close;
-    hooks.now_us = NULL;
     hooks.resolve = RLOCK_RESOLVES ? rlock__libev_resolve : NULL;
     return hooks;
 }

@@ -12,6 +12,7 @@
 
 #include <event2/event.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rlock.h"
 #include "rlock_resolve.h"
@@ -134,12 +135,12 @@ static inline void rlock__libevent_close(void *state) {
 /* The loop to put into rlock_config. It must outlive the clients on it. */
 static inline rlock_loop rlock_libevent_loop(struct event_base *base) {
     rlock_loop hooks;
+    memset(&hooks, 0, sizeof hooks); /* an optional hook that this does not know is NULL */
     hooks.ctx = base;
     hooks.open = rlock__libevent_open;
     hooks.watch = rlock__libevent_watch;
     hooks.set_timer = rlock__libevent_set_timer;
     hooks.close = rlock__libevent_close;
-    hooks.now_us = NULL;
     hooks.resolve = RLOCK_RESOLVES ? rlock__libevent_resolve : NULL;
     return hooks;
 }

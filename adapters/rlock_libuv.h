@@ -202,12 +202,12 @@ static inline int rlock__libuv_resolve(void *state, rlock_name *name, const char
 /* The loop to put into rlock_config. It must outlive the clients on it. */
 static inline rlock_loop rlock_libuv_loop(uv_loop_t *loop) {
     rlock_loop hooks;
+    memset(&hooks, 0, sizeof hooks); /* an optional hook that this does not know is NULL */
     hooks.ctx = loop;
     hooks.open = rlock__libuv_open;
     hooks.watch = rlock__libuv_watch;
     hooks.set_timer = rlock__libuv_set_timer;
     hooks.close = rlock__libuv_close;
-    hooks.now_us = NULL;
     hooks.resolve = rlock__libuv_resolve;
     return hooks;
 }

@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "rlock.h"
@@ -136,9 +137,7 @@ static inline void rlock__poll_close(void *state) {
         link = &(*link)->next;
     }
     *link = s->next;
-    if (s->loop->cursor == s) {
-        s->loop->cursor = s->next;
-    }
+    s->loop->cursor = s->loop->cursor == s ? s->next : s->loop->cursor;
     free(s);
 }
 
@@ -208,12 +207,12 @@ static inline void rlock_poll_stop(rlock_poll *loop) {
 /* The loop to put into rlock_config. */
 static inline rlock_loop rlock_poll_loop(rlock_poll *loop) {
     rlock_loop hooks;
+    memset(&hooks, 0, sizeof hooks); /* an optional hook that this does not know is NULL */
     hooks.ctx = loop;
     hooks.open = rlock__poll_open;
     hooks.watch = rlock__poll_watch;
     hooks.set_timer = rlock__poll_set_timer;
     hooks.close = rlock__poll_close;
-    hooks.now_us = NULL; /* the library's own clock, which goes on while a device sleeps */
     hooks.resolve = RLOCK_RESOLVES ? rlock__poll_resolve : NULL;
     return hooks;
 }

@@ -40,7 +40,7 @@ refuses() {
 # compile FLAGS... SOURCE, with the compiler, standard and warnings at hand
 compile() {
     # shellcheck disable=SC2086  # lists of words
-    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags -I"$work/warned" -I. -Iadapters "$@"
+    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags $loop_cflags -I"$work/warned" -I. -Iadapters "$@"
 }
 
 # As users have it: rlock.h is silent about functions that nobody uses. To us the compiler names them.
@@ -48,7 +48,7 @@ mkdir -p "$work/warned"
 sed '/ignored "-Wunused-function"/d' rlock.h >"$work/warned/rlock.h"
 compile_as_users() {
     # shellcheck disable=SC2086
-    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags -I. -Iadapters "$@"
+    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags $loop_cflags -I. -Iadapters "$@"
 }
 
 # The same with a hiredis that has TLS, or with one of before.
@@ -207,19 +207,57 @@ int main(void) {
 }
 C
 
-adapters='libev libuv libevent poll'
+# The loops that are there, and what they need.
+adapters='libev libuv libevent poll' loop_cflags='' loop_libs='-lev -luv -levent_core'
+for module in glib-2.0:glib libsystemd:sd_event; do
+    if pkg-config --exists ${module%:*}; then
+        adapters="$adapters ${module#*:}"
+        loop_cflags="$loop_cflags $(pkg-config --cflags ${module%:*} | sed 's/-I/-isystem /g')"
+        loop_libs="$loop_libs $(pkg-config --libs ${module%:*})"
+    else
+        echo "# there is no ${module%:*}: its adapter is not compiled"
+    fi
+done
+if [ -n "$UBOX" ] || [ -e /usr/include/libubox/uloop.h ]; then
+    adapters="$adapters uloop" loop_cflags="$loop_cflags ${UBOX:+-isystem $UBOX/include}"
+    loop_libs="$loop_libs ${UBOX:+-L$UBOX/lib -Wl,-rpath,$UBOX/lib} -lubox"
+else
+    echo '# there is no libubox: the adapter of uloop is not compiled'
+fi
 for adapter in $adapters; do
+    case $adapter in uloop) argument= ;; *) argument=NULL ;; esac
     for file in one two; do
         cat >"$work/$adapter-$file.c" <<C
 #include "rlock_$adapter.h"
 #include "rlock_$adapter.h"
 rlock_loop loop_of_file_$file(void);
 rlock_loop loop_of_file_$file(void) {
-    return rlock_${adapter}_loop(NULL);
+    return rlock_${adapter}_loop($argument);
 }
 C
     done
 done
+
+cat >"$work/loop_check.c" <<'C'
+#include "rlock_loop_check.h"
+#include "rlock_loop_check.h"
+#include "rlock_poll.h"
+static void run(void *loop, int ms) {
+    rlock_poll_once((rlock_poll *)loop, ms);
+}
+int main(void) {
+    rlock_poll *loop = rlock_poll_new();
+    rlock_loop_check_options options;
+    int failed;
+    memset(&options, 0, sizeof options);
+    options.loop = rlock_poll_loop(loop);
+    options.run = run;
+    options.user = loop;
+    failed = rlock_loop_check(&options, stdout);
+    rlock_poll_free(loop);
+    return failed;
+}
+C
 
 for file in one two; do
     cat >"$work/tls-$file.c" <<C
@@ -306,6 +344,8 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
         check "$me: the adapter of $adapter alone" compile $posix -fsyntax-only "$work/$adapter-one.c"
     done
 
+    check "$me: the check of a loop" compile $posix -c -o "$at/loop_check.o" "$work/loop_check.c"
+
     check "$me: TLS alone" compile_tls $posix -c -o "$at/tls.o" "$work/tls-one.c"
     check "$me: TLS in another file" compile_tls $posix -c -o "$at/tls.o" "$work/tls-two.c"
     check "$me: TLS with an old hiredis is refused" \
@@ -343,7 +383,7 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
                 compile -c -o "$at/empty.o" "$work/empty.c"
                 # shellcheck disable=SC2086
                 check "$me: the two files with the adapter of $adapter as one program" link "$at/two_files" \
-                    "$at/empty.o" "$at/one.o" "$at/two.o" "$at/implementation.o" -lev -luv -levent_core $hiredis_libs
+                    "$at/empty.o" "$at/one.o" "$at/two.o" "$at/implementation.o" $loop_libs $hiredis_libs
                 [ "$adapter" = libuv ] && continue # threads are libuv's own
                 check "$me: the adapter of $adapter without threads" \
                     compile $posix -DRLOCK_NO_THREADS -c -o "$at/one.o" "$work/$adapter-one.c"
@@ -351,7 +391,7 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
                 compile -c -o "$at/no_threads.o" "$work/no_threads.c"
                 # shellcheck disable=SC2086
                 check "$me: without threads the adapter of $adapter resolves no name" link "$at/no_threads" \
-                    "$at/no_threads.o" "$at/one.o" "$at/implementation.o" -lev -luv -levent_core $hiredis_libs
+                    "$at/no_threads.o" "$at/one.o" "$at/implementation.o" $loop_libs $hiredis_libs
             done ;;
     esac
 done
@@ -363,6 +403,8 @@ compiler=g++
         link "$work/mixed" "$work/gcc-c99/main.o" "$work/g++-c++11/implementation.o" $hiredis_libs
     check "a C++ program on the C implementation" \
         link "$work/mixed" "$work/g++-c++11/main.o" "$work/gcc-c99/implementation.o" $hiredis_libs
+    check "the check of a loop, as C++, passes that of rlock_poll.h" \
+        link "$work/loop_check" "$work/g++-c++11/loop_check.o" "$work/g++-c++11/implementation.o" $hiredis_libs
     check "a clang program on the gcc implementation" \
         link "$work/mixed" "$work/clang-c11/main.o" "$work/gcc-c11/implementation.o" $hiredis_libs
 }

@@ -6,6 +6,7 @@
 #include "rlock.hpp"
 
 #include "rlock_libuv.h"
+#include "rlock_loop_check.h"
 #include "rlock_poll.h"
 
 #ifdef __cpp_impl_coroutine
@@ -964,6 +965,28 @@ void context_runs_out_when_the_client_is_gone(void **) {
     assert_true(context().stopped());
 }
 
+/* By the check for anybody's loop. */
+void loop_keeps_its_contract(void **) {
+    char *words = nullptr;
+    std::size_t size = 0;
+    FILE *out = open_memstream(&words, &size);
+    rlock_loop_check_options options = rlock_loop_check_options();
+    options.loop = now->loop->hooks();
+    options.user = static_cast<asio_world *>(now->loop.get());
+    options.run = [](void *user, int ms) {
+        asio::io_context &io = static_cast<asio_world *>(user)->io;
+        io.restart();
+        io.run_for(std::chrono::milliseconds(ms));
+    };
+    int failed = rlock_loop_check(&options, out);
+    std::fclose(out);
+    if (failed != 0) {
+        print_error("%s", words);
+    }
+    std::free(words);
+    assert_int_equal(failed, 0);
+}
+
 /* Two threads run the context: the strand keeps what is the library's to one at a time. */
 void strand_keeps_two_threads_apart(void **) {
     asio::thread_pool pool(2);
@@ -1145,6 +1168,7 @@ const row rows[] = {
     ROW(cancellation_slot_cancels_the_acquire, 2, all),
     ROW(what_a_handler_throws_comes_out_of_the_context, 2, all),
     ROW(context_runs_out_when_the_client_is_gone, 2, all),
+    ROW(loop_keeps_its_contract, 2, all),
     ROW(strand_keeps_two_threads_apart, 2, 3),
 #endif
     ROW(server_has_the_lock_and_tells_of_its_loss, 0, all),

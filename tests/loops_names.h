@@ -223,11 +223,11 @@ static void name_is_not_told_after_close(void **state) {
     some_iterations(3);
     resolver_hold(false);
     assert_true(helpers_end());
-    assert_int_equal(open_descriptors(), before);
     assert_true(now_on->runs_out(loop));
     assert_int_equal(names_heard, 0);
     signal(SIGPIPE, SIG_IGN);
     hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+    assert_int_equal(open_descriptors(), before);
 }
 
 /* The answer is there, and the loop has not looked yet. */
@@ -240,8 +240,8 @@ static void name_that_is_answered_is_not_told_after_close(void **state) {
     hooks.close(hooked);
     assert_true(now_on->runs_out(loop));
     assert_int_equal(names_heard, 0);
-    assert_int_equal(open_descriptors(), before);
     hooked = hooks.open(hooks.ctx, (rlock_client *)(void *)&a_client);
+    assert_int_equal(open_descriptors(), before);
 }
 
 /* Two answers are there. Who hears the first closes both, which takes back what was fetched. */
@@ -522,12 +522,16 @@ static void fork_under_a_name_harms_nobody(void **state) {
 }
 
 static void client_is_freed_under_a_name(void **state) {
-    int before = open_descriptors();
-    rlock_client *client = new_client_of_a_name("server.test");
-    rlock *lock = new_lock(client, "named", NULL);
+    rlock_client *client;
+    rlock *lock;
     note got = {0};
+    int before;
 
     (void)state;
+    rlock_client_free(new_client(memory, 0)); /* a loop may keep what the first timer has cost */
+    before = open_descriptors();
+    client = new_client_of_a_name("server.test");
+    lock = new_lock(client, "named", NULL);
     resolver_hold(true);
     assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
     UNTIL(resolver_asking() == 1);

@@ -1,0 +1,313 @@
+/* rlock_loop_check.h on every loop, and what it says of a loop with a fault: part of loops.c.
+ *
+ * The faults are planted into rlock_poll.h from outside: in its hooks, in its run function, and
+ * where it calls the library. */
+
+typedef enum fault {
+    NO_FAULT = 0,
+    ZERO_TIMER_BEFORE_THE_POLL,
+    ZERO_TIMER_IN_THE_SAME_TURN,
+    TIMER_TWICE,
+    ZERO_TIMER_PUT_OFF,
+    TIMER_EARLY,
+    TIMER_NOT_REPLACED,
+    TIMER_LOST,
+    TIMER_BY_CACHED_TIME,
+    TIMER_NOT_STOPPED,
+    ONE_TIMER_FOR_ALL,
+    ONE_CLIENT_ONLY,
+    EDGE_TRIGGERED,
+    CHANGE_IGNORED,
+    DESCRIPTORS_MIXED_UP,
+    READING_ONLY,
+    HANG_UP_UNSEEN,
+    ERROR_UNSEEN,
+    FETCHED_EVENT_AFTER_FORGETTING,
+    NUMBER_NEVER_AGAIN,
+    TIMER_AFTER_CLOSE,
+    CALL_FROM_A_HOOK,
+    NAME_ANSWERED_INSIDE,
+    NAME_ANSWERED_TWICE,
+    NAME_NEVER_ANSWERED,
+    NAME_ANSWERED_AFTER_CLOSE
+} fault;
+
+static struct {
+    fault planted;
+    rlock_loop good;
+    void *first;  /* the state that was opened first */
+    bool running; /* the loop's turn */
+    bool closed;  /* a client is */
+    int64_t turn_us;
+    rlock_io *io;           /* the one that was watched, or told, or forgotten first */
+    rlock_client *timer_of; /* to be called before or after the turn */
+    rlock_name *name;
+    bool gone[1024]; /* numbers of descriptors that were forgotten */
+} faulty;
+
+static void *faulty_open(void *ctx, rlock_client *client) {
+    void *state;
+
+    if (faulty.planted == ONE_CLIENT_ONLY && faulty.first != NULL) {
+        return NULL;
+    }
+    state = faulty.good.open(ctx, client);
+    faulty.first = faulty.first != NULL ? faulty.first : state;
+    return state;
+}
+
+static int faulty_watch(void *state, rlock_io *io, int fd, unsigned events) {
+    if (events == 0) {
+        faulty.gone[fd] = true;
+        if (faulty.planted == FETCHED_EVENT_AFTER_FORGETTING && faulty.running) {
+            faulty.io = io;
+        }
+    } else if (faulty.planted == DESCRIPTORS_MIXED_UP && faulty.io == NULL) {
+        faulty.io = io;
+    } else if ((faulty.planted == NUMBER_NEVER_AGAIN && faulty.gone[fd]) ||
+               (faulty.planted == CHANGE_IGNORED && io->data != NULL)) {
+        return 0;
+    }
+    return faulty.good.watch(state, io, fd, events);
+}
+
+static void faulty_set_timer(void *state, int64_t delay_us) {
+    rlock__poll_client *s = state;
+
+    switch ((int)faulty.planted) {
+    case ZERO_TIMER_BEFORE_THE_POLL:
+    case ZERO_TIMER_IN_THE_SAME_TURN:
+        if (delay_us == 0 && faulty.running == (faulty.planted == ZERO_TIMER_IN_THE_SAME_TURN)) {
+            faulty.timer_of = s->client;
+            return;
+        }
+        break;
+    case ZERO_TIMER_PUT_OFF: faulty.good.set_timer(state, -1); break;
+    case TIMER_EARLY: delay_us = delay_us > 0 ? delay_us / 4 * 3 : delay_us; break;
+    case TIMER_NOT_REPLACED:
+        if (s->due_us >= 0) {
+            return;
+        }
+        break;
+    case TIMER_LOST: delay_us = delay_us > 0 ? -1 : delay_us; break;
+    case TIMER_BY_CACHED_TIME:
+        if (delay_us > 0) {
+            delay_us -= clock_us() - faulty.turn_us;
+            delay_us = delay_us > 0 ? delay_us : 0;
+        }
+        break;
+    case TIMER_NOT_STOPPED:
+        if (delay_us < 0) {
+            return;
+        }
+        break;
+    case ONE_TIMER_FOR_ALL: state = faulty.first; break;
+    case CALL_FROM_A_HOOK:
+        if (delay_us == 0) {
+            rlock_on_timer(s->client);
+            return;
+        }
+        break;
+    }
+    faulty.good.set_timer(state, delay_us);
+}
+
+static int faulty_resolve(void *state, rlock_name *name, const char *host) {
+    switch ((int)faulty.planted) {
+    case NAME_ANSWERED_INSIDE: rlock_on_resolved_all(name, NULL, 0); return 0;
+    case NAME_ANSWERED_TWICE:
+    case NAME_ANSWERED_AFTER_CLOSE: faulty.name = name; return 0;
+    case NAME_NEVER_ANSWERED: return 0;
+    default: return faulty.good.resolve(state, name, host);
+    }
+}
+
+static void faulty_close(void *state) {
+    rlock__poll_client *s = state;
+
+    if (faulty.planted == TIMER_AFTER_CLOSE && s->due_us >= 0) {
+        faulty.timer_of = s->client;
+    }
+    faulty.closed = true;
+    faulty.good.close(state);
+}
+
+static void faulty_io(rlock_io *io, unsigned events) {
+    size_t place = (size_t)(uintptr_t)io->data - 1;
+    int found = faulty.planted != NO_FAULT && io->data != NULL
+                    ? ((rlock_poll *)loop)->fds[place].revents
+                    : 0;
+
+    if ((faulty.planted == EDGE_TRIGGERED && faulty.io == io) ||
+        (faulty.planted == HANG_UP_UNSEEN && (found & POLLHUP)) ||
+        (faulty.planted == ERROR_UNSEEN && (found & POLLERR))) {
+        return;
+    }
+    if (faulty.planted == DESCRIPTORS_MIXED_UP) {
+        io = faulty.io;
+    } else if (faulty.planted == READING_ONLY && (events & RLOCK_IO_READ)) {
+        events = RLOCK_IO_READ;
+    } else if (faulty.planted == EDGE_TRIGGERED) {
+        faulty.io = io;
+    }
+    rlock_on_io(io, events);
+}
+
+static void faulty_timer(rlock_client *client) {
+    rlock_on_timer(client);
+    if (faulty.planted == TIMER_TWICE) {
+        rlock_on_timer(client);
+    }
+}
+
+static void faulty_timer_now(void) {
+    rlock_client *client = faulty.timer_of;
+
+    faulty.timer_of = NULL;
+    if (client != NULL) {
+        rlock_on_timer(client);
+    }
+}
+
+static void faulty_run(void *on, int ms) {
+    if (faulty.planted == ZERO_TIMER_BEFORE_THE_POLL) {
+        faulty_timer_now();
+    }
+    faulty.turn_us = clock_us();
+    faulty.running = true;
+    rlock_poll_once(on, ms);
+    faulty.running = false;
+    if (faulty.planted != ZERO_TIMER_BEFORE_THE_POLL) {
+        faulty_timer_now();
+    }
+    if (faulty.planted == FETCHED_EVENT_AFTER_FORGETTING && faulty.io != NULL) {
+        rlock_on_io(faulty.io, RLOCK_IO_READ);
+        faulty.io = NULL;
+    }
+    if (faulty.name != NULL && (faulty.closed || faulty.planted == NAME_ANSWERED_TWICE)) {
+        rlock_on_resolved_all(faulty.name, NULL, 0);
+        rlock_on_resolved_all(faulty.name, NULL, 0);
+        faulty.name = NULL;
+    }
+}
+
+static void check_runs(void *on, int ms) {
+    (void)ms;
+    now_on->turn(on);
+}
+
+/* Runs one check, or all (0). Fails unless it says these words. */
+static int checked(const rlock_loop_check_options *options, const char *words) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    int failed;
+
+    assert_non_null(out);
+    failed = rlock_loop_check(options, out);
+    fclose(out);
+    if (strstr(text, words) == NULL) {
+        fprintf(stderr, "%s: this should have said %s:\n%s", now_on->name, words, text);
+        failed = -1;
+    }
+    free(text);
+    return failed;
+}
+
+static void contract_is_kept_by_rlock_loop_check(void **state) {
+    rlock_loop_check_options options;
+
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.loop = hooks;
+    options.run = check_runs;
+    options.user = loop;
+    options.patience_ms = PATIENCE_US / 1000;
+    assert_int_equal(checked(&options, "\nok 22 - two clients of one store take turns\n1..22\n"),
+                     0);
+}
+
+/* Each check finds a fault, and says which. */
+static void planted_faults_are_found_by_rlock_loop_check(void **state) {
+    static const struct {
+        fault planted;
+        int check;
+        const char *why;
+    } rows[] = {
+        {ZERO_TIMER_BEFORE_THE_POLL, 1, "before descriptors that a poll"},
+        {ZERO_TIMER_IN_THE_SAME_TURN, 2, "before a descriptor that a poll"},
+        {TIMER_TWICE, 3, "twice without a poll"},
+        {ZERO_TIMER_PUT_OFF, 4, "puts it off for ever"},
+        {TIMER_EARLY, 5, "comes early"},
+        {TIMER_NOT_REPLACED, 5, "comes early"},
+        {TIMER_LOST, 5, "does not come"},
+        {TIMER_TWICE, 5, "more than once"},
+        {TIMER_BY_CACHED_TIME, 6, "comes early"},
+        {TIMER_NOT_STOPPED, 7, "though it was stopped"},
+        {ONE_TIMER_FOR_ALL, 8, "of the second client does not come"},
+        {TIMER_AFTER_CLOSE, 8, "of a closed client comes"},
+        {ONE_CLIENT_ONLY, 8, "open failed for a second client"},
+        {EDGE_TRIGGERED, 9, "not reported again"},
+        {CHANGE_IGNORED, 10, "that it can be written is not reported"},
+        {DESCRIPTORS_MIXED_UP, 11, "in the place of another"},
+        {READING_ONLY, 12, "only one of them"},
+        {HANG_UP_UNSEEN, 13, "it is not reported"},
+        {READING_ONLY, 13, "not everything that is watched"},
+        {ERROR_UNSEEN, 14, "it is not reported"},
+        {FETCHED_EVENT_AFTER_FORGETTING, 15, "after watch(0)"},
+        {NUMBER_NEVER_AGAIN, 16, "it is not reported"},
+        {TIMER_AFTER_CLOSE, 17, "after close"},
+        {TIMER_AFTER_CLOSE, 18, "after close"},
+        {CALL_FROM_A_HOOK, 19, "from inside a hook"},
+        {NAME_ANSWERED_INSIDE, 20, "from inside the hook"},
+        {NAME_ANSWERED_TWICE, 20, "more than once"},
+        {NAME_NEVER_ANSWERED, 20, "it is not answered"},
+        {NAME_ANSWERED_AFTER_CLOSE, 21, "it is answered after close"},
+        {ONE_CLIENT_ONLY, 22, "rlock_client_new, rlock_new or rlock_acquire failed"},
+    };
+    rlock_loop_check_options options;
+    size_t i;
+    int wrong = 0;
+
+    if (*state != &kinds[KINDS - 1]) {
+        return;
+    }
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        memset(&options, 0, sizeof options);
+        memset(&faulty, 0, sizeof faulty);
+        faulty.planted = rows[i].planted;
+        faulty.good = hooks;
+        options.loop = hooks;
+        options.loop.open = faulty_open;
+        options.loop.watch = faulty_watch;
+        options.loop.set_timer = faulty_set_timer;
+        options.loop.resolve = faulty_resolve;
+        options.loop.close = faulty_close;
+        options.run = faulty_run;
+        options.user = loop;
+        options.patience_ms = 300;
+        options.only = rows[i].check;
+        wrong += checked(&options, rows[i].why) != 1;
+    }
+    faulty.planted = NO_FAULT;
+    assert_int_equal(wrong, 0);
+}
+
+static void missing_hook_is_told_by_rlock_loop_check(void **state) {
+    rlock_loop_check_options options;
+
+    if (*state != &kinds[KINDS - 1]) {
+        return;
+    }
+    memset(&options, 0, sizeof options);
+    options.loop = hooks;
+    options.user = loop;
+    assert_int_equal(checked(&options, "Bail out!"), 1);
+    options.run = check_runs;
+    options.loop.set_timer = NULL;
+    assert_int_equal(checked(&options, "Bail out!"), 1);
+    options.loop = hooks;
+    options.loop.resolve = NULL;
+    options.only = 20;
+    assert_int_equal(checked(&options, "# SKIP there is no hook resolve"), 0);
+}
