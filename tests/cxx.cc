@@ -458,9 +458,9 @@ void callbacks_may_destroy_all(void **) {
             client.reset();
             ended++;
         };
-        lock.emplace(*client, "other", [&, large = std::string(100, 'x')](const result &) {
+        lock.emplace(*client, "other", [&, canary = 7](const result &) {
             destroy();
-            assert_int_equal(large.size(), 100); /* the callable is there until its end */
+            assert_int_equal(canary, 7); /* the callable is there until its end */
         });
         lock->acquire(5s, at == 1 ? 20ms : 0ms, [&](hold got) {
             mine = std::move(got);
@@ -470,9 +470,9 @@ void callbacks_may_destroy_all(void **) {
         });
         now->until([&] { return ended != 0 || mine; });
         if (at == 2) {
-            mine.release([&, large = std::string(100, 'x')](const result &) {
+            mine.release([&, canary = 7](const result &) {
                 destroy();
-                assert_int_equal(large.size(), 100);
+                assert_int_equal(canary, 7);
             });
         } else if (at == 3) {
             client->shutdown(0ms, [&](const result &how) {
@@ -876,10 +876,14 @@ void token_may_be_a_callback_or_a_future(void **) {
 }
 
 void handler_of_a_refused_acquire_is_called_later(void **) {
-    int status = 0;
-    rlockpp::async_acquire(*now->lock, -7ms, [&](hold got) { status = got.how().status; });
-    assert_int_equal(status, 0);
+    int status = 0, inside = 0;
+    asio::post(context(), [&] { /* where a handler could be called at once */
+                                rlockpp::async_acquire(
+                                    *now->lock, -7ms, [&](hold got) { status = got.how().status; });
+                                inside = status;
+    });
     now->until([&] { return status != 0; });
+    assert_int_equal(inside, 0);
     assert_int_equal(status, RLOCK_ERR_ARG);
 }
 
@@ -1168,7 +1172,7 @@ const row rows[] = {
     ROW(cancellation_slot_cancels_the_acquire, 2, all),
     ROW(what_a_handler_throws_comes_out_of_the_context, 2, all),
     ROW(context_runs_out_when_the_client_is_gone, 2, all),
-    ROW(loop_keeps_its_contract, 2, all),
+    ROW(loop_keeps_its_contract, 3, all),
     ROW(strand_keeps_two_threads_apart, 2, 3),
 #endif
     ROW(server_has_the_lock_and_tells_of_its_loss, 0, all),

@@ -954,6 +954,8 @@ static void forgotten_descriptor_is_silent_even_if_fetched(void **state) {
     UNTIL(trail_len > 0);
     some_iterations(3);
     assert_int_equal(trail_len, 1);
+    assert_int_not_equal(fcntl(pipe_a[0], F_GETFD), -1); /* it is the library's to close */
+    assert_int_not_equal(fcntl(pipe_b[0], F_GETFD), -1);
 }
 
 static void hangup_and_error_are_everything_watched(void **state) {
