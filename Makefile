@@ -26,10 +26,11 @@ tls_libs    = $(if $(tls_system),$(shell pkg-config --libs hiredis_ssl),-L$(TLS_
 no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls $(out)/examples/tls)
 comma      := ,
 
-tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c
+tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines loops-asio)
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
+cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
 # What the suites run: nothing else has to be compiled for `make test`.
 suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -o '[$$]BUILD/[a-z]*/*tests/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
@@ -164,7 +165,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(filter-out $(no_tls),$(examples)) $(recipes)
+examples: $(filter-out $(no_tls),$(examples)) $(recipes) $(cxx_examples)
 
 $(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
@@ -182,6 +183,18 @@ $(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
 	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
 	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
 
+# Templates take long to optimise. rlock.hpp: callbacks in C++17, co_await in C++20; and the loops once more, with Asio in their place.
+cxx = $(CXX) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wold-style-cast $(variant) $(HIREDIS_CFLAGS) -pthread -D_GNU_SOURCE -I. -Iadapters -Itests
+
+$(out)/tests/cxx $(out)/tests/cxx-coroutines: tests/cxx.cc Makefile
+	@mkdir -p $(@D)
+	$(cxx) -O0 -std=$(if $(findstring coroutines,$@),c++20,c++17) $(follow) -o $@ $< $(LDFLAGS) -lcmocka -luv $(HIREDIS_LIBS)
+
+$(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile
+	@mkdir -p $(@D)
+	$(compile) -MMD -MP -MT $@ -MF $@.c.d -D_GNU_SOURCE -DWITH_ASIO -Itests -c -o $@.o tests/loops.c
+	$(cxx) -O0 -std=c++17 $(follow) -o $@ tests/loops_asio.cc $@.o $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
+
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_CFLAGS = $(tls_cflags)
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
@@ -198,6 +211,7 @@ loops_libs  += $(if $(call there,libsystemd),$(shell pkg-config --libs libsystem
 loops_libs  += $(if $(uloop_there),$(if $(UBOX),-L$(UBOX)/lib -Wl$(comma)-rpath$(comma)$(UBOX)/lib) -lubox)
 $(out)/tests/loops: loops = -levent_core -luv -lev $(loops_libs)
 $(out)/tests/loops: flags = $(loops_flags)
+$(out)/tests/loops-asio: loops = -levent_core -luv -lev
 
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
@@ -216,6 +230,9 @@ $(out)/examples/cookbook/rlock.o: rlock.c Makefile
 $(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(HIREDIS_LIBS)
+$(out)/examples/%: examples/%.cc Makefile
+	@mkdir -p $(@D)
+	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS)
 
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
@@ -238,7 +255,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*/*.c bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.c bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.

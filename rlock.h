@@ -13,6 +13,8 @@
  *     #include "rlock.h"                    everywhere else
  *     #include "rlock_libev.h"              the adapter of your loop, from adapters/
  *
+ *     In C++17 rlock.hpp has RAII, any callable and co_await on top of it: docs/use-from-cpp.md
+ *
  * TL;DR
  *
  *     static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
@@ -224,6 +226,15 @@
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
 
+/* In C++ its casts are no fault, and of RLOCK_API static a program need not use all. */
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#ifdef __cplusplus
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+#endif
+
 #ifndef RLOCK_H
 #define RLOCK_H
 
@@ -239,6 +250,16 @@
 /* The linkage of the public functions; define it yourself where that has to be another one. */
 #ifndef RLOCK_API
 #define RLOCK_API extern
+#endif
+
+/* Around code that is C++ too, but casts as C does: for the adapters. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#define RLOCK__C_CASTS_BEGIN \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"")
+#define RLOCK__C_CASTS_END _Pragma("GCC diagnostic pop")
+#else
+#define RLOCK__C_CASTS_BEGIN
+#define RLOCK__C_CASTS_END
 #endif
 
 struct redisAsyncContext;
@@ -657,8 +678,10 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * Free it after them; NULL is allowed. With RLOCK_NO_KINDS it does not exist. What is wrong with a
  * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
  * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
+#ifndef RLOCK_NO_KINDS
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
+#endif
 
 /* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client
  * alone: for whoever has the nodes one by one, or makes a quorum of clusters. Of each config the
@@ -667,8 +690,10 @@ RLOCK_API void rlock_quorum_free(rlock_store *store);
  * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.
  * Free it after them; NULL is allowed. With RLOCK_NO_CLUSTER or RLOCK_NO_REDIS it does not exist.
  * Errors: RLOCK_ERR_ARG (out or seeds is NULL, count is not 1 to 64), RLOCK_ERR_NOMEM. */
+#if !defined(RLOCK_NO_CLUSTER) && !defined(RLOCK_NO_REDIS)
 RLOCK_API int rlock_cluster_new(rlock_store **out, const struct rlock_config *seeds, int count);
 RLOCK_API void rlock_cluster_free(rlock_store *store);
+#endif
 
 /* ------------------------------------------------------------------------------------------------
  * >>client-api - a client: one connection to one server, shared by any number of handles
@@ -13284,3 +13309,7 @@ const char *rlock_key(const rlock *lock, size_t *len) {
 
 #endif /* RLOCK_IMPLEMENTED */
 #endif /* RLOCK_IMPLEMENTATION */
+
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif

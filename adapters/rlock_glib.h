@@ -19,6 +19,8 @@
 #include "rlock.h"
 #include "rlock_resolve.h"
 
+RLOCK__C_CASTS_BEGIN
+
 typedef struct rlock__glib_fd {
     rlock_io *io;
     gpointer tag;
@@ -158,5 +160,7 @@ static inline rlock_loop rlock_glib_loop(GMainContext *context) {
     hooks.resolve = RLOCK_RESOLVES ? rlock__glib_resolve : NULL;
     return hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_GLIB_H */

@@ -17,6 +17,8 @@
 #include "rlock.h"
 #include "rlock_resolve.h"
 
+RLOCK__C_CASTS_BEGIN
+
 #if !EV_MULTIPLICITY
 #error "rlock_libev.h needs a libev with EV_MULTIPLICITY"
 #endif
@@ -136,5 +138,7 @@ static inline rlock_loop rlock_libev_loop(struct ev_loop *loop) {
     hooks.resolve = RLOCK_RESOLVES ? rlock__libev_resolve : NULL;
     return hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_LIBEV_H */

@@ -17,6 +17,8 @@
 #include "rlock.h"
 #include "rlock_resolve.h"
 
+RLOCK__C_CASTS_BEGIN
+
 /* One client on one base. */
 typedef struct rlock__libevent {
     struct event_base *base;
@@ -142,5 +144,7 @@ static inline rlock_loop rlock_libevent_loop(struct event_base *base) {
     hooks.resolve = RLOCK_RESOLVES ? rlock__libevent_resolve : NULL;
     return hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_LIBEVENT_H */

@@ -16,6 +16,8 @@
 
 #include "rlock.h"
 
+RLOCK__C_CASTS_BEGIN
+
 /* One client on one loop. Its memory outlives close() until libuv is done with all in it. */
 typedef struct rlock__libuv {
     uv_loop_t *loop;
@@ -209,5 +211,7 @@ static inline rlock_loop rlock_libuv_loop(uv_loop_t *loop) {
     hooks.resolve = rlock__libuv_resolve;
     return hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_LIBUV_H */

@@ -40,6 +40,8 @@
 
 #include "rlock.h"
 
+RLOCK__C_CASTS_BEGIN
+
 #ifndef CLOCK_MONOTONIC
 #error "rlock_loop_check.h needs POSIX: use -std=gnu99 or -D_POSIX_C_SOURCE=200809L"
 #endif
@@ -888,5 +890,7 @@ static inline int rlock_loop_check(const rlock_loop_check_options *options, FILE
 
 #undef RLOCK__CHECK
 #undef RLOCK__CHECK_UNTIL
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_LOOP_CHECK_H */

@@ -23,6 +23,8 @@
 #include "rlock.h"
 #include "rlock_resolve.h"
 
+RLOCK__C_CASTS_BEGIN
+
 #ifndef CLOCK_MONOTONIC
 #error "rlock_poll.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
 #endif
@@ -227,5 +229,7 @@ static inline void rlock_poll_free(rlock_poll *loop) {
     free(loop->ios);
     free(loop);
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_POLL_H */

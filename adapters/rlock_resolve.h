@@ -22,6 +22,8 @@
 
 #include "rlock.h"
 
+RLOCK__C_CASTS_BEGIN
+
 #ifdef RLOCK_NO_THREADS
 
 /* Whether names are resolved here: not with RLOCK_NO_THREADS. */
@@ -205,5 +207,7 @@ static inline void rlock_resolve_forget(rlock_lookup **lookups) {
 }
 
 #endif /* RLOCK_NO_THREADS */
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_RESOLVE_H */

@@ -19,6 +19,8 @@
 #include "rlock.h"
 #include "rlock_resolve.h"
 
+RLOCK__C_CASTS_BEGIN
+
 #ifndef CLOCK_BOOTTIME
 #error "rlock_sd_event.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
 #endif
@@ -154,5 +156,7 @@ static inline rlock_loop rlock_sd_event_loop(sd_event *event) {
     hooks.resolve = RLOCK_RESOLVES ? rlock__sd_event_resolve : NULL;
     return hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_SD_EVENT_H */

@@ -28,7 +28,7 @@
 #include <sys/time.h>
 #ifndef __HIREDIS_ASYNC_H /* else it is included already, from wherever it is */
 #ifndef RLOCK_HIREDIS_ASYNC
-#define RLOCK_HIREDIS_ASYNC <hiredis/async.h> /* hiredis' header async.h, unless you name it */
+#define RLOCK_HIREDIS_ASYNC <hiredis / async.h> /* hiredis' header async.h, unless you name it */
 #endif
 #include RLOCK_HIREDIS_ASYNC
 #endif
@@ -39,7 +39,7 @@
 
 #ifndef __HIREDIS_SSL_H
 #ifndef RLOCK_HIREDIS_SSL
-#define RLOCK_HIREDIS_SSL <hiredis/hiredis_ssl.h> /* the same of hiredis_ssl.h */
+#define RLOCK_HIREDIS_SSL <hiredis / hiredis_ssl.h> /* the same of hiredis_ssl.h */
 #endif
 #include RLOCK_HIREDIS_SSL
 #endif
@@ -49,6 +49,8 @@
 #include <openssl/x509v3.h>
 
 #include "rlock.h"
+
+RLOCK__C_CASTS_BEGIN
 
 #define RLOCK__TLS_NAME 256 /* bytes of a host's name, with the NUL */
 
@@ -240,5 +242,7 @@ static inline rlock_tls *rlock_tls_new(const rlock_tls_options *options, char *w
     tls->hooks.why = rlock__tls_why;
     return &tls->hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_TLS_H */

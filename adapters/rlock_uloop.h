@@ -28,6 +28,8 @@ extern "C" {
 #include "rlock.h"
 #include "rlock_resolve.h"
 
+RLOCK__C_CASTS_BEGIN
+
 /* Those of an older uloop have no such flag, and forget a descriptor in error. */
 #ifdef ULOOP_ERROR_CB
 enum { RLOCK__ULOOP_KEEPS = ULOOP_ERROR_CB };
@@ -175,5 +177,7 @@ static inline rlock_loop rlock_uloop_loop(void) {
     hooks.resolve = RLOCK_RESOLVES ? rlock__uloop_resolve : NULL;
     return hooks;
 }
+
+RLOCK__C_CASTS_END
 
 #endif /* RLOCK_ULOOP_H */

@@ -13,6 +13,8 @@
  *     #include "rlock.h"                    everywhere else
  *     #include "rlock_libev.h"              the adapter of your loop, from adapters/
  *
+ *     In C++17 rlock.hpp has RAII, any callable and co_await on top of it: docs/use-from-cpp.md
+ *
  * TL;DR
  *
  *     static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
@@ -224,6 +226,15 @@
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
 
+/* In C++ its casts are no fault, and of RLOCK_API static a program need not use all. */
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#ifdef __cplusplus
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+#endif
+
 #ifndef RLOCK_H
 #define RLOCK_H
 
@@ -370,3 +381,7 @@ extern "C" {
 
 #endif /* RLOCK_IMPLEMENTED */
 #endif /* RLOCK_IMPLEMENTATION */
+
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif

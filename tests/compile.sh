@@ -40,6 +40,14 @@ refuses() {
 # compile FLAGS... SOURCE, with the compiler, standard and warnings at hand
 compile() {
     # shellcheck disable=SC2086  # lists of words
+    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags $loop_cflags -I"$work/warned" -I. -Iadapters "$@"
+}
+
+# As users have it: rlock.h is silent about functions that nobody uses. To us the compiler names them.
+mkdir -p "$work/warned"
+sed '/ignored "-Wunused-function"/d' rlock.h >"$work/warned/rlock.h"
+compile_as_users() {
+    # shellcheck disable=SC2086
     $compiler $language -std=$standard $warnings -pthread $hiredis_cflags $loop_cflags -I. -Iadapters "$@"
 }
 
@@ -344,6 +352,41 @@ done
 mkdir -p "$work/old/hiredis"
 echo '#define HIREDIS_MAJOR 0' >"$work/old/hiredis/async.h"
 
+# All of rlock.hpp, and of rlock_asio.hpp with Asio and with Boost, whose headers come with those of Asio.
+cat >"$work/cxx.cc" <<'C'
+#include "rlock.hpp"
+#include "rlock.hpp"
+rlockpp::result all_of(rlockpp::lock &lock);
+rlockpp::result all_of(rlockpp::lock &lock) {
+    using namespace std::chrono_literals;
+    auto hold = lock.acquire(5s, 1s);
+    lock.acquire(rlockpp::forever, [](rlockpp::hold) {});
+    lock.renew(2min, [](const rlockpp::result &) {});
+    return hold.await_resume().release().await_resume();
+}
+C
+cat >"$work/asio.cc" <<'C'
+#include "rlock_asio.hpp"
+#include "rlock_asio.hpp"
+rlock_loop all_of(rlockpp::lock &lock, rlockpp::client &client);
+rlock_loop all_of(rlockpp::lock &lock, rlockpp::client &client) {
+    static rlockpp::net::io_context io;
+    static rlockpp::net::any_io_executor executor = io.get_executor();
+    rlockpp::async_acquire(lock, rlockpp::forever, [](rlockpp::hold) {});
+    rlockpp::async_release(lock, [](rlockpp::result) {});
+    rlockpp::async_shutdown(client, rlockpp::milliseconds(5), [](rlockpp::result) {});
+    return lock ? rlockpp::asio_loop(io) : rlockpp::asio_loop(executor);
+}
+C
+for row in g++:c++17 g++:c++20 clang++:c++17 clang++:c++20; do
+    compiler=${row%:*} standard=${row#*:} language=
+    check "$compiler $standard: rlock.hpp" compile -Wold-style-cast -fsyntax-only "$work/cxx.cc"
+    check "$compiler $standard: rlock_asio.hpp" compile -Wold-style-cast -fsyntax-only "$work/asio.cc"
+done
+standard=c++20
+check "$compiler $standard: rlock_asio.hpp on Boost" \
+    compile -Wold-style-cast -DRLOCK_BOOST_ASIO -fsyntax-only "$work/asio.cc"
+
 for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang:c17 clang++:c++11 clang++:c++20; do
     compiler=${row%:*} standard=${row#*:}
     posix=-D_POSIX_C_SOURCE=200809L
@@ -408,7 +451,22 @@ for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang
                 refuses _POSIX_C_SOURCE=200809L compile -fsyntax-only "$work/implementation.c" ;;
     esac
     case $standard in
+        c++11)
+            check "$me: no warning of a cast, in the implementation" \
+                compile_as_users -Wold-style-cast $posix -fsyntax-only "$work/implementation.c"
+            for adapter in $adapters; do
+                check "$me: no warning of a cast, in the adapter of $adapter" \
+                    compile -Wold-style-cast $posix -fsyntax-only "$work/$adapter-one.c"
+            done
+            check "$me: rlock.hpp says that it needs C++17" \
+                refuses 'needs C++17' compile -fsyntax-only "$work/cxx.cc" ;;
+    esac
+    case $standard in
         c99 | c++11)
+            check "$me: all static, and nobody uses it: no warning" compile_as_users $posix -DRLOCK_API=static \
+                -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -fsyntax-only "$work/declarations.c"
+            check "$me: all static without kinds: no warning" compile_as_users $posix -DRLOCK_API=static \
+                -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -DRLOCK_IMPLEMENTATION -fsyntax-only "$work/declarations.c"
             check "$me: optimised" compile $posix -O2 -c -o "$at/optimised.o" "$work/implementation.c"
             check "$me: RLOCK_HIREDIS_ASYNC names the header of hiredis" compile $posix -I"$work" -fsyntax-only "$work/named.c"
             check "$me: hiredis that is included already is not again" compile $posix -fsyntax-only "$work/before.c"

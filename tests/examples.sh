@@ -223,6 +223,21 @@ check "transfer: two accounts at a time, in any order: no deadlock, the total st
     '400 transfers by 4 processes, total 6000 of 6000: nothing is lost'
 check "transfer: leaves no key behind" gone account:0
 
+check "cpp_callback: runs" run "$bin/cpp_callback"
+check "cpp_callback: acquires and releases" says 'acquired: ok' 'released: ok'
+check "cpp_await: runs" run "$bin/cpp_await"
+take_turns() {
+    [ "$(grep -c '^A: works$' "$out")" = 3 ] && [ "$(grep -c '^B: works$' "$out")" = 3 ]
+}
+check "cpp_await: two coroutines work three times each" take_turns
+check "cpp_asio: runs" run "$bin/cpp_asio"
+check "cpp_asio: acquires, works and releases" says 'acquired' 'held now: yes' 'released: ok'
+check "cpp_asio: leaves no key behind" goes stock:42
+no_server_throws() {
+    ! RLOCK_URL=unix://$out.nowhere run "$bin/cpp_asio" && grep -q '^cannot acquire: no connection to the server: ' "$out"
+}
+check "cpp_asio: without a server it says so, and why, and fails" no_server_throws
+
 check "operator: runs" run "$bin/operator"
 taken_away() {
     for line in '  by [0-9a-f-]*:1 for [0-9]* s more' 'look: ok, 1 held, 1 waiting' \
@@ -398,7 +413,7 @@ commands_run() {
         esac || return 1
     done <"$out.commands"
 }
-for page in elect-a-leader limit-to-n operate testing-your-program; do
+for page in elect-a-leader limit-to-n operate testing-your-program use-from-cpp; do
     check "docs/$page.md: its commands run" commands_run "$page"
 done
 
@@ -428,6 +443,12 @@ runs() {
 }
 check "README.md: its command compiles the first program" compiles
 check "README.md: its command runs it beside a private server" runs
+
+cpp_compiles() {
+    command=$(grep '^    g++ .*examples/cpp_callback.cc' docs/use-from-cpp.md | sed "s|-o cpp_callback|-o $out.cpp|")
+    [ -n "$command" ] && sh -c "$command" >"$out" 2>&1 && run "$out.cpp" && rm "$out.cpp"
+}
+check "docs/use-from-cpp.md: its command compiles the first program" cpp_compiles
 
 # The section on TLS of docs/set-up-the-server.md: its commands make certificates, its configuration a server.
 tls_port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))

@@ -462,10 +462,65 @@ static void poll_free_loop(void *loop) {
     rlock_poll_free(loop);
 }
 
+#ifdef WITH_ASIO /* by loops_asio.cc: the others are not there */
+void *asio_make(void);
+rlock_loop asio_hooks(void *loop);
+void asio_iterates(void *loop);
+void asio_listen(void *loop, int fd, void (*ready)(void));
+bool asio_runs_out(void *loop);
+void asio_free_loop(void *loop);
+
+extern int asio_heard; /* calls into the suite */
+int asio_heard;
+bool asio_refused(void);
+void asio_heard_io(rlock_io *io, unsigned events);
+void asio_heard_timer(rlock_client *client);
+void *asio_wish_malloc(size_t size);
+void *asio_wish_calloc(size_t n, size_t size);
+int asio_wish_pipe(int *ends);
+int asio_wish_pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *),
+                             void *arg);
+
+bool asio_refused(void) {
+    return refused();
+}
+
+void asio_heard_io(rlock_io *io, unsigned events) {
+    asio_heard++;
+    heard_io(io, events);
+}
+
+void asio_heard_timer(rlock_client *client) {
+    asio_heard++;
+    heard_timer(client);
+}
+
+void *asio_wish_malloc(size_t size) {
+    return wish_malloc(size);
+}
+
+void *asio_wish_calloc(size_t n, size_t size) {
+    return wish_calloc(n, size);
+}
+
+int asio_wish_pipe(int *ends) {
+    return wish_pipe(ends);
+}
+
+int asio_wish_pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *),
+                             void *arg) {
+    return wish_pthread_create(thread, how, run, arg);
+}
+#endif
+
 #include "loops_more.h"
 
 /* The last one is that of rlock_poll.h: what is tried on one loop only is tried on that. */
 static const kind kinds[] = {
+#ifdef WITH_ASIO
+    {"asio", asio_make, asio_hooks, asio_iterates, asio_iterates, asio_listen, asio_runs_out,
+     asio_free_loop},
+#endif
     {"libev", ev_make, ev_hooks, ev_iterates, ev_iterates_inside, ev_listen, ev_runs_out,
      ev_free_loop},
     {"libuv", uv_make, uv_hooks, uv_iterates, NULL, uv_listen_to, uv_runs_out, uv_free_loop},
@@ -899,6 +954,8 @@ static void forgotten_descriptor_is_silent_even_if_fetched(void **state) {
     UNTIL(trail_len > 0);
     some_iterations(3);
     assert_int_equal(trail_len, 1);
+    assert_int_not_equal(fcntl(pipe_a[0], F_GETFD), -1); /* it is the library's to close */
+    assert_int_not_equal(fcntl(pipe_b[0], F_GETFD), -1);
 }
 
 static void hangup_and_error_are_everything_watched(void **state) {

@@ -15,6 +15,16 @@
 #define RLOCK_API extern
 #endif
 
+/* Around code that is C++ too, but casts as C does: for the adapters. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#define RLOCK__C_CASTS_BEGIN \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"")
+#define RLOCK__C_CASTS_END _Pragma("GCC diagnostic pop")
+#else
+#define RLOCK__C_CASTS_BEGIN
+#define RLOCK__C_CASTS_END
+#endif
+
 struct redisAsyncContext;
 struct sockaddr;
 

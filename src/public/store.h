@@ -280,8 +280,10 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * Free it after them; NULL is allowed. With RLOCK_NO_KINDS it does not exist. What is wrong with a
  * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
  * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
+#ifndef RLOCK_NO_KINDS
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
+#endif
 
 /* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client
  * alone: for whoever has the nodes one by one, or makes a quorum of clusters. Of each config the
@@ -290,7 +292,9 @@ RLOCK_API void rlock_quorum_free(rlock_store *store);
  * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.
  * Free it after them; NULL is allowed. With RLOCK_NO_CLUSTER or RLOCK_NO_REDIS it does not exist.
  * Errors: RLOCK_ERR_ARG (out or seeds is NULL, count is not 1 to 64), RLOCK_ERR_NOMEM. */
+#if !defined(RLOCK_NO_CLUSTER) && !defined(RLOCK_NO_REDIS)
 RLOCK_API int rlock_cluster_new(rlock_store **out, const struct rlock_config *seeds, int count);
 RLOCK_API void rlock_cluster_free(rlock_store *store);
+#endif
 
 #endif /* RLOCK_PUBLIC_STORE_H */
