@@ -28,7 +28,8 @@
 #include <sys/time.h>
 #ifndef __HIREDIS_ASYNC_H /* else it is included already, from wherever it is */
 #ifndef RLOCK_HIREDIS_ASYNC
-#define RLOCK_HIREDIS_ASYNC <hiredis / async.h> /* hiredis' header async.h, unless you name it */
+/* hiredis' header async.h, unless you name it */
+#define RLOCK_HIREDIS_ASYNC <hiredis/async.h>
 #endif
 #include RLOCK_HIREDIS_ASYNC
 #endif
@@ -39,7 +40,8 @@
 
 #ifndef __HIREDIS_SSL_H
 #ifndef RLOCK_HIREDIS_SSL
-#define RLOCK_HIREDIS_SSL <hiredis / hiredis_ssl.h> /* the same of hiredis_ssl.h */
+/* the same of its header hiredis_ssl.h */
+#define RLOCK_HIREDIS_SSL <hiredis/hiredis_ssl.h>
 #endif
 #include RLOCK_HIREDIS_SSL
 #endif
