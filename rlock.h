@@ -62,6 +62,7 @@
  *     >>members        a store that keeps the configurations of those it is made of
  *     >>seeds          a cluster as a store of the user's own
  *     >>quorum         a store made of several stores: the majority counts
+ *     >>deadline       the deadline of a hold, for other threads to read
  *     >>claim          one token at the store, its gate and its handle
  *     >>due            when each claim has something to do
  *     >>gate           the waiters of this process for a key
@@ -885,6 +886,12 @@ typedef struct rlock_event {
                               until the callback returns */
 } rlock_event;
 
+/* The local deadline of a hold, which any thread may read with rlock_still_held: see
+ * options.deadline. All zeros: not held. Its members are the library's. */
+typedef struct rlock_deadline {
+    uint32_t count, high, low;
+} rlock_deadline;
+
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 
 #define RLOCK_WATCHDOG_AUTO 0 /* on when acquired with lease_ms 0 */
@@ -914,6 +921,16 @@ typedef struct rlock_options {
     int64_t max_hold_ms;     /* no limit; ms; then the hold ends as EXPIRED, watchdog or not */
     rlock_callback *on_lost; /* none; called once when a hold is lost */
     void *user;              /* for on_lost */
+
+    /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
+
+    int64_t watchdog_lease_ms; /* the client's; 10 to 86400000 ms; the lease that lease_ms 0 means
+                                  for this handle: a dead holder is followed when it ends */
+
+    /* None; zeroed by you, and yours until rlock_free or rlock_client_free has returned. While the
+     * handle is HELD the library keeps the local deadline there, for threads that ask whether this
+     * process still holds. */
+    rlock_deadline *deadline;
 } rlock_options;
 
 /* Makes a handle, which is idle.
@@ -931,9 +948,11 @@ RLOCK_API void rlock_free(rlock *lock);
 
 /* Acquires the lock, and reports to `done`, which is required.
  * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
- * how many milliseconds to wait. lease_ms: 0 = the client's watchdog lease, which the watchdog
- * renews every third of it until the release, unless options.watchdog is OFF; 10 to 86400000 = a
- * lease that ends by itself, unless you renew it or options.watchdog is ON.
+ * how many milliseconds to wait. lease_ms: 0 = the watchdog lease of the options, else that of the
+ * client, 30 s by default, which the watchdog renews every third of it until the release, unless
+ * options.watchdog is OFF; 10 to 86400000 = a lease of your own: nothing renews it, and the hold
+ * ends with it, unless you renew it or options.watchdog is ON. If the process dies, others get the
+ * lock when the lease ends.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
  * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
  * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
@@ -985,6 +1004,15 @@ RLOCK_API bool rlock_is_held(const rlock *lock);
 /* Returns the milliseconds until the local deadline, rounded down; 0 if not held. It sends
  * nothing, and takes NULL. */
 RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
+
+/* True if the hold of options.deadline is held now, by its local deadline and a fresh
+ * RLOCK_NOW_US. Any thread may ask, at any time, also in a callback; nothing is locked. It becomes
+ * false inside rlock_release, before on_lost is called, and when the deadline has passed, even if
+ * the thread of the loop is stopped. False for NULL. With a loop.now_us of your own compare that
+ * with rlock_deadline_us, which returns the deadline by that clock, 0 = not held. A forked child
+ * may not ask: it would be told of its parent's hold. */
+RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
+RLOCK_API int64_t rlock_deadline_us(const rlock_deadline *deadline);
 
 /* Returns the fencing token of the hold, larger than that of every earlier hold of this key; 0 if
  * not held, or without options.fencing. It sends nothing, and takes NULL. */
@@ -9385,6 +9413,38 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
 #endif /* RLOCK_NO_KINDS */
 
 /* ------------------------------------------------------------------------------------------------
+ * >>deadline - the deadline of a hold, for other threads to read
+ */
+
+/* Two words with a count that is odd while they change: no machine needs a lock for that, also one
+ * that has no atomic access to 64 bits. One thread writes. */
+static void rlock__deadline_set(rlock_deadline *deadline, int64_t until_us) {
+    uint32_t count = deadline->count + 1;
+    __atomic_store_n(&deadline->count, count, __ATOMIC_RELAXED);
+    __atomic_store_n(&deadline->high, (uint32_t)((uint64_t)until_us >> 32), __ATOMIC_RELEASE);
+    __atomic_store_n(&deadline->low, (uint32_t)((uint64_t)until_us & UINT32_MAX), __ATOMIC_RELEASE);
+    __atomic_store_n(&deadline->count, count + 1, __ATOMIC_RELEASE);
+}
+
+int64_t rlock_deadline_us(const rlock_deadline *deadline) {
+    int tries;
+    for (tries = 0; deadline && tries < 1000; tries++) { /* the writer may be stopped for long */
+        uint32_t count = __atomic_load_n(&deadline->count, __ATOMIC_ACQUIRE);
+        uint32_t high = __atomic_load_n(&deadline->high, __ATOMIC_ACQUIRE);
+        uint32_t low = __atomic_load_n(&deadline->low, __ATOMIC_ACQUIRE);
+        if (count % 2 == 0 && count == __atomic_load_n(&deadline->count, __ATOMIC_RELAXED)) {
+            return (int64_t)((uint64_t)high << 32 | low);
+        }
+    }
+    return 0;
+}
+
+bool rlock_still_held(const rlock_deadline *deadline) {
+    int64_t until_us = rlock_deadline_us(deadline);
+    return until_us && RLOCK_NOW_US() < until_us;
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>claim - one token at the store, its gate and its handle: what they consist of
  */
 
@@ -9519,10 +9579,12 @@ typedef struct rlock__op {
 
 /* What few handles have. */
 typedef struct rlock__more {
-    rlock_terms terms; /* if it is no mutex with one key */
-    int64_t hold_ms;   /* max_hold_ms of the options, 0 = none; ... */
-    int64_t until_us;  /* ... of the present hold: no deadline is later */
-    char *text;        /* the server's words for the event */
+    rlock_terms terms;         /* if it is no mutex with one key */
+    int64_t hold_ms;           /* max_hold_ms of the options, 0 = none; ... */
+    int64_t until_us;          /* ... of the present hold: no deadline is later */
+    int32_t watchdog_lease_ms; /* of the options, 0 = the client's */
+    rlock_deadline *deadline;  /* of the options */
+    char *text;                /* the server's words for the event */
 } rlock__more;
 
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
@@ -9749,9 +9811,19 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     }
 }
 
+/* Shows other threads until when the handle holds, by a clock that did not step; 0 = it does not.
+ */
+static void rlock__lock_show(const rlock *lock, int64_t until_us) {
+    if (lock->more && lock->more->deadline) {
+        int64_t stepped_us = rlock__client_of(lock->gate)->stepped_us;
+        rlock__deadline_set(lock->more->deadline, until_us ? until_us - stepped_us : 0);
+    }
+}
+
 /* Makes an orphan of a claim. */
 static void rlock__claim_orphan(rlock__claim *claim) {
     RLOCK_ASSERT(rlock__handle_of(claim));
+    rlock__lock_show(claim->lock, 0);
     claim->lock->claim = NULL;
 }
 
@@ -10891,7 +10963,9 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 }
 
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
+    int32_t own_ms = lock->more ? lock->more->watchdog_lease_ms : 0;
+    int32_t watchdog_ms = own_ms ? own_ms : rlock__client_of(lock->gate)->watchdog_lease_ms;
+    return lease_ms ? (int32_t)lease_ms : watchdog_ms;
 }
 
 /* True if a hold that is acquired with this lease is renewed until it is released. */
@@ -11191,6 +11265,9 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
+    }
+    if (!claim->lock->ready.event) {
+        rlock__lock_show(claim->lock, claim->until_us);
     }
     if (renewal && renewal->sent) {
         claim->lock->renews = claim->lock->renews || renewal->watchdog;
@@ -11566,6 +11643,7 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         }
         client->stats.acquired++;
         claim->counted = true;
+        rlock__lock_show(lock, claim->until_us);
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
@@ -12398,15 +12476,17 @@ static int rlock__call(const rlock *lock, int call) {
 
 /* Notes what few handles want. False: no memory. */
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
-    int64_t hold_ms = want->options->max_hold_ms;
-    if (want->plain && !hold_ms) {
+    const rlock_options *options = want->options;
+    if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline) {
         return true;
     }
     lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     if (!lock->more) {
         return false;
     }
-    lock->more->hold_ms = hold_ms;
+    lock->more->hold_ms = options->max_hold_ms;
+    lock->more->watchdog_lease_ms = (int32_t)options->watchdog_lease_ms;
+    lock->more->deadline = options->deadline;
     if (RLOCK__HAS_KINDS && !want->plain) {
         lock->more->terms = want->terms;
         lock->more->terms.lens = rlock__things_of(lock->gate)->lens;
@@ -12429,7 +12509,9 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     }
     if (!rlock__want_init(&want, options) || options->watchdog < RLOCK_WATCHDOG_AUTO ||
         options->watchdog > RLOCK_WATCHDOG_OFF ||
-        !rlock__within(options->max_hold_ms, 1, INT64_MAX) || rlock__refused_by(client, &want)) {
+        !rlock__within(options->max_hold_ms, 1, INT64_MAX) ||
+        !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, client->lease_most_ms) ||
+        rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
     if (client->life != RLOCK__LIVE) {
@@ -12602,6 +12684,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     lock->lease_ms = (int32_t)op->lease_ms;
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
+    rlock__lock_show(lock, claim->until_us);
     op->waits = true;
     rlock__claim_arm(claim);
     if (!claim->work) {
@@ -12613,6 +12696,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
+    rlock__lock_show(lock, 0); /* before the release can leave */
     if (claim && claim->until_us <= rlock__client_of(lock->gate)->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }

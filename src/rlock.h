@@ -62,6 +62,7 @@
  *     >>members        a store that keeps the configurations of those it is made of
  *     >>seeds          a cluster as a store of the user's own
  *     >>quorum         a store made of several stores: the majority counts
+ *     >>deadline       the deadline of a hold, for other threads to read
  *     >>claim          one token at the store, its gate and its handle
  *     >>due            when each claim has something to do
  *     >>gate           the waiters of this process for a key
@@ -332,6 +333,8 @@ extern "C" {
 #include "store/quorum.h"
 
 #endif /* RLOCK_NO_KINDS */
+
+#include "core/deadline.h"
 
 #include "core/claim.h"
 

@@ -8,6 +8,7 @@
 #define RLOCK_NO_REDIS
 #include "scripted.h"
 
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -635,6 +636,57 @@ static void quorum_is_made_of_stores_in_the_process_too(void **state) {
     virtual_client_free(&g.loop, other);
 }
 
+/* A deadline is written while other threads read it: each reads one that was written whole. */
+#define READS 100000
+
+static rlock_deadline written;
+static uint32_t torn, ready; /* reads of what was not written; threads that have read enough */
+
+static void *reads(void *changes) {
+    int64_t before_us = 0, until_us;
+    int i;
+    for (i = 0; i < READS; i++) {
+        until_us = rlock_deadline_us(&written);
+        if (until_us != 0 && (uint32_t)((uint64_t)until_us >> 32) != (uint32_t)until_us) {
+            __atomic_add_fetch(&torn, 1, __ATOMIC_RELAXED);
+        }
+        *(int *)changes += until_us != before_us;
+        before_us = until_us;
+    }
+    __atomic_add_fetch(&ready, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void deadline_is_read_whole_by_other_threads(void **state) {
+    pthread_t threads[2];
+    int changes[2] = {0, 0};
+    uint32_t i;
+    (void)state;
+    memset(&written, 0, sizeof written);
+    for (i = 0; i < 2; i++) {
+        SAME(pthread_create(&threads[i], NULL, reads, &changes[i]), 0);
+    }
+    for (i = 1; __atomic_load_n(&ready, __ATOMIC_RELAXED) < 2; i++) {
+        rlock__deadline_set(&written, (int64_t)((uint64_t)i << 32 | i));
+    }
+    for (i = 0; i < 2; i++) {
+        SAME(pthread_join(threads[i], NULL), 0);
+        assert_true(changes[i] > 0);
+    }
+    SAME(torn, 0);
+}
+
+/* What is shown is compared with the clock of the system. */
+static void deadline_is_held_until_the_clock_of_the_system_has_passed_it(void **state) {
+    (void)state;
+    memset(&written, 0, sizeof written);
+    assert_false(rlock_still_held(&written));
+    rlock__deadline_set(&written, RLOCK_NOW_US() + 3600000000);
+    assert_true(rlock_still_held(&written));
+    rlock__deadline_set(&written, RLOCK_NOW_US() - 1);
+    assert_false(rlock_still_held(&written));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
 
@@ -664,6 +716,8 @@ int main(int argc, char **argv) {
         STOPPED(quorum_loses_the_node_of_a_key_in_one_of_its_stores),
         STOPPED(quorum_relies_on_a_store_that_pushes_for_all_of_its_keys_only),
         STOPPED(quorum_is_made_of_stores_in_the_process_too),
+        STOPPED(deadline_is_read_whole_by_other_threads),
+        STOPPED(deadline_is_held_until_the_clock_of_the_system_has_passed_it),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

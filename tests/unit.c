@@ -34,6 +34,7 @@
 #include "unit_questions.h"
 #include "unit_memory.h"
 #include "unit_follow.h"
+#include "unit_deadline.h"
 
 /* The list of tests: those of the files above, and one for each cell of the three tables. */
 
@@ -159,6 +160,11 @@ static const struct CMUnitTest singles[] = {
     CASE(acquire_after_a_release_without_memory_is_refused_or_ends_as_such),
     CASE(lost_hold_that_is_released_may_be_acquired_again_at_once),
     CASE(nested_hold_that_is_released_whole_may_be_acquired_again_at_once),
+    CASE(other_threads_see_the_deadline_from_the_grant_to_the_release),
+    CASE(other_threads_see_a_renewal_and_a_shorter_lease),
+    CASE(other_threads_see_no_deadline_after_a_loss_or_a_free),
+    CASE(other_threads_see_a_hold_that_is_handed_on_at_one_handle),
+    CASE(watchdog_lease_of_the_options_is_what_lease_0_means),
     CASE(hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for),
     CASE(sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
     CASE(clean_up_that_is_given_up_wakes_the_next_waiter),

@@ -165,15 +165,17 @@ static int rlock__call(const rlock *lock, int call) {
 
 /* Notes what few handles want. False: no memory. */
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
-    int64_t hold_ms = want->options->max_hold_ms;
-    if (want->plain && !hold_ms) {
+    const rlock_options *options = want->options;
+    if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline) {
         return true;
     }
     lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     if (!lock->more) {
         return false;
     }
-    lock->more->hold_ms = hold_ms;
+    lock->more->hold_ms = options->max_hold_ms;
+    lock->more->watchdog_lease_ms = (int32_t)options->watchdog_lease_ms;
+    lock->more->deadline = options->deadline;
     if (RLOCK__HAS_KINDS && !want->plain) {
         lock->more->terms = want->terms;
         lock->more->terms.lens = rlock__things_of(lock->gate)->lens;
@@ -196,7 +198,9 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     }
     if (!rlock__want_init(&want, options) || options->watchdog < RLOCK_WATCHDOG_AUTO ||
         options->watchdog > RLOCK_WATCHDOG_OFF ||
-        !rlock__within(options->max_hold_ms, 1, INT64_MAX) || rlock__refused_by(client, &want)) {
+        !rlock__within(options->max_hold_ms, 1, INT64_MAX) ||
+        !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, client->lease_most_ms) ||
+        rlock__refused_by(client, &want)) {
         return RLOCK_ERR_ARG;
     }
     if (client->life != RLOCK__LIVE) {
@@ -369,6 +373,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     lock->lease_ms = (int32_t)op->lease_ms;
     claim->until_us =
         rlock__min(claim->until_us, rlock__deadline(claim, client->now_us, op->lease_ms));
+    rlock__lock_show(lock, claim->until_us);
     op->waits = true;
     rlock__claim_arm(claim);
     if (!claim->work) {
@@ -380,6 +385,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
+    rlock__lock_show(lock, 0); /* before the release can leave */
     if (claim && claim->until_us <= rlock__client_of(lock->gate)->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }

@@ -71,7 +71,9 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 }
 
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
-    return (int32_t)(lease_ms ? lease_ms : rlock__client_of(lock->gate)->watchdog_lease_ms);
+    int32_t own_ms = lock->more ? lock->more->watchdog_lease_ms : 0;
+    int32_t watchdog_ms = own_ms ? own_ms : rlock__client_of(lock->gate)->watchdog_lease_ms;
+    return lease_ms ? (int32_t)lease_ms : watchdog_ms;
 }
 
 /* True if a hold that is acquired with this lease is renewed until it is released. */

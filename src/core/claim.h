@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/client.h"
+#include "core/deadline.h"
 
 /* The columns of FAULT x OPERATION. */
 enum { RLOCK__IN_WAIT, RLOCK__IN_ATTEMPT, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
@@ -146,10 +147,12 @@ typedef struct rlock__op {
 
 /* What few handles have. */
 typedef struct rlock__more {
-    rlock_terms terms; /* if it is no mutex with one key */
-    int64_t hold_ms;   /* max_hold_ms of the options, 0 = none; ... */
-    int64_t until_us;  /* ... of the present hold: no deadline is later */
-    char *text;        /* the server's words for the event */
+    rlock_terms terms;         /* if it is no mutex with one key */
+    int64_t hold_ms;           /* max_hold_ms of the options, 0 = none; ... */
+    int64_t until_us;          /* ... of the present hold: no deadline is later */
+    int32_t watchdog_lease_ms; /* of the options, 0 = the client's */
+    rlock_deadline *deadline;  /* of the options */
+    char *text;                /* the server's words for the event */
 } rlock__more;
 
 /* A handle: what it was asked for, and the event that ends this. Its state follows from the event,
@@ -376,9 +379,19 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     }
 }
 
+/* Shows other threads until when the handle holds, by a clock that did not step; 0 = it does not.
+ */
+static void rlock__lock_show(const rlock *lock, int64_t until_us) {
+    if (lock->more && lock->more->deadline) {
+        int64_t stepped_us = rlock__client_of(lock->gate)->stepped_us;
+        rlock__deadline_set(lock->more->deadline, until_us ? until_us - stepped_us : 0);
+    }
+}
+
 /* Makes an orphan of a claim. */
 static void rlock__claim_orphan(rlock__claim *claim) {
     RLOCK_ASSERT(rlock__handle_of(claim));
+    rlock__lock_show(claim->lock, 0);
     claim->lock->claim = NULL;
 }
 

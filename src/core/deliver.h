@@ -167,6 +167,7 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         }
         client->stats.acquired++;
         claim->counted = true;
+        rlock__lock_show(lock, claim->until_us);
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {

@@ -190,6 +190,9 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
+    if (!claim->lock->ready.event) {
+        rlock__lock_show(claim->lock, claim->until_us);
+    }
     if (renewal && renewal->sent) {
         claim->lock->renews = claim->lock->renews || renewal->watchdog;
         rlock__op_event(renewal, RLOCK_OK, NULL);

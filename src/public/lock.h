@@ -48,6 +48,12 @@ typedef struct rlock_event {
                               until the callback returns */
 } rlock_event;
 
+/* The local deadline of a hold, which any thread may read with rlock_still_held: see
+ * options.deadline. All zeros: not held. Its members are the library's. */
+typedef struct rlock_deadline {
+    uint32_t count, high, low;
+} rlock_deadline;
+
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 
 #define RLOCK_WATCHDOG_AUTO 0 /* on when acquired with lease_ms 0 */
@@ -77,6 +83,16 @@ typedef struct rlock_options {
     int64_t max_hold_ms;     /* no limit; ms; then the hold ends as EXPIRED, watchdog or not */
     rlock_callback *on_lost; /* none; called once when a hold is lost */
     void *user;              /* for on_lost */
+
+    /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
+
+    int64_t watchdog_lease_ms; /* the client's; 10 to 86400000 ms; the lease that lease_ms 0 means
+                                  for this handle: a dead holder is followed when it ends */
+
+    /* None; zeroed by you, and yours until rlock_free or rlock_client_free has returned. While the
+     * handle is HELD the library keeps the local deadline there, for threads that ask whether this
+     * process still holds. */
+    rlock_deadline *deadline;
 } rlock_options;
 
 /* Makes a handle, which is idle.
@@ -94,9 +110,11 @@ RLOCK_API void rlock_free(rlock *lock);
 
 /* Acquires the lock, and reports to `done`, which is required.
  * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
- * how many milliseconds to wait. lease_ms: 0 = the client's watchdog lease, which the watchdog
- * renews every third of it until the release, unless options.watchdog is OFF; 10 to 86400000 = a
- * lease that ends by itself, unless you renew it or options.watchdog is ON.
+ * how many milliseconds to wait. lease_ms: 0 = the watchdog lease of the options, else that of the
+ * client, 30 s by default, which the watchdog renews every third of it until the release, unless
+ * options.watchdog is OFF; 10 to 86400000 = a lease of your own: nothing renews it, and the hold
+ * ends with it, unless you renew it or options.watchdog is ON. If the process dies, others get the
+ * lock when the lease ends.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_BUSY (wait_ms was 0, and another holds it),
  * RLOCK_ERR_TIMEOUT (another held it for the whole wait), RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED
  * (rlock_client_shutdown), or by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER, _WRONG_TYPE or
@@ -148,6 +166,15 @@ RLOCK_API bool rlock_is_held(const rlock *lock);
 /* Returns the milliseconds until the local deadline, rounded down; 0 if not held. It sends
  * nothing, and takes NULL. */
 RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
+
+/* True if the hold of options.deadline is held now, by its local deadline and a fresh
+ * RLOCK_NOW_US. Any thread may ask, at any time, also in a callback; nothing is locked. It becomes
+ * false inside rlock_release, before on_lost is called, and when the deadline has passed, even if
+ * the thread of the loop is stopped. False for NULL. With a loop.now_us of your own compare that
+ * with rlock_deadline_us, which returns the deadline by that clock, 0 = not held. A forked child
+ * may not ask: it would be told of its parent's hold. */
+RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
+RLOCK_API int64_t rlock_deadline_us(const rlock_deadline *deadline);
 
 /* Returns the fencing token of the hold, larger than that of every earlier hold of this key; 0 if
  * not held, or without options.fencing. It sends nothing, and takes NULL. */

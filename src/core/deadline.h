@@ -1,0 +1,40 @@
+/* ------------------------------------------------------------------------------------------------
+ * >>deadline - the deadline of a hold, for other threads to read
+ */
+
+#ifndef RLOCK_CORE_DEADLINE_H
+#define RLOCK_CORE_DEADLINE_H
+
+#include "public/head.h"
+#include "public/lock.h"
+#include "base/platform.h"
+
+/* Two words with a count that is odd while they change: no machine needs a lock for that, also one
+ * that has no atomic access to 64 bits. One thread writes. */
+static void rlock__deadline_set(rlock_deadline *deadline, int64_t until_us) {
+    uint32_t count = deadline->count + 1;
+    __atomic_store_n(&deadline->count, count, __ATOMIC_RELAXED);
+    __atomic_store_n(&deadline->high, (uint32_t)((uint64_t)until_us >> 32), __ATOMIC_RELEASE);
+    __atomic_store_n(&deadline->low, (uint32_t)((uint64_t)until_us & UINT32_MAX), __ATOMIC_RELEASE);
+    __atomic_store_n(&deadline->count, count + 1, __ATOMIC_RELEASE);
+}
+
+int64_t rlock_deadline_us(const rlock_deadline *deadline) {
+    int tries;
+    for (tries = 0; deadline && tries < 1000; tries++) { /* the writer may be stopped for long */
+        uint32_t count = __atomic_load_n(&deadline->count, __ATOMIC_ACQUIRE);
+        uint32_t high = __atomic_load_n(&deadline->high, __ATOMIC_ACQUIRE);
+        uint32_t low = __atomic_load_n(&deadline->low, __ATOMIC_ACQUIRE);
+        if (count % 2 == 0 && count == __atomic_load_n(&deadline->count, __ATOMIC_RELAXED)) {
+            return (int64_t)((uint64_t)high << 32 | low);
+        }
+    }
+    return 0;
+}
+
+bool rlock_still_held(const rlock_deadline *deadline) {
+    int64_t until_us = rlock_deadline_us(deadline);
+    return until_us && RLOCK_NOW_US() < until_us;
+}
+
+#endif /* RLOCK_CORE_DEADLINE_H */
