@@ -183,7 +183,8 @@ $(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
 	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
 	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
 
-# Templates take long to optimise. rlock.hpp: callbacks in C++17, co_await in C++20; and the loops once more, with Asio in their place.
+# rlock.hpp, with callbacks in C++17 and co_await in C++20; and the suite of the loops on Asio. Not optimised: templates
+# take long.
 cxx = $(CXX) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wold-style-cast $(variant) $(HIREDIS_CFLAGS) -pthread -D_GNU_SOURCE -I. -Iadapters -Itests
 
 $(out)/tests/cxx $(out)/tests/cxx-coroutines: tests/cxx.cc Makefile

@@ -293,8 +293,8 @@ template <class T> class pending {
     relay *at_ = nullptr;
     std::optional<T> value_;
     void *waiter_ = nullptr;
-    void (*resume_)(void *) = [](void *) {
-    }; /* alike in C++17, so that files of both can be linked */
+    /* The same in C++17, so that files of both can be linked. */
+    void (*resume_)(void *) = [](void *) {};
 };
 
 /* A hold, or why there is none. The destructor releases it in the background, unless it was lost
@@ -407,8 +407,8 @@ class owner {
     }
 #endif
     /* config.loop of the client */
-    const rlock_loop &loop() const noexcept {
-        return of_->loop;
+    rlock_loop loop() const noexcept {
+        return of_ != nullptr ? of_->loop : rlock_loop();
     }
 
   protected:

@@ -308,6 +308,9 @@ void call_that_is_refused_returns_why(void **) {
     assert_int_equal(now->lock->acquire(5s, count), RLOCK_ERR_STATE);
     rlockpp::lock away = std::move(*now->lock);
     assert_int_equal(now->lock->acquire(5s, count), RLOCK_ERR_ARG); /* it was moved from */
+    assert_int_equal(now->lock->status(), RLOCK_ERR_ARG);
+    rlockpp::client gone = rlockpp::client(now->config()), client = std::move(gone);
+    assert_int_equal(rlockpp::lock(gone, "key").acquire(5s, count), RLOCK_ERR_ARG);
     now->until([&] { return calls != 0; });
     assert_int_equal(calls, 1);
     assert_true(away.held());
