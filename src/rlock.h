@@ -226,11 +226,10 @@
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
 
-/* In C++ its casts are no fault, and of RLOCK_API static a program need not use all. */
-#ifdef __GNUC__
+#ifdef __GNUC__ /* of RLOCK_API static a program need not use all, ... */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
-#ifdef __cplusplus
+#ifdef __cplusplus /* ... and in C++ its casts are no fault, nor are those of the adapters */
 #pragma GCC diagnostic ignored "-Wold-style-cast"
 #endif
 #endif

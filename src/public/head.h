@@ -15,7 +15,6 @@
 #define RLOCK_API extern
 #endif
 
-/* Around code that is C++ too, but casts as C does: for the adapters. */
 #if defined(__cplusplus) && defined(__GNUC__)
 #define RLOCK__C_CASTS_BEGIN \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"")
