@@ -199,6 +199,11 @@ $(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_CFLAGS = $(tls_cflags)
 $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
+# What waits for servers and clocks, or is over soon, need not be fast: with sanitizers it is compiled in a third of the
+# time without optimisation.
+$(addprefix $(BUILD)/asan/tests/,cluster faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
+    tls unit url): CFLAGS = -O0 -g
+
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
 # they are found: GLib, sd-event, and uloop, whose libubox may also stand in a folder UBOX with include/ and lib/.
 there        = $(shell pkg-config --exists $1 2>/dev/null && echo yes)
