@@ -809,11 +809,6 @@ static inline int64_t oracle_patience_us(const struct sim_server *server) {
     return !oracle.quiet ? 5000000 : server->model->flavour == MODEL_REDIS_5 ? 800000 : 250000;
 }
 
-/* A client whose command timeout is too short for its network may never get anything. */
-static inline bool oracle_patient(const struct actor *actor) {
-    return actor->command_timeout_ms * 1000 > 4 * sim.weather.slow_us + 8 * sim.weather.split_us;
-}
-
 static inline bool hand_waits(const struct hand *hand) {
     return !hand->gone && !hand->actor->gone && !hand->actor->closing && hand_asks_now(hand) &&
            !hand->holds;

@@ -785,12 +785,21 @@ static inline void sentinels_learn(void) {
     }
 }
 
+/* A client is led to a replica. Where INFO is refused it cannot tell, and asks that one. */
+static inline void program_leads_to(const struct sim_server *server) {
+    if (server != NULL && server != sim.primary && sim.primary != NULL &&
+        sim.primary->always_denied != NULL && strcmp(sim.primary->always_denied, "info") == 0) {
+        oracle.moved = true;
+    }
+}
+
 /* One of them names nobody, a replica, or who was the primary long ago: of that its config-epoch is
  * too, which stands for one address alone. */
 static inline bool do_sentinel_lies(struct sim_dice *dice) {
     struct sim_server *named = &sim.servers[sim_roll(dice, sim.server_count)];
     int64_t for_us = 1 + sim_roll(dice, 3000000), back = sim_roll(dice, 2);
     struct sim_server *sentinel;
+    bool nobody;
     if (sim.sentinel_count == 0) {
         return false;
     }
@@ -799,7 +808,9 @@ static inline bool do_sentinel_lies(struct sim_dice *dice) {
         return false;
     }
     back = sim_is_old(named) ? 1 : back;
-    sim_sentinel_names(sentinel, sim_one_in(dice, 3) ? NULL : named, program.move.epoch - back);
+    nobody = sim_one_in(dice, 3);
+    sim_sentinel_names(sentinel, nobody ? NULL : named, program.move.epoch - back);
+    program_leads_to(nobody ? NULL : named);
     if (!sim_is_old(named)) { /* nobody can tell which of two addresses of one epoch is right */
         program.lied |= sentinel_lie(program.move.epoch - back);
     }
@@ -976,6 +987,7 @@ static inline bool do_name_wrong(struct sim_dice *dice) {
     }
     sim.name.answer = &sim.servers[sim_roll(dice, sim.server_count)];
     sim_trace("the name leads to server %d", sim.name.answer->number);
+    program_leads_to(sim.name.answer);
     later(for_us, move_named, NULL);
     if (program.switched_us < sim.now_us + for_us) {
         program.switched_us = sim.now_us + for_us;

@@ -28,7 +28,6 @@ static struct {
 } quorum;
 
 static inline bool hand_waits(const struct hand *hand);
-static inline bool oracle_patient(const struct actor *actor);
 
 /* The vote of a server on the key of a handle's slot. */
 static inline struct slot *quorum_slot(const struct slot *slot, int server) {
