@@ -11962,12 +11962,13 @@ static void rlock__lock_idle(rlock *lock) {
     }
 }
 
-/* The release has ended: the acquire that follows it begins. */
-static void rlock__lock_follow(rlock *lock) {
+/* The release has ended: the acquire that follows it begins. False in a child that a hook made
+ * meanwhile: nothing more is delivered there. */
+static bool rlock__lock_follow(rlock *lock) {
     rlock__op *op = rlock__following(lock);
     int status = RLOCK_ERR_CLOSED;
     if (!op) {
-        return;
+        return true;
     }
     if (rlock__client_of(lock->gate)->life == RLOCK__LIVE) {
         status =
@@ -11978,6 +11979,7 @@ static void rlock__lock_follow(rlock *lock) {
     } else {
         rlock__following_end(lock, status, NULL);
     }
+    return !rlock__forked(rlock__client_of(lock->gate));
 }
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
@@ -12021,8 +12023,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         lock->more->text = NULL;
     }
     lock->ready.event = 0;
-    if (event.kind == RLOCK_RELEASED) {
-        rlock__lock_follow(lock);
+    if (event.kind == RLOCK_RELEASED && !rlock__lock_follow(lock)) {
+        done = NULL;
     }
     rlock__leave(client);
     if (done) {
@@ -12875,7 +12877,8 @@ static const char *rlock__options_init(rlock__want *want, const rlock_options *o
     }
     if (!wrong && !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, most_ms)) {
         wrong = "options.watchdog_lease_ms is not " RLOCK__QUOTE(
-            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or above the quarantine";
+            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or it is above "
+                                                                        "config.quarantine_ms";
     }
     return wrong;
 }

@@ -396,6 +396,7 @@ static const struct CMUnitTest singles[] = {
     HOOKED(hook_costs_no_clock_no_memory_and_no_request),
     HOOKED(handle_without_memory_for_its_reports_is_not_made),
     HOOKED(child_that_returns_from_a_report_it_forked_in_does_nothing),
+    HOOKED(child_that_an_acquire_after_a_release_made_is_not_told_of_that_release),
     CASE(words_of_the_last_fault_are_told_though_the_connection_is_back),
     CASE(words_of_a_renewal_that_failed_are_told_until_one_succeeds),
     CASE(loss_to_something_that_is_no_lock_has_the_words_of_the_server),

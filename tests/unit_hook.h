@@ -571,6 +571,30 @@ static void child_that_returns_from_a_report_it_forked_in_does_nothing(void **st
     }
 }
 
+/* The release has ended, and the acquire that follows it begins before its callback. */
+static void child_that_an_acquire_after_a_release_made_is_not_told_of_that_release(void **state) {
+    struct owner *owner = handle("key");
+    int status = 0;
+    (void)state;
+    grant(owner, 1000);
+    SAME(owner_release(owner), RLOCK_OK);
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    memset(&forked, 0, sizeof forked);
+    forks_at = RLOCK_REPORT_ASKED;
+    hook.react = fork_at_report;
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    assert_true(forked.done);
+    if (forked.child == 0) {
+        _exit(child_went_on() & ~1); /* what it submits is not sent */
+    }
+    hook.react = NULL;
+    SAME(waitpid(forked.child, &status, 0), forked.child);
+    SAME(status, 0);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(owner->seen[RLOCK_RELEASED].count, 1);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Words: of the last fault, of options, of forks; and whose they are.
  */

@@ -186,7 +186,8 @@ static const char *rlock__options_init(rlock__want *want, const rlock_options *o
     }
     if (!wrong && !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, most_ms)) {
         wrong = "options.watchdog_lease_ms is not " RLOCK__QUOTE(
-            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or above the quarantine";
+            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or it is above "
+                                                                        "config.quarantine_ms";
     }
     return wrong;
 }

@@ -127,12 +127,13 @@ static void rlock__lock_idle(rlock *lock) {
     }
 }
 
-/* The release has ended: the acquire that follows it begins. */
-static void rlock__lock_follow(rlock *lock) {
+/* The release has ended: the acquire that follows it begins. False in a child that a hook made
+ * meanwhile: nothing more is delivered there. */
+static bool rlock__lock_follow(rlock *lock) {
     rlock__op *op = rlock__following(lock);
     int status = RLOCK_ERR_CLOSED;
     if (!op) {
-        return;
+        return true;
     }
     if (rlock__client_of(lock->gate)->life == RLOCK__LIVE) {
         status =
@@ -143,6 +144,7 @@ static void rlock__lock_follow(rlock *lock) {
     } else {
         rlock__following_end(lock, status, NULL);
     }
+    return !rlock__forked(rlock__client_of(lock->gate));
 }
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
@@ -186,8 +188,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         lock->more->text = NULL;
     }
     lock->ready.event = 0;
-    if (event.kind == RLOCK_RELEASED) {
-        rlock__lock_follow(lock);
+    if (event.kind == RLOCK_RELEASED && !rlock__lock_follow(lock)) {
+        done = NULL;
     }
     rlock__leave(client);
     if (done) {
