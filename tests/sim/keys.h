@@ -53,6 +53,7 @@ struct token { /* a value that was seen at a key */
     int line;            /* by which it was put there, or made to last longer */
     int64_t forgot_us;   /* until when it would be there, had its server not forgotten it */
     double aside;        /* as an old primary has it: until when; 0 = it has not */
+    int64_t aside_us;    /* since when it has it, in true time; 0 = never */
     int64_t alone_us;    /* since when it holds and no handle has it; 0 = not so */
     bool parted;         /* it is void only because an old primary goes on with it */
     int64_t both_us;     /* until when two primaries have it that go on apart; 0 = they have not */
@@ -1021,6 +1022,7 @@ static inline void aside_token(const struct sim_server *server, const struct slo
     if (until != token->aside) {
         if (token->aside <= (double)server->model->wall_us) {
             token->order = token->began_order = ++oracle.orders;
+            token->aside_us = sim.now_us;
         }
         token->aside = until;
         token->is_void = true;
