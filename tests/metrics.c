@@ -294,6 +294,20 @@ static void page_of_the_largest_numbers_fits_its_room(void **state) {
     prometheus_has_nothing_to_say();
 }
 
+static void status_that_is_none_of_rlocks_stays_inside_the_tables(void **state) {
+    static const int odd[] = {1, INT32_MIN};
+    rlock_report report;
+    int i;
+    (void)state;
+    memset(&report, 0, sizeof report);
+    report.kind = RLOCK_REPORT_FAILED;
+    for (i = 0; i < 2; i++) {
+        report.status = odd[i];
+        rlock_metrics_report(&g.metrics, &report);
+        SAME(g.metrics.acquires[0], i + 1);
+    }
+}
+
 static void least_time_left_is_that_of_the_worst_hold_since_it_was_forgotten(void **state) {
     struct owner *owner = owner_of(g.client, "key");
     (void)state;
@@ -373,6 +387,48 @@ static void trace_that_is_wrong_is_not_read(void **state) {
     said_has("a begin without its end");
 }
 
+/* What is no UTF-8 in a key stands as \u00XX: too short, too long for what it says, a surrogate,
+ * above the last character, cut off, a second byte that is none. */
+static void any_bytes_of_a_key_are_text_in_a_trace(void **state) {
+    static const char *const texts[][2] = {
+        {"plain", "plain"},
+        {"\"\\", "\\\"\\\\"},
+        {"a\nb\x7f", "a\\u000ab\\u007f"},
+        {"\xc3\xa9", "\xc3\xa9"},
+        {"\xe2\x82\xac", "\xe2\x82\xac"},
+        {"\xe0\xa0\x80", "\xe0\xa0\x80"},
+        {"\xed\x9f\xbf", "\xed\x9f\xbf"},
+        {"\xf0\x90\x80\x80", "\xf0\x90\x80\x80"},
+        {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
+        {"\x80", "\\u0080"},
+        {"\xc1\xbf", "\\u00c1\\u00bf"},
+        {"\xc3", "\\u00c3"},
+        {"\xc3x", "\\u00c3x"},
+        {"\xe0", "\\u00e0"},
+        {"\xe0\x9f\xbf", "\\u00e0\\u009f\\u00bf"},
+        {"\xed", "\\u00ed"},
+        {"\xed\xa0\x80", "\\u00ed\\u00a0\\u0080"},
+        {"\xe2\x82", "\\u00e2\\u0082"},
+        {"\xf0", "\\u00f0"},
+        {"\xf0\x8f\xbf\xbf", "\\u00f0\\u008f\\u00bf\\u00bf"},
+        {"\xf4", "\\u00f4"},
+        {"\xf4\x90\x80\x80", "\\u00f4\\u0090\\u0080\\u0080"},
+        {"\xf5\x80", "\\u00f5\\u0080"},
+    };
+    char out[RLOCK__TRACE_LINE], key[RLOCK__TRACE_TEXT + 2];
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof texts / sizeof *texts; i++) {
+        rlock__trace_quote(out, texts[i][0], strlen(texts[i][0]));
+        assert_string_equal(out, texts[i][1]);
+    }
+    memset(key, 'k', sizeof key); /* a character that does not fit is left out whole */
+    memcpy(key + RLOCK__TRACE_TEXT - 1, "\xc3\xa9", 2);
+    rlock__trace_quote(out, key, sizeof key);
+    SAME(strlen(out), RLOCK__TRACE_TEXT - 1 + 3);
+    assert_string_equal(out + RLOCK__TRACE_TEXT - 1, "...");
+}
+
 static void nothing_is_written_after_the_end_of_a_trace(void **state) {
     long length;
     (void)state;
@@ -394,9 +450,11 @@ int main(void) {
         CASE(several_metrics_are_one_page_with_a_label_each),
         CASE(page_without_room_is_cut_and_says_what_it_needs),
         CASE(page_of_the_largest_numbers_fits_its_room),
+        CASE(status_that_is_none_of_rlocks_stays_inside_the_tables),
         CASE(least_time_left_is_that_of_the_worst_hold_since_it_was_forgotten),
         CASE(trace_is_read_and_its_slices_nest),
         CASE(trace_that_is_wrong_is_not_read),
+        CASE(any_bytes_of_a_key_are_text_in_a_trace),
         CASE(nothing_is_written_after_the_end_of_a_trace),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

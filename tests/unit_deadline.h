@@ -98,6 +98,18 @@ static void other_threads_see_a_hold_that_is_handed_on_at_one_handle(void **stat
     assert_true(rlock_deadline_us(&shown_too) != 0);
 }
 
+/* Who writes was stopped in the middle. */
+static void other_threads_do_not_wait_for_a_writer_that_is_stopped(void **state) {
+    struct owner *owner = showing("key", &shown);
+    (void)state;
+    grant(owner, 5000);
+    shown.count++;
+    SAME(rlock_deadline_us(&shown), 0);
+    assert_false(rlock_still_held(&shown));
+    shown.count--;
+    SAME(rlock_deadline_us(&shown), until_us(now_us(), 5000));
+}
+
 static void watchdog_lease_of_the_options_is_what_lease_0_means(void **state) {
     rlock_options options = options_for("key");
     struct owner *owner;

@@ -28,6 +28,7 @@ static struct {
     int count;
     int lines, warnings; /* of the log that are an election's */
     char line[80];       /* the last one, without the client's id */
+    void (*react)(void); /* to each */
 } ballot;
 
 static void hears(struct candidate *candidate, rlock_election *election, const rlock_event *event,
@@ -77,6 +78,9 @@ static void election_log(void *user, int level, const char *line) {
         ballot.lines++;
         ballot.warnings += level == RLOCK_LOG_WARNING ? 1 : 0;
         snprintf(ballot.line, sizeof ballot.line, "%s", words + strlen("election: "));
+        if (ballot.react != NULL) {
+            ballot.react();
+        }
     }
 }
 
@@ -914,6 +918,102 @@ static void child_of_a_leader_does_not_lead_and_touches_nothing(void **state) {
 }
 
 /* Whatever the store answers, whenever: hears() counts. */
+static const char *forks_at_line; /* of the log of an election */
+
+static void fork_at_line(void) {
+    if (forks_at_line != NULL && strcmp(ballot.line, forks_at_line) == 0) {
+        fork_here();
+    }
+}
+
+/* The child that a hook made returns from it, and is told nothing of what was logged. */
+static void child_of_a_log_line_does_not_hear_that_it_leads_or_steps_down(void **state) {
+    static const char *const lines[] = {"leads", "steps down: expired"};
+    int i, status = -1;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct candidate *candidate;
+        memset(&forked, 0, sizeof forked);
+        forks_at_line = lines[i];
+        ballot.react = fork_at_line;
+        candidate = candidate_new();
+        scripted_answer(&g.store, need(RLOCK_OP_ACQUIRE), scripted_done());
+        idle();
+        if (!forked.done) {
+            run_ms(WATCHDOG_MS + 1);
+        }
+        if (forked.done && forked.child == 0) {
+            _exit(candidate->count[TOLD_LEAD] * 2 + candidate->count[TOLD_STEP_DOWN] - 2 * i);
+        }
+        assert_true(forked.done);
+        SAME(waitpid(forked.child, &status, 0), forked.child);
+        SAME(status, 0);
+        counts(candidate, 1, i, 0);
+        candidate_free(candidate);
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+    }
+}
+
+static void step_down_forks(struct candidate *candidate, int what) {
+    (void)candidate, (void)what;
+    fork_here();
+}
+
+/* The hold is lost while the leader resigns: `done` follows on_step_down, but not in the child. */
+static void child_of_a_step_down_does_not_hear_of_the_resignation(void **state) {
+    struct candidate *candidate = leader_new();
+    int status = -1;
+    (void)state;
+    memset(&forked, 0, sizeof forked);
+    candidate->react = step_down_forks;
+    candidate->react_to = TOLD_STEP_DOWN;
+    stall_ms(WATCHDOG_MS + 1);
+    SAME(candidate_resign(candidate), RLOCK_OK);
+    idle();
+    if (forked.done && forked.child == 0) {
+        _exit(candidate->count[TOLD_DONE]);
+    }
+    assert_true(forked.done);
+    SAME(waitpid(forked.child, &status, 0), forked.child);
+    SAME(status, 0);
+    counts(candidate, 1, 1, 1);
+}
+
+static void never_fires(rlock_timer *timer) {
+    (void)timer;
+    fail();
+}
+
+/* A client has room for sixteen timers at first: with one of these numbers it is that of the
+ * election that needs memory. */
+static void election_without_memory_for_its_timer_is_not_made(void **state) {
+    rlock_timer timers[16];
+    rlock_options options = options_for("leader");
+    struct candidate *candidate = &ballot.all[0];
+    int count, i, status;
+    uint64_t nth;
+    (void)state;
+    for (count = 0; count <= 16; count++) {
+        for (i = 0; i < count; i++) {
+            memset(&timers[i], 0, sizeof timers[i]);
+            SAME(rlock_timer_add(g.client, &timers[i], never_fires), RLOCK_OK);
+        }
+        for (nth = 1, status = RLOCK_ERR_NOMEM; status != RLOCK_OK; nth++) {
+            BETWEEN(nth, 1, 20);
+            virtual_memory.fail_at = nth;
+            status = rlock_elect(&candidate->election, g.client, &options, told_lead,
+                                 told_step_down, candidate);
+            virtual_memory.fail_at = 0;
+            ok_or_nomem(status);
+            SAME(status == RLOCK_OK, candidate->election != NULL);
+        }
+        candidate_free(candidate);
+        free_client();
+        start();
+    }
+}
+
 static void random_answers_tell_each_lead_and_each_end_once(void **state) {
     static const rlock_outcome outcomes[] = {RLOCK_OUTCOME_DONE,   RLOCK_OUTCOME_DONE,
                                              RLOCK_OUTCOME_HELD,   RLOCK_OUTCOME_GONE,

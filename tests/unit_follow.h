@@ -76,6 +76,18 @@ static void acquire_after_a_release_ends_with_what_holds_that_up(void **state) {
     SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
 }
 
+static void acquire_after_a_release_ends_without_words_if_nobody_said_any(void **state) {
+    struct owner *owner = holder("key", 10000);
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, NULL));
+    SAME(owner_release(owner), RLOCK_OK);
+    idle();
+    SAME(owner_acquire(owner, 100, 0), RLOCK_OK);
+    run_ms(101);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "");
+}
+
 static void acquire_after_a_release_that_fails_is_made_all_the_same(void **state) {
     struct owner *owner = followed("key", RLOCK_FOREVER);
     (void)state;

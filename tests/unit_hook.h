@@ -595,6 +595,76 @@ static void child_that_an_acquire_after_a_release_made_is_not_told_of_that_relea
     SAME(owner->seen[RLOCK_RELEASED].count, 1);
 }
 
+/* Both are lost in one dispatch. */
+static void child_that_the_report_of_a_loss_made_is_told_of_no_other_loss(void **state) {
+    rlock_report report;
+    int status = -1;
+    (void)state;
+    (void)holder("first", 1000);
+    (void)holder("second", 1000);
+    memset(&forked, 0, sizeof forked);
+    memset(&report, 0, sizeof report);
+    report.kind = RLOCK_REPORT_CONNECTED;
+    forks_at = RLOCK_REPORT_LOST;
+    hook.react = fork_at_report;
+    hook.count = 0;
+    run_ms(1001);
+    assert_true(forked.done);
+    if (forked.child == 0) {
+        rlock_client_report(g.client, &report); /* by a store that does not know of it */
+        _exit(hook.count - 1);
+    }
+    SAME(waitpid(forked.child, &status, 0), forked.child);
+    SAME(status, 0);
+    BETWEEN(hook.count, 2, 4);
+}
+
+static struct scripted_request *asked_third;
+
+static void sleeps_and_runs_the_loop(struct owner *owner, const rlock_event *event) {
+    (void)event;
+    owner->react = NULL;
+    stall_ms(WATCHDOG_MS / 2);
+    scripted_answer_by_io(&g.store, asked_third, scripted_done());
+}
+
+/* Two grants of one moment; in the callback of the first so much time passes that a renewal of the
+ * second is due, and is answered before its handle was told of the grant. */
+static void renewal_that_is_answered_before_the_grant_is_told_is_not_reported(void **state) {
+    const rlock_answer answers[] = {scripted_done(), scripted_fault(RLOCK_FAULT_BUSY, "LOADING")};
+    int i, k;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *owners[] = {handle("first"), handle("second"), handle("third")};
+        struct scripted_request *requests[3];
+        owners[0]->react = sleeps_and_runs_the_loop;
+        for (k = 0; k < 3; k++) {
+            SAME(owner_acquire(owners[k], RLOCK_FOREVER, 0), RLOCK_OK);
+            idle();
+            requests[k] = scripted_last(&g.store, RLOCK_OP_ACQUIRE);
+        }
+        asked_third = requests[2];
+        hook.count = hook.read = 0;
+        always(RLOCK_OP_RENEW, answers[i]);
+        scripted_answer(&g.store, requests[0], scripted_done());
+        scripted_answer(&g.store, requests[1], scripted_done());
+        assert_true(virtual_iteration(&g.loop, now_us()));
+        for (k = 0; k < 3; k++) {
+            SAME(owners[k]->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+            assert_string_equal(owners[k]->seen[RLOCK_ACQUIRED].text, "");
+        }
+        for (k = 0; hook.all[k].report.lock != owners[1]->lock; k++) {
+            BETWEEN(k, 0, hook.count - 2);
+        }
+        SAME(hook.all[k].report.kind, RLOCK_REPORT_GRANTED);
+        for (k = 0; k < 3; k++) {
+            owner_free(owners[k]);
+        }
+        scripted_settle(&g.store);
+        memset(g.store.automatic, 0, sizeof g.store.automatic);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Words: of the last fault, of options, of forks; and whose they are.
  */
@@ -766,6 +836,21 @@ static void first_call_in_a_forked_child_is_logged_and_no_other_one(void **state
     SAME(WEXITSTATUS(status), 0);
     assert_true(rlock_is_held(owner->lock));
     SAME(logged.lines, 0);
+}
+
+static void call_in_a_child_of_who_freed_the_client_is_not_logged(void **state) {
+    struct owner *owner = holder("key", 0);
+    int status = -1;
+    pid_t child;
+    (void)state;
+    free_client();
+    child = fork();
+    if (child == 0) {
+        logged.lines = 0;
+        _exit(owner_release(owner) == RLOCK_ERR_STATE ? logged.lines : 9);
+    }
+    SAME(waitpid(child, &status, 0), child);
+    SAME(status, 0);
 }
 
 static void log_has_a_user_of_its_own_if_one_is_given(void **state) {
