@@ -1,0 +1,201 @@
+/* cli.h - what each subcommand of rlock shares: its options, its exit statuses, its client */
+#ifndef RLOCK_CLI_H
+#define RLOCK_CLI_H
+
+#include <errno.h>
+#include <ev.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+#include "rlock_elect.h"
+#include "rlock_libev.h"
+#ifdef WITH_TLS
+#include "rlock_tls.h"
+#endif
+
+/* The exit statuses that are rlock's own; else it is the command's, or 128 and the number of the
+ * signal that ended it. As in timeout(1) and env(1), where these have one. */
+enum {
+    CLI_LOST = 123,      /* the lock was lost while the command ran: it was ended */
+    CLI_BUSY = 124,      /* the lock was not to be had in time */
+    CLI_FAILED = 125,    /* rlock itself failed: an option, the server */
+    CLI_NOT_RUN = 126,   /* the command was found and could not be run */
+    CLI_NOT_FOUND = 127, /* the command was not found */
+    CLI_SIGNAL = 128
+};
+
+#define CLI_MEMBERS 15 /* of a quorum */
+
+static struct cli {
+    const char *url;     /* NULL: 127.0.0.1, port 6379 */
+    const char *members; /* of a quorum: URL,URL,URL; NULL = none */
+    const char *cacert, *cert, *cert_key;
+    const char *keys[RLOCK_KEYS_MAX];
+    size_t key_count;
+    rlock_kind kind;
+    bool kind_given;
+    uint32_t permits, weight;
+    int64_t wait_ms, lease_ms, grace_ms;
+    const char *fence_file;
+    bool json, verbose, help;
+    char **command;
+    /* made of these */
+    rlock_client *client;
+    rlock_store *quorum;
+    char warning[256]; /* the last line of the log that was one, without the client's id */
+} cli = {.wait_ms = RLOCK_FOREVER, .lease_ms = 30000, .grace_ms = 10000};
+
+/* Says what is wrong, and what to do about it, and ends. */
+static void cli_fail(int status, const char *cure, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("rlock: ", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    if (cure != NULL) {
+        fprintf(stderr, "  %s\n", cure);
+    }
+    exit(status);
+}
+
+/* What helps against a status of the library. */
+static const char *cli_cure(int status) {
+    switch (status) {
+    case RLOCK_ERR_CONN:
+    case RLOCK_ERR_UNKNOWN:
+        return "Is the server there? --url or RLOCK_URL says where: redis://host:6379";
+    case RLOCK_ERR_AUTH:
+        return "Give user and password in the URL: redis://user:password@host, and see `rlock help "
+               "url`";
+    case RLOCK_ERR_WRONG_TYPE:
+        return "Something that is no lock of this kind is at the key: look with `rlock inspect`";
+    case RLOCK_ERR_SERVER: return "The server refuses: what it says stands above";
+    default: return NULL;
+    }
+}
+
+/* The words of a status, and those of the server or of the connection if there are any. */
+static void cli_fail_status(const char *what, int status, const char *text) {
+    const char *words = text != NULL ? text : cli.warning[0] ? cli.warning : NULL;
+    cli_fail(CLI_FAILED, cli_cure(status), "%s: %s%s%s", what, rlock_strerror(status),
+             words != NULL ? ": " : "", words != NULL ? words : "");
+}
+
+/* 10, 10s, 500ms, 5m, 1h; without a unit seconds, as timeout(1) has it. */
+static int64_t cli_duration(const char *option, const char *text, int64_t least, int64_t most) {
+    static const struct {
+        const char *unit;
+        double ms;
+    } units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+    char *end;
+    double number = strtod(text, &end);
+    size_t i;
+    for (i = 0; i < sizeof units / sizeof *units && strcmp(end, units[i].unit) != 0; i++) {
+    }
+    if (end == text || i == sizeof units / sizeof *units ||
+        !(number * units[i].ms >= (double)least) || !(number * units[i].ms <= (double)most)) {
+        cli_fail(CLI_FAILED, "Durations are like 10s, 500ms, 5m, 1h; without a unit seconds",
+                 "%s %s: not a duration from %lld ms to %lld s", option, text, (long long)least,
+                 (long long)(most / 1000));
+    }
+    return (int64_t)(number * units[i].ms + 0.5);
+}
+
+/* Warnings are kept for the words of an error, and shown once each. */
+static void cli_log(void *user, int level, const char *line) {
+    const char *words = strlen(line) > 10 ? line + 10 : line;
+    (void)user;
+    if (level <= RLOCK_LOG_WARNING && strcmp(words, cli.warning) != 0) {
+        snprintf(cli.warning, sizeof cli.warning, "%s", words);
+        if (cli.verbose || isatty(STDERR_FILENO)) {
+            fprintf(stderr, "rlock: %s\n", words);
+        }
+    } else if (cli.verbose) {
+        fprintf(stderr, "rlock: %s\n", words);
+    }
+}
+
+static void cli_tls(rlock_config *config) {
+#ifdef WITH_TLS
+    static rlock_tls *tls;
+    rlock_tls_options options = {
+        .ca_file = cli.cacert, .cert_file = cli.cert, .key_file = cli.cert_key};
+    char words[256];
+    if (tls == NULL && (tls = rlock_tls_new(&options, words, sizeof words)) == NULL) {
+        cli_fail(CLI_FAILED, "See --cacert, --cert and --cert-key", "TLS: %s", words);
+    }
+    config->tls = tls;
+#else
+    (void)config;
+    if (cli.cacert != NULL || cli.cert != NULL || cli.cert_key != NULL ||
+        (cli.url != NULL && strncmp(cli.url, "rediss", 6) == 0)) {
+        cli_fail(CLI_FAILED, "Build it with hiredis 1.0 or newer and OpenSSL, or use stunnel",
+                 "this rlock was built without TLS");
+    }
+#endif
+}
+
+/* A configuration as the options say. Its url is NULL with a quorum. */
+static rlock_config cli_config(void) {
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = cli_log};
+    config.url = cli.url;
+    config.watchdog_lease_ms = cli.lease_ms;
+    cli_tls(&config);
+    return config;
+}
+
+/* Makes the client. `on_event` may be NULL: see rlock_config. */
+static void cli_connect(void (*on_event)(void *user, const rlock_report *report)) {
+    rlock_config config = cli_config();
+    int status;
+    if (cli.members != NULL) {
+        static rlock_config members[CLI_MEMBERS];
+        char *urls = strdup(cli.members), *url, *rest = NULL;
+        int count = 0;
+        for (url = strtok_r(urls, ",", &rest); url != NULL && count < CLI_MEMBERS;
+             url = strtok_r(NULL, ",", &rest)) {
+            members[count] = (rlock_config){.url = url, .tls = config.tls};
+            count++;
+        }
+        status = rlock_quorum_new(&cli.quorum, members, count);
+        if (status != RLOCK_OK) {
+            cli_fail(CLI_FAILED, "Give three or five: --quorum redis://a,redis://b,redis://c",
+                     "--quorum: %s", rlock_strerror(status));
+        }
+        free(urls);
+        config.url = NULL;
+        config.store = cli.quorum;
+    }
+    config.on_event = on_event;
+    status = rlock_client_new(&cli.client, &config);
+    if (status != RLOCK_OK) {
+        cli_fail_status("the server's URL, or an option", status, NULL);
+    }
+}
+
+static void cli_disconnect(void) {
+    rlock_client_free(cli.client);
+    rlock_quorum_free(cli.quorum);
+}
+
+/* The lock that the options mean. */
+static rlock_options cli_options(void) {
+    rlock_options options = {.kind = cli.kind, .permits = cli.permits, .weight = cli.weight};
+    if (cli.key_count == 1) {
+        options.key = cli.keys[0];
+    } else {
+        options.keys = cli.keys;
+        options.key_count = cli.key_count;
+    }
+    return options;
+}
+
+#endif /* RLOCK_CLI_H */
