@@ -1,31 +1,32 @@
-/* rlock - runs a command while a lock is held in Redis or Valkey, and looks at locks: see rlock(1) */
+/* rlock - runs a command while a lock is held in Redis or Valkey; looks at locks: see rlock(1) */
 #include "cli.h"
 #include "look.h"
 #include "run.h"
 
+/* A screen of 24 lines and 80 columns, with the next prompt. */
 static const char cli_help[] =
-    "usage: rlock [options] KEY -- COMMAND [ARG...]       run it while KEY is locked\n"
-    "       rlock elect [options] KEY -- COMMAND [ARG...] run it where, and while, we lead\n"
-    "       rlock inspect | force-release [options] KEY   who holds it; take it away\n"
-    "       rlock ls | top [options] [PATTERN]            all locks; as a live table\n"
+    "usage: rlock [options] KEY -- COMMAND [ARG...]        run it while KEY is locked\n"
+    "       rlock elect [options] KEY -- COMMAND [ARG...]  run it while it leads\n"
+    "       rlock inspect | force-release [options] KEY    who holds it; take it away\n"
+    "       rlock ls | top [options] [PATTERN]             all locks; as a live table\n"
     "\n"
-    "  -u, --url URL        the server, or RLOCK_URL: redis://user:password@host:6379/0\n"
-    "                       rediss:// unix:// redis+sentinel:// redis+cluster://\n"
-    "      --quorum U,U,U   a majority of these servers\n"
-    "  -n, --try            do not wait for the lock; -w, --wait 10s: for so long\n"
-    "  -l, --lease 30s      how long others wait if this machine dies\n"
-    "  -k, --key KEY        one more key: all of them, or none\n"
-    "      --kind KIND      mutex, fair, read, write, semaphore\n"
-    "      --permits N      of a semaphore; --weight N: how many to take\n"
-    "      --fence-file F   where to write the fencing token, as RLOCK_FENCE\n"
-    "      --grace 10s      elect: from SIGTERM to SIGKILL when rlock is to end\n"
+    "  -u, --url URL       server, or RLOCK_URL: redis://user:password@host:6379/0\n"
+    "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
+    "      --quorum U,U,U  a majority of these servers\n"
+    "  -n, --try           do not wait for the lock; -w, --wait 10s: for so long\n"
+    "  -l, --lease 30s     how long others wait if this machine dies\n"
+    "  -k, --key KEY       one more key: all of them, or none\n"
+    "      --kind KIND     mutex, fair, read, write, semaphore\n"
+    "      --permits N     of a semaphore; --weight N: how many to take\n"
+    "      --fence-file F  where to write the fencing token, as RLOCK_FENCE\n"
+    "      --grace 10s     elect: from SIGTERM to SIGKILL when rlock is to end\n"
     "      --cacert F, --cert F, --cert-key F   TLS, PEM files\n"
-    "      --json           one object a line; -v, --verbose: what goes on\n"
-    "  -h, --help           this; -V, --version\n"
+    "      --json          one object a line\n"
+    "  -v, --verbose       what goes on; -h, --help: this; -V, --version\n"
     "\n"
-    "The exit status is the command's; 123: the lock was lost and the command ended;\n"
-    "124: the lock was held by others; 125: rlock failed; 126, 127: the command cannot\n"
-    "be run, was not found.\n";
+    "The exit status is the command's, or 128 and its signal's number; 123: the lock\n"
+    "was lost and the command ended; 124: the lock was held by others; 125: rlock\n"
+    "failed; 126, 127: the command cannot be run, was not found. More: man rlock\n";
 
 enum {
     CLI_QUORUM = 256,
@@ -119,8 +120,8 @@ static void cli_option(int option) {
     }
 }
 
-/* Options and one word, in any order, up to "--" or the second word: there a command begins. Returns
- * the word, or NULL. */
+/* Options and one word, in any order, up to "--" or the second word: there a command begins.
+ * Returns the word, or NULL. */
 static const char *cli_parse(int argc, char **argv) {
     const char *word = NULL;
     for (;;) {

@@ -5,9 +5,9 @@
  *          └─ the command, in a process group of its own, and what that starts
  *
  * No process of the command may run past the deadline. The keeper ends them in time for it if rlock
- * stands still, and at once if rlock is gone; rlock ends them if the keeper is gone or stands still;
- * the kernel ends the command itself if the keeper is gone. What leaves the group, or its parent,
- * is found as a descendant (Linux: both are subreapers).
+ * stands still, and at once if rlock is gone; rlock ends them if the keeper is gone or stands
+ * still; the kernel ends the command itself if the keeper is gone. What leaves the group, or its
+ * parent, is found as a descendant (Linux: both are subreapers).
  */
 #ifndef RLOCK_CLI_RUN_H
 #define RLOCK_CLI_RUN_H
