@@ -705,8 +705,9 @@ typedef enum rlock_wire {
     RLOCK_WIRE_REDISSON
 } rlock_wire;
 
-/* A line of the log begins with the first eight digits of the client's id; one of a connection also
- * says where that leads: "6fb2c1d0: connection to 127.0.0.1:6379: Connection refused". */
+/* A line of the log begins with the first eight digits of the client's id, unless the config of one
+ * is refused; one of a connection also says where that leads: "6fb2c1d0: connection to
+ * 127.0.0.1:6379: Connection refused". */
 #define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
@@ -763,7 +764,7 @@ typedef struct rlock_config {
                                    107 bytes on Linux */
     const char *username;       /* none: AUTH with the password alone; needs a password */
     const char *password;       /* none: no AUTH */
-    const char *client_name;    /* none: no CLIENT SETNAME */
+    const char *client_name;    /* none: no CLIENT SETNAME; without spaces */
     int database;               /* 0; 0 or more */
     rlock_wire wire;            /* RLOCK_WIRE_STRING */
     const char *prefix;         /* "rlock:"; without braces; begins the names of the keys that the
@@ -2002,10 +2003,10 @@ static void rlock__frame_end(rlock__frame *frame) {
  * done, and the timer is armed for what remains: it may run the loop, which then goes on with the
  * batch, or never come back. False: nothing more may be done, the client may be gone. */
 static bool rlock__deliver(rlock_client *client) {
-    RLOCK_ASSERT(client->depth);
-    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
     bool alive = true;
+    RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     client->depth--;
     client->frames++;
     while (alive && !rlock__list_empty(&client->batch)) {
@@ -3906,6 +3907,10 @@ RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock
     bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;
     bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
                  (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
+    bool forced = RLOCK__HAS_KINDS && request->op == RLOCK_OP_FORCE;
+    if (forced) { /* else an acquire after it could overtake it, and would be taken away by it */
+        return RLOCK__HOW_EVAL;
+    }
     return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
 }
 
@@ -9639,7 +9644,8 @@ int64_t rlock_deadline_us(const rlock_deadline *deadline) {
         uint32_t count = __atomic_load_n(&deadline->count, __ATOMIC_ACQUIRE);
         uint32_t high = __atomic_load_n(&deadline->high, __ATOMIC_ACQUIRE);
         uint32_t low = __atomic_load_n(&deadline->low, __ATOMIC_ACQUIRE);
-        if (count % 2 == 0 && count == __atomic_load_n(&deadline->count, __ATOMIC_RELAXED)) {
+        uint32_t changed = count ^ __atomic_load_n(&deadline->count, __ATOMIC_RELAXED);
+        if (!(changed | count % 2)) {
             return (int64_t)((uint64_t)high << 32 | low);
         }
     }

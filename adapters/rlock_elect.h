@@ -13,6 +13,7 @@
  *     status = rlock_elect(&election, client, &options, on_lead, on_step_down, NULL);
  *     ... at the end of the program rlock_client_shutdown, then
  *     rlock_elect_free(election);
+ *     rlock_client_free(client);
  *
  * Every process that may lead does this on the same key. An election is a handle that acquires
  * for as long as it lives: it campaigns, leads, steps down and campaigns again. The lease decides

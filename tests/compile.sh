@@ -390,7 +390,7 @@ check "$compiler $standard: rlock_asio.hpp on Boost" \
 for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang:c17 clang++:c++11 clang++:c++20; do
     compiler=${row%:*} standard=${row#*:}
     posix=-D_POSIX_C_SOURCE=200809L
-    language='-x c'
+    language='-x c -Wdeclaration-after-statement' # some programs that vendor a header are compiled so
     case $standard in c++*) language='-x c++' ;; esac
     me="$compiler $standard"
     at=$work/$compiler-$standard

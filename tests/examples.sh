@@ -490,16 +490,29 @@ refused() {
 check "tls: trusts nobody else" refused
 check "tls: says why" grep -q "^cannot acquire stock:42: .* the server's certificate is refused: self" "$out"
 
-# The statements of the page on fencing, in SQLite: 8 writes, 7 comes too late.
+# The statements of the page on fencing, in SQLite: 7 reads and stops, 8 comes, then 7 writes, then 8.
 row_is_protected() {
     run python3 - <<'END'
 import re, sqlite3
-create, update = re.findall(r'```sql\n(.*?)```', open('docs/protect-a-row.md').read(), re.S)
+create, claim, write = re.findall(r'```sql\n(.*?)```', open('docs/protect-a-row.md').read(), re.S)
 table = sqlite3.connect(':memory:')
 table.execute(create)
-table.execute('INSERT INTO account (id, balance) VALUES (1, 0)')
-changed = [table.execute(update, {'id': 1, 'balance': token, 'fence': token}).rowcount for token in (8, 7, 8)]
-assert changed == [1, 0, 1] and table.execute('SELECT * FROM account').fetchall() == [(1, 8, 8)]
+table.execute('INSERT INTO account (id, balance) VALUES (1, 100)')
+
+
+def comes(fence):
+    assert table.execute(claim, {'id': 1, 'fence': fence}).rowcount == 1
+    return table.execute('SELECT balance FROM account').fetchone()[0]
+
+
+def withdraws(fence, balance):
+    return table.execute(write, {'id': 1, 'fence': fence, 'balance': balance - 10}).rowcount
+
+
+seven, eight = comes(7), comes(8)
+assert [withdraws(7, seven), withdraws(8, eight)] == [0, 1]
+assert table.execute(claim, {'id': 1, 'fence': 7}).rowcount == 0
+assert table.execute('SELECT balance, fence FROM account').fetchall() == [(90, 8)]
 END
 }
 check "docs/protect-a-row.md: its statements refuse an old token" row_is_protected

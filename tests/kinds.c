@@ -774,6 +774,25 @@ static void force_release_is_told_to_holders_and_waiters_of_the_same_client(void
     }
 }
 
+/* Also where the server has to be sent the script first. Else a hold would be taken away that was
+ * asked for after that: of a quorum, where another server has answered already. */
+static void force_release_is_not_overtaken_by_an_acquire_of_the_same_client(void **state) {
+    rlock_client *client = client_new(), *operator_ = client_new();
+    rlock_options options = of_kind(RLOCK_KIND_MUTEX, 0, 0);
+    struct owner *holder = owner_with(client, &options), *next = owner_with(operator_, &options),
+                 *other = owner_new(operator_, "x");
+
+    (void)state;
+    assert_int_equal(owner_acquire(other, 0, 0), RLOCK_OK); /* both are connected */
+    assert_int_equal(owner_acquire(holder, 0, 0), RLOCK_OK);
+    tell(ask(&server, "SCRIPT FLUSH"));
+    assert_int_equal(rlock_force_release(operator_, &options, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_acquire(next, 0, 0), RLOCK_OK);
+    kit_run(50);
+    assert_true(rlock_is_held(next->lock));
+    assert_int_equal(owner_release(next), RLOCK_OK);
+}
+
 static void force_release_of_a_hold_that_is_too_young_to_be_called_is_found(void **state) {
     rlock_client *client = client_new(), *operator_ = client_new();
     rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE, 2, 0);
@@ -1348,6 +1367,7 @@ int main(int argc, char **argv) {
         TEST(force_release_is_told_to_the_holders_as_deleted),
         TEST(force_release_serves_the_queue_and_is_told_as_deleted),
         TEST(force_release_is_told_to_holders_and_waiters_of_the_same_client),
+        TEST(force_release_is_not_overtaken_by_an_acquire_of_the_same_client),
         TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
         TEST(free_of_a_client_lets_each_kind_go_where_no_script_is_known),

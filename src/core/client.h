@@ -272,10 +272,10 @@ static void rlock__frame_end(rlock__frame *frame) {
  * done, and the timer is armed for what remains: it may run the loop, which then goes on with the
  * batch, or never come back. False: nothing more may be done, the client may be gone. */
 static bool rlock__deliver(rlock_client *client) {
-    RLOCK_ASSERT(client->depth);
-    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
     bool alive = true;
+    RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     client->depth--;
     client->frames++;
     while (alive && !rlock__list_empty(&client->batch)) {

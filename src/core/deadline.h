@@ -25,7 +25,8 @@ int64_t rlock_deadline_us(const rlock_deadline *deadline) {
         uint32_t count = __atomic_load_n(&deadline->count, __ATOMIC_ACQUIRE);
         uint32_t high = __atomic_load_n(&deadline->high, __ATOMIC_ACQUIRE);
         uint32_t low = __atomic_load_n(&deadline->low, __ATOMIC_ACQUIRE);
-        if (count % 2 == 0 && count == __atomic_load_n(&deadline->count, __ATOMIC_RELAXED)) {
+        uint32_t changed = count ^ __atomic_load_n(&deadline->count, __ATOMIC_RELAXED);
+        if (!(changed | count % 2)) {
             return (int64_t)((uint64_t)high << 32 | low);
         }
     }

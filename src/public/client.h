@@ -17,8 +17,9 @@ typedef enum rlock_wire {
     RLOCK_WIRE_REDISSON
 } rlock_wire;
 
-/* A line of the log begins with the first eight digits of the client's id; one of a connection also
- * says where that leads: "6fb2c1d0: connection to 127.0.0.1:6379: Connection refused". */
+/* A line of the log begins with the first eight digits of the client's id, unless the config of one
+ * is refused; one of a connection also says where that leads: "6fb2c1d0: connection to
+ * 127.0.0.1:6379: Connection refused". */
 #define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
@@ -75,7 +76,7 @@ typedef struct rlock_config {
                                    107 bytes on Linux */
     const char *username;       /* none: AUTH with the password alone; needs a password */
     const char *password;       /* none: no AUTH */
-    const char *client_name;    /* none: no CLIENT SETNAME */
+    const char *client_name;    /* none: no CLIENT SETNAME; without spaces */
     int database;               /* 0; 0 or more */
     rlock_wire wire;            /* RLOCK_WIRE_STRING */
     const char *prefix;         /* "rlock:"; without braces; begins the names of the keys that the

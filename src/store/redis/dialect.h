@@ -237,6 +237,10 @@ RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock
     bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;
     bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
                  (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
+    bool forced = RLOCK__HAS_KINDS && request->op == RLOCK_OP_FORCE;
+    if (forced) { /* else an acquire after it could overtake it, and would be taken away by it */
+        return RLOCK__HOW_EVAL;
+    }
     return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
 }
 
