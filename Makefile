@@ -32,7 +32,7 @@ examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
 cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
 # What the suites run: nothing else has to be compiled for `make test`.
-suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -o '[$$]BUILD/[a-z]*/*tests/[a-z/_-]*' tests/suites)))
+suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/([a-z]+/)?(tests|examples)/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
@@ -210,7 +210,7 @@ $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 # What waits for servers and clocks, or is over soon, need not be fast: with sanitizers it is compiled in a third of the
 # time without optimisation.
 $(addprefix $(BUILD)/asan/tests/,cluster faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
-    tls unit url): CFLAGS = -O0 -g
+    tls unit url) $(BUILD)/asan/examples/shop/shop: CFLAGS = -O0 -g
 
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
 # they are found: GLib, sd-event, and uloop, whose libubox may also stand in a folder UBOX with include/ and lib/.
