@@ -37,7 +37,7 @@ examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
 cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
 # What the suites run: nothing else has to be compiled for `make test`.
-suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/[a-z]*/*(tests|cli)/[a-z/_-]*' tests/suites)))
+suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/([a-z]+/)?(tests|examples|cli)/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
@@ -57,11 +57,12 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo quick test tests examples cli matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
+.PHONY: help demo demo-web quick test tests examples cli matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
 .PHONY: join docs lint format install install-cli uninstall deb clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
+	@echo 'make demo-web           the sale in a browser: PORT=8080, or any that is free; prints its address'
 	@echo 'make quick              the first answer to an edit: three suites, in ten seconds'
 	@echo 'make test               set up what is missing, then run every suite'
 	@echo 'make examples           build the examples into build/examples/'
@@ -96,6 +97,13 @@ demo:
 	@echo 'Building the examples (build/examples/) ...'
 	@+$(build) -s $(filter-out %/cares $(no_tls),$(examples))
 	@tools/demo
+
+# It has a server of its own, also where RLOCK_URL names one.
+demo-web:
+	@tools/setup web
+	@echo 'Building the shop (build/examples/shop/) ...'
+	@+$(build) -s $(BUILD)/examples/shop/shop
+	@exec env RLOCK_URL= $(BUILD)/examples/shop/shop $(if $(PORT),--port $(PORT))
 
 quick:
 	@tools/setup test
@@ -171,7 +179,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(filter-out $(no_tls),$(examples)) $(recipes) $(cxx_examples)
+examples: $(filter-out $(no_tls),$(examples)) $(recipes) $(cxx_examples) $(out)/examples/shop/shop
 
 cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
 
@@ -210,7 +218,7 @@ $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 # What waits for servers and clocks, or is over soon, need not be fast: with sanitizers it is compiled in a third of the
 # time without optimisation.
 $(addprefix $(BUILD)/asan/tests/,cluster faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
-    tls unit url): CFLAGS = -O0 -g
+    tls unit url) $(BUILD)/asan/examples/shop/shop: CFLAGS = -O0 -g
 
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
 # they are found: GLib, sd-event, and uloop, whose libubox may also stand in a folder UBOX with include/ and lib/.
@@ -244,6 +252,16 @@ $(out)/examples/cookbook/rlock.o: rlock.c Makefile
 $(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
+# The page is a part of the program: its bytes, as C.
+$(out)/examples/shop/page.h: examples/shop/page.html Makefile
+	@mkdir -p $(@D)
+	@{ echo 'static const unsigned char page[] = {'; od -An -v -tx1 $< | sed 's/ *\([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '};'; } >$@
+
+$(out)/examples/shop/shop: $(wildcard examples/shop/*.[ch]) $(out)/examples/shop/page.h examples/data.h rlock.h \
+    adapters/rlock_libevent.h adapters/rlock_resolve.h $(out)/examples/cookbook/rlock.o Makefile
+	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(HIREDIS_LIBS)
+
 $(out)/examples/%: examples/%.cc Makefile
 	@mkdir -p $(@D)
 	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS)
@@ -276,7 +294,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.c cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
