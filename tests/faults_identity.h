@@ -145,7 +145,7 @@ static void unanswered_change_by_an_operator_is_killed_before_anything_else(void
         rlock_client *client;
 
         stage_begins();
-        stage_lies("EVALSHA", "", true, true);
+        stage_lies("EVAL", "", true, true);
         client = stage_client(RLOCK_WIRE_STRING);
         memset(&options, 0, sizeof options);
         options.key = "k";

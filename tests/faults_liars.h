@@ -281,17 +281,18 @@ static int was_answered(void *arg) {
     return asked_status != KIT_NOTHING;
 }
 
+/* EVAL and EVALSHA: a forced release is sent in full. */
 static void lies_answer_no_question(void **state) {
     static const struct lie lies[] = {
-        {"EVALSHA", "+OK\r\n", true, false, false},
-        {"EVALSHA", ":-1\r\n", true, false, false},
-        {"EVALSHA", "*0\r\n", true, false, false},
-        {"EVALSHA", "$-1\r\n", true, false, false},
-        {"EVALSHA", "$0\r\n\r\n", true, false, false},
-        {"EVALSHA", "$4\r\nnope\r\n", true, false, false},
-        {"EVALSHA", "$6\r\n1 2 3 \r\n", true, false, false},
-        {"EVALSHA", "$9\r\n1 2 3 4,5\r\n", true, false, false},
-        {"EVALSHA", "$11\r\n1 -2 3 4 5 \r\n", true, false, false},
+        {"EVAL", "+OK\r\n", true, false, false},
+        {"EVAL", ":-1\r\n", true, false, false},
+        {"EVAL", "*0\r\n", true, false, false},
+        {"EVAL", "$-1\r\n", true, false, false},
+        {"EVAL", "$0\r\n\r\n", true, false, false},
+        {"EVAL", "$4\r\nnope\r\n", true, false, false},
+        {"EVAL", "$6\r\n1 2 3 \r\n", true, false, false},
+        {"EVAL", "$9\r\n1 2 3 4,5\r\n", true, false, false},
+        {"EVAL", "$11\r\n1 -2 3 4 5 \r\n", true, false, false},
     };
     size_t i, count = sizeof lies / sizeof lies[0];
     int force;

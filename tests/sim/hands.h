@@ -306,8 +306,8 @@ static inline void oracle_handed_enough(struct hand *hand) {
 }
 
 /* A token that made a hold before: who had it has released it, and its fence goes up. By one, or
- * the server was asked anew, after a grant that nobody was told of. */
-static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
+ * the server was asked anew, after a grant that nobody was told of. True: no reply brought it. */
+static inline bool oracle_handed_on(struct hand *hand, uint64_t fence) {
     struct token *token = hand->token;
     int64_t asked_us = hand->lock->claim->granted_us;
     bool anew = token->grants++ == 0 || token->asked_us != asked_us;
@@ -318,7 +318,7 @@ static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
     }
     if (token->grants == 1) {
         token->hold_order = token->order;
-        return;
+        return false;
     }
     seen.handed_on++;
     token->handed += !anew;
@@ -339,6 +339,7 @@ static inline void oracle_handed_on(struct hand *hand, uint64_t fence) {
     if (fence != token->fence + 1) {
         token->hold_order = token->order;
     }
+    return !anew;
 }
 
 static inline bool hand_waits_for(const struct hand *hand, const struct slot *slot) {
@@ -549,6 +550,21 @@ static inline void oracle_stepped_down(const struct hand *reader) {
     }
 }
 
+/* Expiry is settled before replies are delivered: nobody hears of a success that a reply brought
+ * while a hold of the same client, whose deadline had passed when the entry began, is not told. */
+static inline void oracle_expiry_first(const struct hand *hand) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *other = &oracle.hands[i];
+        if (other->actor == hand->actor && other->holds && !rlock_is_held(other->lock) &&
+            (other->lock->claim ? other->lock->claim->until_us < sim.entered_us
+                                : other->lock->ready.reason == RLOCK_REASON_EXPIRED)) {
+            sim_failed("hand %d hears of a success before hand %d of its loss", hand->number,
+                       other->number);
+        }
+    }
+}
+
 static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     char text[64];
     int i;
@@ -560,7 +576,9 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     if (hand->token == NULL) {
         sim_failed("hand %d holds with a token that never was at the server", hand->number);
     }
-    oracle_handed_on(hand, event->fence);
+    if (!oracle_handed_on(hand, event->fence)) {
+        oracle_expiry_first(hand);
+    }
     hand->token->holder = hand;
     hand->token->fence = event->fence;
     hand->slot->free_since_us = -1; /* of a quorum's key: it may be free again when it is seen */
@@ -587,27 +605,9 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     seen.sets += hand->slot_count > 1;
 }
 
-/* Expiry is settled before replies are delivered: nobody hears of a success while a hold of the
- * same client, whose deadline had passed when the entry began, is not told. */
-static inline void oracle_expiry_first(const struct hand *hand) {
-    int i;
-    for (i = 0; i < oracle.hand_count && !hand->reentrant; i++) {
-        const struct hand *other = &oracle.hands[i];
-        if (other->actor == hand->actor && other->holds && !rlock_is_held(other->lock) &&
-            (other->lock->claim ? other->lock->claim->until_us < sim.entered_us
-                                : other->lock->ready.reason == RLOCK_REASON_EXPIRED)) {
-            sim_failed("hand %d hears of a success before hand %d of its loss", hand->number,
-                       other->number);
-        }
-    }
-}
-
 static inline void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     struct hand *hand = (struct hand *)user;
     hand_called(hand, lock, RLOCK_ACQUIRED, event);
-    if (event->status == RLOCK_OK) {
-        oracle_expiry_first(hand);
-    }
     if (event->status == RLOCK_OK && !hand->holds) {
         hand->holds = true;
         hand->overdue_us = -1;

@@ -1534,6 +1534,9 @@ static inline void draw_weather(struct sim_weather *weather) {
     weather->slow_us = draw_one_in(3) ? weather->latency_us * 10 : weather->latency_us;
     weather->linger_us = DRAW_OF(0, 10, 500);
     weather->window = (size_t)DRAW_OF(1 << 20, 1 << 20, 3000, 400);
+    if (program.quiet && weather->window < 3000) {
+        weather->window = 3000; /* a script of a few kilobytes gets through in a command's time */
+    }
     if (program.families & ABOUT_NETWORK) {
         weather->split = DRAW_OF(0, 2, 8);
         weather->split_us = DRAW_OF(0, 500, 20000);
