@@ -75,7 +75,8 @@ enum { RUN_STOP = 7 }; /* SIGTSTP's place there */
  */
 
 /* Sends a signal to all descendants of a process that are there now, but not to the keeper. The
- * kernel lists the children of each thread (CONFIG_PROC_CHILDREN). */
+ * kernel lists the children of each thread (CONFIG_PROC_CHILDREN). First all of a list, then those
+ * below: a child that ends a moment after it has made the next one is to be met alive. */
 static void run_signal_below(pid_t pid, int number) {
     char path[64];
     struct dirent *thread;
@@ -84,14 +85,18 @@ static void run_signal_below(pid_t pid, int number) {
     threads = opendir(path);
     while (threads != NULL && (thread = readdir(threads)) != NULL) {
         FILE *children;
-        int child;
+        int child, below;
         snprintf(path, sizeof path, "/proc/%d/task/%.20s/children", (int)pid, thread->d_name);
         children = fopen(path, "re");
-        while (children != NULL && fscanf(children, "%d", &child) == 1) {
-            if (child != run.keeper) {
-                kill(child, number);
+        for (below = 0; children != NULL && below < 2; below++) {
+            while (fscanf(children, "%d", &child) == 1) {
+                if (below) {
+                    run_signal_below(child, number);
+                } else if (child != run.keeper) {
+                    kill(child, number);
+                }
             }
-            run_signal_below(child, number);
+            rewind(children);
         }
         if (children != NULL) {
             fclose(children);
@@ -377,6 +382,7 @@ static void run_take_terminal(void) {
 
 /* The command has ended, and all that it started. */
 static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
+    pid_t left;
     (void)revents;
     ev_child_stop(loop, child);
     ev_timer_stop(loop, &run.watch);
@@ -384,9 +390,11 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
         if (run.end_us == 0) {
             fprintf(stderr, "rlock: its keeper was killed; the command is ended\n");
         }
-        while (waitpid(-1, NULL, WNOHANG) >= 0) {
+        do {
             usleep((useconds_t)run_kill() / 5);
-        }
+            while ((left = waitpid(-1, NULL, WNOHANG)) > 0) {
+            }
+        } while (left == 0);
     }
     run.keeper = 0;
     if (run.given && run_page->result < 0) {
