@@ -17,6 +17,7 @@ longer: for a machine that is busy, or a program with sanitizers.
 import concurrent.futures
 import ctypes
 import fcntl
+import glob
 import os
 import random
 import re
@@ -138,21 +139,22 @@ class Server:
 
 
 class Network:
-    """Between a machine and the server: while it is cut, what it reads is gone."""
+    """Between a machine and the server, which is at a path or at (host, port): while it is cut, what it reads is gone."""
 
     def __init__(self, folder, server):
         self.server, self.cut, self.sockets = server, False, []
-        self.path = tempfile.mktemp(dir=folder, prefix="n")
-        self.url = "unix://" + self.path
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
+        self.family = socket.AF_UNIX if isinstance(server.socket, str) else socket.AF_INET
+        path = tempfile.mktemp(dir=folder, prefix="n")
+        self.listener = socket.socket(self.family)
+        self.listener.bind(path if self.family == socket.AF_UNIX else ("127.0.0.1", 0))
         self.listener.listen()
+        self.url = "unix://" + path if self.family == socket.AF_UNIX else "http://127.0.0.1:%d" % self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
         while True:
             try:
-                near, far = self.listener.accept()[0], socket.socket(socket.AF_UNIX)
+                near, far = self.listener.accept()[0], socket.socket(self.family)
             except OSError:
                 return
             try:
@@ -826,6 +828,41 @@ def keeper_stands_still_while_the_server_is_gone(place):
     fault.at = now()
     assert fault.one.ends() == LOST
     fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def rlock_and_keeper_are_killed_together(place):
+    """Nobody is left to end what the command started; the kernel ends the command."""
+    fault = Fault(place, "ignore")
+    for pid in (fault.keeper, fault.one.pid):
+        send(pid, signal.SIGKILL)
+    fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def hundreds_that_went_away_are_ended_in_time(place):
+    network = place.network()
+    script = 'i=0; while [ $i -lt 300 ]; do setsid "$0" 77777 & i=$((i + 1)); done; wait'
+    sleep = os.path.join(place.folder, "sleep")
+    shutil.copy(shutil.which("sleep"), sleep)
+    machine = place.rlock("--lease", ms(2 * LEASE_S), place.key, "--", "sh", "-c", script, sleep, url=network.url)
+
+    def those():
+        found = []
+        for path in glob.glob("/proc/[0-9]*/cmdline"):
+            try:
+                with open(path, "rb") as file:
+                    found += [path] if file.read().startswith(sleep.encode()) else []
+            except OSError:
+                pass
+        return found
+
+    until("300 processes", 4 * SOON_S, lambda: len(those()) >= 300)
+    time.sleep(0.3)
+    network.cut = True
+    time.sleep(2 * LEASE_S)
+    assert not those()
+    assert machine.ends() == LOST
 
 
 @test
