@@ -32,10 +32,8 @@
 #define RUN_CLOCK CLOCK_MONOTONIC
 #endif
 #define RUN_LOOK SIGRTMIN    /* between rlock and the keeper: something happened */
-#define RUN_BACK_OFF_MS 1000 /* elect: the first pause before the command is started again, ... */
-#define RUN_BACK_OFF_MAX_MS \
-    60000 /* ... the longest, and how long a command runs well after which
-                                     the pauses begin anew */
+#define RUN_BACK_OFF_MS 1000 /* elect: the pause before another start, then twice as long, ... */
+#define RUN_BACK_OFF_MAX_MS 60000 /* ... at most this; a command that ran for longer begins anew */
 
 /* What rlock and the keeper share. */
 static struct run_page {
@@ -281,7 +279,11 @@ static void run_notify(const char *words) {
 }
 
 static void run_on_shutdown(rlock_client *client, int status, void *user) {
-    (void)client, (void)status, (void)user;
+    (void)client, (void)user;
+    if (status != RLOCK_OK && run.began_us != 0 && !run_page->lost) {
+        fprintf(stderr, "rlock: %s: not released, the server does not answer: others wait %lld s\n",
+                cli.keys[0], (long long)(cli.lease_ms + 999) / 1000);
+    }
     ev_break(EV_DEFAULT, EVBREAK_ALL);
 }
 
@@ -309,9 +311,8 @@ static void run_write_fence(void) {
 }
 
 /* Starts the command: the lock is held. */
-static void run_start(uint64_t fence) {
+static void run_start(void) {
     sigset_t all, none;
-    run.fence = fence;
     run_write_fence();
     if (run.leaves) {
         return;
@@ -365,10 +366,28 @@ static void run_look(void) {
     }
 }
 
+/* Passes a signal on to the command; the keeper does so if that is only about to begin, or has left
+ * others behind. */
+static void run_pass(int number) {
+    pid_t group = run_page->group;
+    kill(group > 0 ? -group : run.keeper, number);
+}
+
+static void run_soon(double pause_s) {
+    ev_timer_stop(EV_DEFAULT, &run.again);
+    ev_timer_set(&run.again, pause_s, 0);
+    ev_timer_start(EV_DEFAULT, &run.again);
+}
+
+/* Starts the command if the lock is held; not yet, if the grant came so late that the deadline is
+ * near before the first renewal: the command would be ended as it begins. */
 static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
+    int64_t left_us = rlock_deadline_us(&run_page->deadline) - RLOCK_NOW_US();
     (void)loop, (void)timer, (void)revents;
-    if (rlock_elect_leads(run.election) && run.keeper == 0) {
-        run_start(rlock_elect_fence(run.election));
+    if (left_us > cli.lease_ms * 1000 / 2) {
+        run_start();
+    } else if (left_us > 0) {
+        run_soon((double)cli.lease_ms * 1e-3 / 50);
     }
 }
 
@@ -386,6 +405,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     (void)revents;
     ev_child_stop(loop, child);
     ev_timer_stop(loop, &run.watch);
+    run.keeper = 0;
     if (WIFSIGNALED(child->rstatus)) { /* what it kept is ours now */
         if (run.end_us == 0) {
             fprintf(stderr, "rlock: its keeper was killed; the command is ended\n");
@@ -396,7 +416,6 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
             }
         } while (left == 0);
     }
-    run.keeper = 0;
     if (run.given && run_page->result < 0) {
         tcsetattr(run.tty, TCSADRAIN, &run.modes);
     }
@@ -411,8 +430,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     if (RLOCK_NOW_US() - run.began_us > RUN_BACK_OFF_MAX_MS * 1000) {
         run.pause_ms = RUN_BACK_OFF_MS;
     }
-    ev_timer_set(&run.again, run_page->lost ? 0 : (double)run.pause_ms * 1e-3, 0);
-    ev_timer_start(loop, &run.again);
+    run_soon(run_page->lost ? 0 : (double)run.pause_ms * 1e-3);
     if (!run_page->lost) {
         run.pause_ms =
             run.pause_ms * 2 < RUN_BACK_OFF_MAX_MS ? run.pause_ms * 2 : RUN_BACK_OFF_MAX_MS;
@@ -427,7 +445,7 @@ static void run_stop(int number) {
     kill(0, number);
     ev_signal_start(EV_DEFAULT, &run.signals[RUN_STOP]);
     if (run.keeper != 0 && getsid(0) == getpid()) {
-        kill(run.keeper, SIGCONT);
+        run_pass(SIGCONT);
     }
 }
 
@@ -439,7 +457,7 @@ static void run_on_stopped(int number) {
     if (wants && run.tty >= 0 && tcgetpgrp(run.tty) == getpgrp()) {
         tcgetattr(run.tty, &run.modes);
         run.given = tcsetpgrp(run.tty, run_page->group) == 0;
-        kill(run.keeper, SIGCONT);
+        run_pass(SIGCONT);
     } else if (wants || number == SIGTSTP) {
         run_stop(wants ? SIGTTIN : SIGTSTP);
     }
@@ -455,7 +473,10 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
         run_page->stopped = 0;
         run_on_stopped(stopped);
     } else if (run.keeper != 0) {
-        kill(run.keeper, number); /* it passes it on, also if the command is only about to begin */
+        run_pass(number);
+        if (ends) {
+            run_pass(SIGCONT); /* who is stopped would not hear that */
+        }
     } else if (number == SIGTSTP) {
         run_stop(SIGTSTP);
     } else if (ends && run.election == NULL) {
@@ -469,6 +490,8 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
     }
 }
 
+static void run_on_acquired(rlock *lock, const rlock_event *event, void *user);
+
 /* The hold is gone: the deadline with it. */
 static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
@@ -477,12 +500,16 @@ static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
                 event->text != NULL ? ": " : "", event->text != NULL ? event->text : "");
     }
     run_look();
+    if (run.keeper == 0 && run.lock != NULL && !run.leaves) { /* before the command began */
+        rlock_acquire(run.lock, cli.wait_ms, 0, run_on_acquired, NULL);
+    }
 }
 
 static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
     if (event->status == RLOCK_OK) {
-        run_start(event->fence);
+        run.fence = event->fence;
+        run_soon(0);
     } else if (event->status == RLOCK_ERR_BUSY || event->status == RLOCK_ERR_TIMEOUT) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
             fprintf(stderr, "rlock: %s: %s\n", cli.keys[0], rlock_strerror(event->status));
@@ -497,9 +524,9 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
 static void run_on_lead(rlock_election *election, const rlock_event *event, void *user) {
     (void)election, (void)user;
     run_notify("STATUS=leads");
-    if (run.keeper == 0) { /* else the command of the last term is still ending: run_on_again */
-        ev_timer_stop(EV_DEFAULT, &run.again);
-        run_start(event->fence);
+    run.fence = event->fence;
+    if (run.keeper == 0) { /* else the command of the last term is still ending */
+        run_soon(0);
     }
 }
 

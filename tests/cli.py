@@ -143,6 +143,7 @@ class Network:
 
     def __init__(self, folder, server):
         self.server, self.cut, self.sockets = server, False, []
+        self.late, self.late_until = None, 0  # these bytes, and how late all answers are after they were sent
         self.family = socket.AF_UNIX if isinstance(server.socket, str) else socket.AF_INET
         path = tempfile.mktemp(dir=folder, prefix="n")
         self.listener = socket.socket(self.family)
@@ -165,11 +166,15 @@ class Network:
                 continue
             self.sockets += [near, far]
             for a, b in ((near, far), (far, near)):
-                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+                threading.Thread(target=self.pump, args=(a, b, a is far), daemon=True).start()
 
-    def pump(self, a, b):
+    def pump(self, a, b, back):
         try:
             while data := a.recv(65536):
+                if self.late and self.late[0] in data:
+                    self.late_until, self.late = now() + self.late[1], None
+                elif back:
+                    time.sleep(max(0, self.late_until - now()))
                 if not self.cut:
                     b.sendall(data)
             if not self.cut:
@@ -667,7 +672,8 @@ class Fault:
     def over(self, within, next_within):
         """All processes of the first have ended within a time from the fault, and the second ran, later."""
         try:
-            assert self.two.ends(next_within + SOON_S) == 7
+            status = self.two.ends(next_within + SOON_S)
+            assert status == 7, f"the next one ended with {status}"
             runs_of = self.place.runs()
             took = runs_of[1][0] - self.at
             assert took <= next_within, f"the next one began after {took:.3f} s"
@@ -721,8 +727,29 @@ def command_that_is_stopped_keeps_the_lock(place):
     send(fault.command, signal.SIGCONT)
     at = now()
     until("a beat", SOON_S, lambda: place.runs()[0][1] > at)
+    send(fault.command, signal.SIGSTOP)
     fault.one.signal(signal.SIGTERM)
-    fault.over(SOON_S + 2 * LEASE_S, SOON_S + 2 * LEASE_S)
+    assert fault.one.ends() == -signal.SIGTERM
+    fault.over(2 * SOON_S + 2 * LEASE_S, 2 * SOON_S + 2 * LEASE_S)
+
+
+@test
+def grant_that_comes_late_is_renewed_before_the_command_begins(place):
+    lease = 1.0  # not longer than the time that a request may take
+    network = place.network()
+    assert place.beats("for", "1").ends() == 7  # from here on the server knows the scripts
+    network.late = (place.key.encode(), 0.75 * lease)
+    place.log += "x"
+    machine = place.beats("for", "30", lease=lease, url=network.url)
+    assert machine.ends() == 7
+    assert network.late is None
+
+
+@test
+def lock_that_could_not_be_released_is_told(place):
+    server = place.own_server()
+    code, _, err = place.says(place.key, "--", "sh", "-c", f"kill -STOP {server.process.pid}; exit 4")
+    assert code == 4 and "not released" in err, (code, err)
 
 
 @test
