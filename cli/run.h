@@ -53,8 +53,10 @@ static struct {
     sigset_t mask;       /* the signals that were blocked before all this; those ignored */
     void (*ttou)(int);
     int tty;              /* the terminal; -1 = there is none */
+    bool whole;           /* ... all three standard descriptors are it: no pipeline; ... */
     bool given;           /* ... it was given to the command; ... */
     struct termios modes; /* ... in these modes */
+    bool typed;           /* ... and Ctrl-C there ended the command */
     bool leaves;          /* rlock is to end */
     int status;           /* ... with this */
     int64_t began_us, pause_ms;
@@ -173,6 +175,9 @@ static void run_command(pid_t keeper) {
         if (ev_is_active(&run.signals[i])) { /* else it is ignored, as by nohup */
             signal(run_signals[i], SIG_DFL);
         }
+    }
+    if (run.given) {
+        tcsetpgrp(STDIN_FILENO, getpgrp());
     }
     signal(SIGTTOU, run.ttou);
     signal(SIGPIPE, cli.pipe);
@@ -310,6 +315,11 @@ static void run_write_fence(void) {
     }
 }
 
+/* True if the terminal is ours to give. Then its modes are noted. */
+static bool run_is_in_front(void) {
+    return run.tty >= 0 && tcgetpgrp(run.tty) == getpgrp() && tcgetattr(run.tty, &run.modes) == 0;
+}
+
 /* Starts the command: the lock is held. */
 static void run_start(void) {
     sigset_t all, none;
@@ -323,6 +333,7 @@ static void run_start(void) {
     run_page->lost = false;
     run.end_us = 0;
     run.rlock = getpid();
+    run.given = run.whole && run_is_in_front();
     sigfillset(&all);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -418,6 +429,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     }
     if (run.given && run_page->result < 0) {
         tcsetattr(run.tty, TCSADRAIN, &run.modes);
+        run.typed = run_page->result == -SIGINT || run_page->result == -SIGQUIT;
     }
     run_take_terminal();
     if (run_page->lost) {
@@ -437,6 +449,12 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     }
 }
 
+/* Lets the command go on, with the terminal. */
+static void run_go_on(bool gives) {
+    run.given = run.given || (gives && tcsetpgrp(run.tty, run_page->group) == 0);
+    run_pass(SIGCONT);
+}
+
 /* Stops rlock's job by SIGTSTP, as Ctrl-Z does, or SIGTTIN. Where no shell could let it go on,
  * nothing stops: the kernel sees to that for rlock. */
 static void run_stop(int number) {
@@ -445,19 +463,18 @@ static void run_stop(int number) {
     kill(0, number);
     ev_signal_start(EV_DEFAULT, &run.signals[RUN_STOP]);
     if (run.keeper != 0 && getsid(0) == getpid()) {
-        run_pass(SIGCONT);
+        run_go_on(run.whole && run_is_in_front());
     }
 }
 
-/* The command was stopped. If it wants the terminal, and that is ours, it gets it; else rlock's job
+/* The command was stopped. If it wants the terminal, and that is ours, it gets it (at once without
+ * a pipeline: some programs, as top, hide that they want it); else rlock's job
  * stops too, and goes on when the shell says so: Ctrl-Z and fg. Meanwhile nothing is renewed; the
  * keeper ends the command if that takes too long. If it was stopped by hand the lock stays. */
 static void run_on_stopped(int number) {
     bool wants = number == SIGTTIN || number == SIGTTOU;
-    if (wants && run.tty >= 0 && tcgetpgrp(run.tty) == getpgrp()) {
-        tcgetattr(run.tty, &run.modes);
-        run.given = tcsetpgrp(run.tty, run_page->group) == 0;
-        run_pass(SIGCONT);
+    if (wants && run_is_in_front()) {
+        run_go_on(true);
     } else if (wants || number == SIGTSTP) {
         run_stop(wants ? SIGTTIN : SIGTSTP);
     }
@@ -472,6 +489,8 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
         int stopped = run_page->stopped;
         run_page->stopped = 0;
         run_on_stopped(stopped);
+    } else if (run.keeper != 0 && number == SIGCONT) {
+        run_go_on(run.whole && run_is_in_front());
     } else if (run.keeper != 0) {
         run_pass(number);
         if (ends) {
@@ -551,6 +570,7 @@ static int run_main(bool elects) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, &run.mask);
     run.tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
+    run.whole = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
     run.ttou = signal(SIGTTOU, SIG_IGN); /* else whoever takes the terminal back is stopped */
 #ifdef __linux__
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -592,7 +612,8 @@ static int run_main(bool elects) {
         prctl(PR_SET_DUMPABLE, 0); /* one core file is enough */
 #endif
         signal(-run.status, SIG_DFL);
-        raise(-run.status);
+        kill(run.typed ? 0 : getpid(),
+             -run.status); /* the job, a script for one, did not hear it */
         return CLI_SIGNAL - run.status;
     }
     return run.status;

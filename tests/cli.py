@@ -1006,6 +1006,10 @@ def ctrl_c_ends_the_command_and_a_loop_around_it(place):
         t.say(CTRL_C)
         assert "ready" not in t.hears(t.PROMPT)
         assert "130" in t.runs("echo $?")
+    t.say("bash -c 'for i in 1 2 3; do $RLOCK $K -- sh -c \"echo ready; exec sleep 60\"; done'\n")
+    t.hears("ready")
+    t.say(CTRL_C)
+    assert "ready" not in t.hears(t.PROMPT)
     t.say("$RLOCK $K -- sleep 60 & sleep 0.1; $RLOCK $K -- true\n")  # Ctrl-C while it waits
     time.sleep(0.3 * SCALE)
     t.say(CTRL_C)
@@ -1097,6 +1101,23 @@ def leader_of_a_session_is_not_stopped_for_ever(place):
     t.hears("again more")
     t.say(CTRL_C)
     assert t.machine.ends() == -signal.SIGINT
+
+
+@test
+def command_that_stops_itself_for_want_of_the_terminal_has_it(place):
+    t = Terminal(place)
+    script = ("import os, signal, termios; signal.signal(signal.SIGTTOU, lambda *_: os.kill(os.getpid(), signal.SIGSTOP)); "
+              "signal.signal(signal.SIGCONT, lambda *_: (termios.tcsetattr(0, 0, termios.tcgetattr(0)), print(\"again\"))); "
+              "termios.tcsetattr(0, 0, termios.tcgetattr(0)); print(\"set\"); input()")
+    t.say(f"$RLOCK --lease {ms(6 * SCALE)} $K -- {sys.executable} -c '{script}'\n")
+    t.hears("set")
+    t.say(CTRL_Z)
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    t.say("fg\n")
+    t.hears("again")
+    t.say("\n")
+    t.hears(t.PROMPT)
 
 
 @test
