@@ -26,13 +26,18 @@ tls_libs    = $(if $(tls_system),$(shell pkg-config --libs hiredis_ssl),-L$(TLS_
 no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls $(out)/examples/tls)
 comma      := ,
 
+# The program is linked with the same hiredis. If that is the one in build/, what is installed is a second one, with the
+# system's hiredis and without TLS.
+cli_in_build  = $(if $(tls_system),,$(wildcard $(TLS_HIREDIS)/lib))
+cli_installed = $(BUILD)/cli/$(if $(cli_in_build),system/)rlock
+
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines loops-asio)
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
 cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
 # What the suites run: nothing else has to be compiled for `make test`.
-suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -o '[$$]BUILD/[a-z]*/*tests/[a-z/_-]*' tests/suites)))
+suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/[a-z]*/*(tests|cli)/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
@@ -52,14 +57,15 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo quick test tests examples matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
-.PHONY: join docs lint format install uninstall deb clean
+.PHONY: help demo quick test tests examples cli matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
+.PHONY: join docs lint format install install-cli uninstall deb clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
 	@echo 'make quick              the first answer to an edit: three suites, in ten seconds'
 	@echo 'make test               set up what is missing, then run every suite'
 	@echo 'make examples           build the examples into build/examples/'
+	@echo 'make cli                build the program rlock into build/cli/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
 	@echo 'make matrix             the Redis, kinds and loop suites on other hiredis, Redis and Valkey versions'
 	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
@@ -79,9 +85,9 @@ help:
 	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format, and join'
-	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers, what pkg-config and CMake read, and the pages of make docs if they were made'
+	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers, what pkg-config and CMake read; the pages of make docs and the program of make cli if they were made'
 	@echo 'make uninstall          removes what make install put there'
-	@echo 'make deb                the Debian package librlock-dev, into build/'
+	@echo 'make deb                the Debian packages librlock-dev and rlock, into build/'
 	@echo 'make clean              remove build/'
 
 # The recursive make starts after set-up: what it finds on the machine is what set-up left there.
@@ -167,6 +173,8 @@ tests: $(filter-out $(no_tls),$(tests))
 
 examples: $(filter-out $(no_tls),$(examples)) $(recipes) $(cxx_examples)
 
+cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
+
 $(out)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_GNU_SOURCE -Itests $(sim_flags) $(flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
@@ -240,6 +248,13 @@ $(out)/examples/%: examples/%.cc Makefile
 	@mkdir -p $(@D)
 	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS)
 
+$(out)/cli/rlock: HIREDIS_CFLAGS = $(if $(no_tls),$(shell pkg-config --cflags hiredis 2>/dev/null),$(tls_cflags) -DWITH_TLS)
+$(out)/cli/rlock: HIREDIS_LIBS = $(if $(no_tls),$(or $(shell pkg-config --libs hiredis 2>/dev/null),-lhiredis),$(tls_libs))
+
+$(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -D_GNU_SOURCE -Icli -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
@@ -261,7 +276,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.c bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.c cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
@@ -270,6 +285,8 @@ made      = share/pkgconfig/rlock.pc share/pkgconfig/rlock-no-redis.pc share/cma
 copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/doc/rlock/LICENSE
 ours      = share/cmake/rlock share/rlock share/doc/rlock
 put       = install -m 644
+completions = share/bash-completion/completions share/zsh/site-functions
+program   = bin/rlock share/man/man1/rlock.1 $(addsuffix /rlock,$(firstword $(completions))) $(addsuffix /_rlock,$(lastword $(completions)))
 place     = $(DESTDIR)$(PREFIX)
 
 install:
@@ -286,9 +303,18 @@ install:
 		mkdir -p "$(place)/share/man" && \
 		cp -R $(BUILD)/docs/man3 $(BUILD)/docs/man7 "$(place)/share/man" && \
 		cp -R $(BUILD)/docs/html "$(place)/share/doc/rlock"; fi
+	if [ -x "$(cli_installed)" ]; then $(MAKE) --no-print-directory install-cli; fi
+
+# The program, its manual and its completions; `make install` does this if the program was built.
+install-cli:
+	install -d $(addprefix "$(place)"/,bin share/man/man1 $(completions))
+	install "$(cli_installed)" "$(place)/bin/rlock"
+	$(put) cli/rlock.1 "$(place)/share/man/man1"
+	$(put) cli/rlock.bash "$(place)/$(firstword $(completions))/rlock"
+	$(put) cli/rlock.zsh "$(place)/$(lastword $(completions))/_rlock"
 
 uninstall:
-	rm -f $(addprefix "$(place)"/,$(addprefix include/,$(notdir $(headers))) $(made) $(copied))
+	rm -f $(addprefix "$(place)"/,$(addprefix include/,$(notdir $(headers))) $(made) $(copied) $(program))
 	rm -f "$(place)"/share/man/man[37]/rlock*.[37] "$(place)"/share/man/man[37]/RLOCK*.[37]
 	rm -rf "$(place)/share/doc/rlock/html"
 	for folder in $(ours); do rmdir "$(place)/$$folder" 2>/dev/null || true; done

@@ -31,7 +31,8 @@ enum {
     CLI_SIGNAL = 128
 };
 
-#define CLI_MEMBERS 15 /* of a quorum */
+#define CLI_MEMBERS 15       /* of a quorum */
+#define CLI_LEASE_MIN_MS 200 /* with less a command could not be ended in time */
 
 static struct cli {
     const char *url;     /* NULL: 127.0.0.1, port 6379 */
@@ -43,6 +44,7 @@ static struct cli {
     bool kind_given;
     uint32_t permits, weight;
     int64_t wait_ms, lease_ms, grace_ms;
+    bool wait_given;
     const char *fence_file;
     bool json, verbose, help;
     char **command;
@@ -55,38 +57,37 @@ static struct cli {
 /* Says what is wrong, and what to do about it, and ends. */
 static void cli_fail(int status, const char *cure, const char *format, ...) {
     va_list arguments;
-    va_start(arguments, format);
     fputs("rlock: ", stderr);
+    va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
-    if (cure != NULL) {
-        fprintf(stderr, "  %s\n", cure);
-    }
+    fprintf(stderr, "\n%s%s%s", cure != NULL ? "       " : "", cure != NULL ? cure : "",
+            cure != NULL ? "\n" : "");
     exit(status);
 }
 
-/* What helps against a status of the library. */
-static const char *cli_cure(int status) {
-    switch (status) {
-    case RLOCK_ERR_CONN:
-    case RLOCK_ERR_UNKNOWN:
-        return "Is the server there? --url or RLOCK_URL says where: redis://host:6379";
-    case RLOCK_ERR_AUTH:
-        return "Give user and password in the URL: redis://user:password@host, and see `rlock help "
-               "url`";
-    case RLOCK_ERR_WRONG_TYPE:
-        return "Something that is no lock of this kind is at the key: look with `rlock inspect`";
-    case RLOCK_ERR_SERVER: return "The server refuses: what it says stands above";
-    default: return NULL;
+/* A status of the library: its words, those of the server or of the connection if there are any,
+ * and what helps. */
+static void cli_say_status(const char *what, int status, const char *text) {
+    const char *words = text != NULL ? text : cli.warning;
+    const char *cure = NULL;
+    if (status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN) {
+        cure = "Is the server there? --url or RLOCK_URL says where: redis://host:6379";
+    } else if (status == RLOCK_ERR_AUTH) {
+        cure = "Give user and password in the URL: redis://user:password@host:6379";
+    } else if (status == RLOCK_ERR_WRONG_TYPE) {
+        cure = "Something else is at this key, or a lock of another --kind: see rlock inspect";
+    }
+    fprintf(stderr, "rlock: %s: %s%s%s\n", what, rlock_strerror(status), words[0] ? ": " : "",
+            words);
+    if (cure != NULL) {
+        fprintf(stderr, "       %s\n", cure);
     }
 }
 
-/* The words of a status, and those of the server or of the connection if there are any. */
 static void cli_fail_status(const char *what, int status, const char *text) {
-    const char *words = text != NULL ? text : cli.warning[0] ? cli.warning : NULL;
-    cli_fail(CLI_FAILED, cli_cure(status), "%s: %s%s%s", what, rlock_strerror(status),
-             words != NULL ? ": " : "", words != NULL ? words : "");
+    cli_say_status(what, status, text);
+    exit(CLI_FAILED);
 }
 
 /* 10, 10s, 500ms, 5m, 1h; without a unit seconds, as timeout(1) has it. */
@@ -111,7 +112,8 @@ static int64_t cli_duration(const char *option, const char *text, int64_t least,
 
 /* Warnings are kept for the words of an error, and shown once each. */
 static void cli_log(void *user, int level, const char *line) {
-    const char *words = strlen(line) > 10 ? line + 10 : line;
+    bool numbered = strlen(line) > 10 && strncmp(line + 8, ": ", 2) == 0; /* the client's id */
+    const char *words = numbered ? line + 10 : line;
     (void)user;
     if (level <= RLOCK_LOG_WARNING && strcmp(words, cli.warning) != 0) {
         snprintf(cli.warning, sizeof cli.warning, "%s", words);

@@ -1,0 +1,179 @@
+/* rlock - runs a command while a lock is held in Redis or Valkey; looks at locks: see rlock(1) */
+#include "cli.h"
+#include "look.h"
+#include "run.h"
+
+/* A screen of 24 lines and 80 columns, with the next prompt. */
+static const char cli_help[] =
+    "usage: rlock [options] KEY -- COMMAND [ARG...]        run it while KEY is locked\n"
+    "       rlock elect [options] KEY -- COMMAND [ARG...]  run it while it leads\n"
+    "       rlock inspect | force-release [options] KEY    who holds it; take it away\n"
+    "       rlock ls | top [options] [PATTERN]             all locks; as a live table\n"
+    "\n"
+    "  -u, --url URL       server, or RLOCK_URL: redis://user:password@host:6379/0\n"
+    "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
+    "      --quorum U,U,U  a majority of these servers\n"
+    "  -n, --try           do not wait for the lock; -w, --wait 10s: for so long\n"
+    "  -l, --lease 30s     how long others wait if this machine dies\n"
+    "  -k, --key KEY       one more key: all of them, or none\n"
+    "      --kind KIND     mutex, fair, read, write, semaphore\n"
+    "      --permits N     of a semaphore; --weight N: how many to take\n"
+    "      --fence-file F  where to write the fencing token, as RLOCK_FENCE\n"
+    "      --grace 10s     elect: from SIGTERM to SIGKILL when rlock is to end\n"
+    "      --cacert F, --cert F, --cert-key F   TLS, PEM files\n"
+    "      --json          one object a line\n"
+    "  -v, --verbose       what goes on; -h, --help: this; -V, --version\n"
+    "\n"
+    "The exit status is the command's, or 128 and its signal's number; 123: the lock\n"
+    "was lost and the command ended; 124: the lock was held by others; 125: rlock\n"
+    "failed; 126, 127: the command cannot be run, was not found. More: man rlock\n";
+
+enum {
+    CLI_QUORUM = 256,
+    CLI_KIND,
+    CLI_PERMITS,
+    CLI_WEIGHT,
+    CLI_FENCE_FILE,
+    CLI_GRACE,
+    CLI_CACERT,
+    CLI_CERT,
+    CLI_CERT_KEY,
+    CLI_JSON
+};
+
+static const struct option cli_long[] = {{"url", required_argument, NULL, 'u'},
+                                         {"quorum", required_argument, NULL, CLI_QUORUM},
+                                         {"try", no_argument, NULL, 'n'},
+                                         {"wait", required_argument, NULL, 'w'},
+                                         {"lease", required_argument, NULL, 'l'},
+                                         {"key", required_argument, NULL, 'k'},
+                                         {"kind", required_argument, NULL, CLI_KIND},
+                                         {"permits", required_argument, NULL, CLI_PERMITS},
+                                         {"weight", required_argument, NULL, CLI_WEIGHT},
+                                         {"fence-file", required_argument, NULL, CLI_FENCE_FILE},
+                                         {"grace", required_argument, NULL, CLI_GRACE},
+                                         {"cacert", required_argument, NULL, CLI_CACERT},
+                                         {"cert", required_argument, NULL, CLI_CERT},
+                                         {"cert-key", required_argument, NULL, CLI_CERT_KEY},
+                                         {"json", no_argument, NULL, CLI_JSON},
+                                         {"verbose", no_argument, NULL, 'v'},
+                                         {"help", no_argument, NULL, 'h'},
+                                         {"version", no_argument, NULL, 'V'},
+                                         {NULL, 0, NULL, 0}};
+
+static const char cli_see_help[] = "See rlock --help";
+
+static void cli_add_key(const char *key) {
+    if (cli.key_count == RLOCK_KEYS_MAX) {
+        cli_fail(CLI_FAILED, NULL, "more than %d keys", RLOCK_KEYS_MAX);
+    }
+    cli.keys[cli.key_count++] = key;
+}
+
+static rlock_kind cli_parse_kind(const char *text) {
+    rlock_kind kind;
+    for (kind = RLOCK_KIND_MUTEX; strcmp(rlock_kind_str(kind), text) != 0; kind++) {
+        if (kind == RLOCK_KIND_SEMAPHORE) {
+            cli_fail(CLI_FAILED, "It is mutex, fair, read, write or semaphore",
+                     "--kind %s: no such kind", text);
+        }
+    }
+    return kind;
+}
+
+static uint32_t cli_parse_count(const char *option, const char *text) {
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (end == text || *end != 0 || number < 1 || number > RLOCK_PERMITS_MAX) {
+        cli_fail(CLI_FAILED, NULL, "%s %s: not a number from 1 to %d", option, text,
+                 RLOCK_PERMITS_MAX);
+    }
+    return (uint32_t)number;
+}
+
+static void cli_option(int option) {
+    switch (option) {
+    case 'u': cli.url = optarg; break;
+    case CLI_QUORUM: cli.members = optarg; break;
+    case 'n': cli.wait_ms = 0; break;
+    case 'w': cli.wait_ms = cli_duration("--wait", optarg, 0, INT32_MAX); break;
+    case 'l':
+        cli.lease_ms = cli_duration("--lease", optarg, CLI_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS);
+        break;
+    case 'k': cli_add_key(optarg); break;
+    case CLI_KIND:
+        cli.kind = cli_parse_kind(optarg);
+        cli.kind_given = true;
+        break;
+    case CLI_PERMITS: cli.permits = cli_parse_count("--permits", optarg); break;
+    case CLI_WEIGHT: cli.weight = cli_parse_count("--weight", optarg); break;
+    case CLI_FENCE_FILE: cli.fence_file = optarg; break;
+    case CLI_GRACE: cli.grace_ms = cli_duration("--grace", optarg, 0, 86400000); break;
+    case CLI_CACERT: cli.cacert = optarg; break;
+    case CLI_CERT: cli.cert = optarg; break;
+    case CLI_CERT_KEY: cli.cert_key = optarg; break;
+    case CLI_JSON: cli.json = true; break;
+    case 'v': cli.verbose = true; break;
+    case 'h': fputs(cli_help, stdout); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
+    case 'V': puts("rlock " RLOCK_VERSION); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
+    default: exit(CLI_FAILED); /* getopt has said why */
+    }
+}
+
+/* Options and one word, in any order, up to "--" or the second word: there a command begins.
+ * Returns the word, or NULL. */
+static const char *cli_parse(int argc, char **argv) {
+    const char *word = NULL;
+    for (;;) {
+        int before = optind, option = getopt_long(argc, argv, "+u:nw:l:k:vhV", cli_long, NULL);
+        if (option >= 0) {
+            cli_option(option);
+        } else if (optind == argc || word != NULL ||
+                   (optind > before && strcmp(argv[optind - 1], "--") == 0)) {
+            cli.command = argv + optind;
+            return word;
+        } else {
+            word = argv[optind++];
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    static const char *const subcommands[] = {"run",           "elect", "inspect",
+                                              "force-release", "ls",    "top"};
+    enum { RUN, ELECT, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
+    const char *word;
+    int i, what = RUN;
+    for (i = ELECT; i < SUBCOMMANDS && argc > 1; i++) {
+        what = strcmp(argv[1], subcommands[i]) == 0 ? i : what;
+    }
+    optind = what == RUN ? 1 : 2;
+    signal(SIGPIPE, SIG_IGN);
+    cli.url = getenv("RLOCK_URL");
+    word = cli_parse(argc, argv);
+    if (what >= LS) {
+        if (*cli.command != NULL || cli.key_count > 0) {
+            cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);
+        }
+        return what == LS ? look_ls(word != NULL ? word : "*")
+                          : look_top(word != NULL ? word : "*");
+    }
+    if (word != NULL) { /* the first key: RLOCK_KEY names it */
+        cli_add_key(word);
+        memmove(cli.keys + 1, cli.keys, (cli.key_count - 1) * sizeof *cli.keys);
+        cli.keys[0] = word;
+    }
+    if (cli.key_count == 0) {
+        cli_fail(CLI_FAILED, cli_see_help, "which key?");
+    }
+    if (what > ELECT) {
+        if (*cli.command != NULL || cli.key_count > 1) {
+            cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one key", subcommands[what]);
+        }
+        return what == INSPECT ? look_inspect() : look_force_release();
+    }
+    if (*cli.command == NULL) {
+        cli_fail(CLI_FAILED, "rlock KEY -- COMMAND", "which command?");
+    }
+    return run_main(what == ELECT);
+}

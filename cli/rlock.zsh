@@ -1,0 +1,54 @@
+#compdef rlock
+# Completion of rlock for zsh: its subcommands, its options, what some of these take, and the command that it runs.
+
+_rlock() {
+    local -a subcommands=(
+        'elect:run a command while this one leads'
+        'inspect:say who holds a key'
+        'force-release:take a key away from its holders'
+        'ls:list all locks'
+        'top:show all locks as a live table'
+    )
+    local -a every=(
+        '(--quorum -u --url)'{-u,--url=}'[the server]:URL:(redis\:// rediss\:// unix\:// redis+sentinel\:// redis+cluster\://)'
+        '(-u --url)--quorum=[a majority of these servers]:URL,URL,URL: '
+        '--cacert=[who signs certificates]:PEM file:_files'
+        '--cert=[the certificate of this client]:PEM file:_files'
+        '--cert-key=[the key of the certificate]:PEM file:_files'
+        '(-v --verbose)'{-v,--verbose}'[say what goes on]'
+        '(- *)'{-h,--help}'[print what the options are]'
+        '(- *)'{-V,--version}'[print the version]'
+    )
+    local -a lock=(
+        '(-l --lease)'{-l,--lease=}'[how long others wait if this machine dies]:duration (30s): '
+        '*'{-k,--key=}'[one more key]:key: '
+        '--permits=[permits of a semaphore]:number: '
+        '--weight=[how many permits to take]:number: '
+        '--fence-file=[where to write the fencing token]:file:_files'
+    )
+    local -a kind=('--kind=[the kind of lock]:kind:(mutex fair read write semaphore)')
+    local -a wait=(
+        '(-n --try -w --wait)'{-n,--try}'[do not wait for the lock]'
+        '(-n --try -w --wait)'{-w,--wait=}'[how long to wait for the lock]:duration: '
+    )
+    local first=
+    if ((CURRENT > 2)) && [[ $words[2] == (elect|inspect|force-release|ls|top) ]]; then
+        first=$words[2]
+        shift words
+        ((CURRENT--))
+    elif ((CURRENT == 2)) && [[ $words[2] != -* ]]; then
+        _describe 'subcommand, or a key' subcommands
+        return
+    fi
+    case $first in
+        '') _arguments -s -S $every $wait $kind $lock '1:key: ' '(-)*:::command:_normal' ;;
+        elect)
+            _arguments -s -S $every $kind $lock '--grace=[from SIGTERM to SIGKILL when rlock is to end]:duration (10s): ' \
+                '1:key: ' '(-)*:::command:_normal'
+            ;;
+        inspect | force-release) _arguments -s -S $every $wait $kind '--json[one object a line]' '1:key: ' ;;
+        *) _arguments -s -S $every $wait '--json[one object a line]' '1:pattern: ' ;;
+    esac
+}
+
+_rlock "$@"
