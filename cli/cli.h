@@ -48,6 +48,7 @@ static struct cli {
     const char *fence_file;
     bool json, verbose, help;
     char **command;
+    void (*pipe)(int); /* what SIGPIPE did before */
     /* made of these */
     rlock_client *client;
     rlock_store *quorum;
@@ -159,10 +160,10 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
     rlock_config config = cli_config();
     int status;
     if (cli.members != NULL) {
-        static rlock_config members[CLI_MEMBERS];
+        static rlock_config members[CLI_MEMBERS + 1]; /* that one is refused */
         char *urls = strdup(cli.members), *url, *rest = NULL;
         int count = 0;
-        for (url = strtok_r(urls, ",", &rest); url != NULL && count < CLI_MEMBERS;
+        for (url = strtok_r(urls, ",", &rest); url != NULL && count <= CLI_MEMBERS;
              url = strtok_r(NULL, ",", &rest)) {
             members[count] = (rlock_config){.url = url, .tls = config.tls};
             count++;

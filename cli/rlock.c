@@ -143,12 +143,17 @@ int main(int argc, char **argv) {
                                               "force-release", "ls",    "top"};
     enum { RUN, ELECT, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
     const char *word;
-    int i, what = RUN;
+    int i, fd, what = RUN;
     for (i = ELECT; i < SUBCOMMANDS && argc > 1; i++) {
         what = strcmp(argv[1], subcommands[i]) == 0 ? i : what;
     }
     optind = what == RUN ? 1 : 2;
-    signal(SIGPIPE, SIG_IGN);
+    cli.pipe = signal(SIGPIPE, SIG_IGN);
+    for (fd = 0; fd < 3; fd++) { /* a closed one must not become a connection */
+        if (fcntl(fd, F_GETFD) < 0) {
+            (void)!open("/dev/null", O_RDWR | O_CLOEXEC);
+        }
+    }
     cli.url = getenv("RLOCK_URL");
     word = cli_parse(argc, argv);
     if (what >= LS) {

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -25,6 +26,11 @@
 
 #include "cli.h"
 
+#ifdef CLOCK_BOOTTIME /* as RLOCK_NOW_US */
+#define RUN_CLOCK CLOCK_BOOTTIME
+#else
+#define RUN_CLOCK CLOCK_MONOTONIC
+#endif
 #define RUN_LOOK SIGRTMIN    /* between rlock and the keeper: something happened */
 #define RUN_BACK_OFF_MS 1000 /* elect: the first pause before the command is started again, ... */
 #define RUN_BACK_OFF_MAX_MS \
@@ -34,10 +40,10 @@
 /* What rlock and the keeper share. */
 static struct run_page {
     rlock_deadline deadline; /* of the hold */
-    volatile pid_t group;    /* of the command; 0 = it was not started */
-    volatile int result;     /* the exit status of the command, as a shell has it */
-    volatile bool stopped;   /* the command is, by a signal */
-    volatile bool lost;      /* it was told to end, since the deadline came near */
+    volatile pid_t group;    /* of the command; 0 = not started, or nothing is in it any more */
+    volatile int result;     /* the command's exit status; -N: signal N has ended it */
+    volatile int stopped;    /* by this signal the command is stopped; 0 = it is not */
+    volatile bool lost;      /* the deadline came near: the command was told to end */
 } * run_page;
 
 static struct {
@@ -45,94 +51,109 @@ static struct {
     rlock_election *election; /* NULL = it runs once */
     uint64_t fence;
     pid_t rlock, keeper; /* the processes; 0 = there is none */
-    bool tty;            /* the terminal is ours to give */
-    bool leaves;         /* rlock is to end */
-    int status;          /* ... with this */
+    int64_t end_us;      /* when the command is ended, whatever is renewed; 0 = not yet known */
+    sigset_t mask;       /* the signals that were blocked before all this; those ignored */
+    void (*ttou)(int);
+    int tty;              /* the terminal; -1 = there is none */
+    bool given;           /* ... it was given to the command; ... */
+    struct termios modes; /* ... in these modes */
+    bool leaves;          /* rlock is to end */
+    int status;           /* ... with this */
     int64_t began_us, pause_ms;
     ev_child child;
-    ev_timer watch, again, grace;
-    ev_signal signals[8], look;
+    ev_timer watch, again;
+    ev_signal signals[9], look;
 } run = {.pause_ms = RUN_BACK_OFF_MS};
 
-static const int run_signals[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
-                                  SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP};
+/* What is passed on to the command. */
+static const int run_signals[] = {SIGHUP,  SIGINT,   SIGQUIT, SIGTERM, SIGUSR1,
+                                  SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+enum { RUN_STOP = 7 }; /* SIGTSTP's place there */
 
 /* ------------------------------------------------------------------------------------------------
  * Ending everything.
  */
 
-/* The parent of a process; 0 = there is no such process. */
-static pid_t run_parent_of(pid_t pid) {
-    char path[32], line[512], *end;
-    int parent = 0;
-    FILE *stat;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    stat = fopen(path, "re");
-    if (stat != NULL) {
-        if (fgets(line, sizeof line, stat) != NULL && (end = strrchr(line, ')')) != NULL) {
-            sscanf(end + 1, " %*c %d", &parent);
+/* Sends a signal to all descendants of a process that are there now, but not to the keeper. The
+ * kernel lists the children of each thread (CONFIG_PROC_CHILDREN). First all of a list, then those
+ * below: a child that ends a moment after it has made the next one is to be met alive. */
+static void run_signal_below(pid_t pid, int number) {
+    char path[64];
+    struct dirent *thread;
+    DIR *threads;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    threads = opendir(path);
+    while (threads != NULL && (thread = readdir(threads)) != NULL) {
+        FILE *children;
+        int child, below;
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/children", (int)pid, thread->d_name);
+        children = fopen(path, "re");
+        for (below = 0; children != NULL && below < 2; below++) {
+            while (fscanf(children, "%d", &child) == 1) {
+                if (below) {
+                    run_signal_below(child, number);
+                } else if (child != run.keeper) {
+                    kill(child, number);
+                }
+            }
+            rewind(children);
         }
-        fclose(stat);
+        if (children != NULL) {
+            fclose(children);
+        }
     }
-    return parent;
+    if (threads != NULL) {
+        closedir(threads);
+    }
 }
 
-static bool run_is_below(pid_t pid, pid_t root) {
-    while (pid > 1 && pid != root) {
-        pid = run_parent_of(pid);
-    }
-    return pid == root;
-}
-
-/* Sends a signal to all that the command is: its group, and all descendants but the keeper. */
+/* Sends a signal to the command: to its group, and to what has left that if the group is empty, or
+ * to end it. */
 static void run_signal(int number) {
-    pid_t self = getpid();
-    DIR *processes;
-    struct dirent *entry;
-    if (run_page->group > 0) {
-        kill(-run_page->group, number);
+    pid_t group = run_page->group;
+    if (group > 0) {
+        kill(-group, number);
     }
-    if (number != SIGKILL || (processes = opendir("/proc")) == NULL) {
-        return; /* who left the group is not asked */
+    if (group == 0 || number == SIGKILL) {
+        run_signal_below(getpid(), number);
     }
-    while ((entry = readdir(processes)) != NULL) {
-        pid_t pid = (pid_t)atoi(entry->d_name);
-        if (pid > 0 && pid != self && pid != run.keeper && run_is_below(pid, self)) {
-            kill(pid, number);
-        }
-    }
-    closedir(processes);
+}
+
+/* Ends all that the command is, at once. Returns in how many microseconds to do it again: what was
+ * being made meanwhile is to go too. */
+static int64_t run_kill(void) {
+    run_signal(SIGKILL);
+    return 5000;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * The deadline: what both look at.
  */
 
-/* Ends the command at once; returns in how many microseconds to look again: until all that was
- * being made meanwhile is gone too. */
-static int64_t run_kill(void) {
-    run_signal(SIGKILL);
-    return 5000;
+/* How long before the deadline the command is ended. */
+static int64_t run_last_us(void) {
+    return cli.lease_ms < 400 ? 20000 : cli.lease_ms * 1000 / 20;
 }
 
 /* Ends the command if the deadline is near: it is asked when three tenths of the lease are left,
- * and ended when a twentieth is. Returns in how many microseconds to look again. */
+ * and ended when a twentieth is, even if the hold was renewed in between: it may have undone
+ * half of its work. Returns in how many microseconds to look again. */
 static int64_t run_watch(void) {
-    int64_t lease_us = cli.lease_ms * 1000, last_us = lease_us / 20 < 20000 ? 20000 : lease_us / 20;
-    int64_t left_us = rlock_deadline_us(&run_page->deadline) - RLOCK_NOW_US() - last_us;
-    if (left_us <= 0) {
-        run_page->lost = true;
-        return run_kill();
-    }
-    if (left_us > lease_us / 4) {
-        return left_us - lease_us / 4;
-    }
-    if (!run_page->lost) {
+    int64_t now_us = RLOCK_NOW_US(), next_us;
+    int64_t end_us = rlock_deadline_us(&run_page->deadline) - run_last_us();
+    int64_t ask_us = end_us - cli.lease_ms * 1000 / 4;
+    if (!run_page->lost && now_us >= ask_us) {
         run_page->lost = true;
         run_signal(SIGTERM);
         run_signal(SIGCONT); /* if it is stopped it would not hear that */
     }
-    return left_us;
+    next_us = run_page->lost ? end_us : ask_us;
+    if (run.end_us != 0 && run.end_us < next_us) {
+        next_us = run.end_us;
+    } else if (run_page->lost) {
+        run.end_us = next_us;
+    }
+    return now_us < next_us ? next_us - now_us : run_kill();
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -140,7 +161,7 @@ static int64_t run_watch(void) {
  */
 
 /* The command, in a process of its own: returns only by exec. */
-static void run_command(pid_t keeper, const sigset_t *before) {
+static void run_command(pid_t keeper) {
     char fence[32];
     size_t i;
 #ifdef __linux__
@@ -150,14 +171,13 @@ static void run_command(pid_t keeper, const sigset_t *before) {
         _exit(CLI_FAILED);
     }
     setpgid(0, 0);
-    if (run.tty) {
-        tcsetpgrp(STDIN_FILENO, getpgrp());
-    }
     for (i = 0; i < sizeof run_signals / sizeof *run_signals; i++) {
-        signal(run_signals[i], SIG_DFL);
+        if (ev_is_active(&run.signals[i])) { /* else it is ignored, as by nohup */
+            signal(run_signals[i], SIG_DFL);
+        }
     }
-    signal(SIGTTOU, SIG_DFL);
-    signal(SIGPIPE, SIG_DFL);
+    signal(SIGTTOU, run.ttou);
+    signal(SIGPIPE, cli.pipe);
     setenv("RLOCK_KEY", cli.keys[0], 1);
     snprintf(fence, sizeof fence, "%llu", (unsigned long long)run.fence);
     if (run.fence != 0) {
@@ -165,20 +185,47 @@ static void run_command(pid_t keeper, const sigset_t *before) {
     } else {
         unsetenv("RLOCK_FENCE");
     }
-    sigprocmask(SIG_SETMASK, before, NULL);
+    sigprocmask(SIG_SETMASK, &run.mask, NULL);
     execvp(cli.command[0], cli.command);
     fprintf(stderr, "rlock: %s: %s\n", cli.command[0], strerror(errno));
     _exit(errno == ENOENT ? CLI_NOT_FOUND : CLI_NOT_RUN);
 }
 
-static int run_status_of(int status) {
-    return WIFEXITED(status) ? WEXITSTATUS(status) : CLI_SIGNAL + WTERMSIG(status);
+/* Notes what became of the command, and passes a signal on to it. */
+static void run_tend(pid_t command, int number) {
+    size_t i;
+    pid_t pid;
+    int status;
+    for (i = 0; i < sizeof run_signals / sizeof *run_signals; i++) {
+        if (number == run_signals[i]) {
+            run_signal(number);
+        }
+    }
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+        if (pid == command && WIFSTOPPED(status)) {
+            run_page->stopped = WSTOPSIG(status);
+            if (getppid() == run.rlock) {
+                kill(run.rlock, RUN_LOOK);
+            }
+        } else if (pid == command) {
+            run_page->result = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+        }
+    }
+    if (pid < 0 && errno == ECHILD) {
+        _exit(0);
+    }
+    if (run_page->group > 0 && kill(-run_page->group, 0) != 0 && errno == ESRCH) {
+        run_page->group = 0; /* the number may become another's */
+    }
 }
 
-/* Runs until the command and all that it started are gone. */
-static void run_keep(const sigset_t *all, const sigset_t *before) {
-    pid_t keeper = getpid(), command, pid;
-    int status, fd;
+/* Runs until the command and all that it started are gone. Its timer counts the time that the
+ * machine is suspended. */
+static void run_keep(const sigset_t *all) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = RUN_LOOK};
+    pid_t keeper = getpid(), command;
+    timer_t timer;
+    int fd;
     setpgid(0, 0);                  /* who stops rlock by its group does not stop this */
     for (fd = 3; fd < 1024; fd++) { /* the server's connection; what is the command's stays */
         if ((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0) {
@@ -186,33 +233,25 @@ static void run_keep(const sigset_t *all, const sigset_t *before) {
         }
     }
 #ifdef __linux__
+    prctl(PR_SET_NAME, "keeper"); /* who ends all that is called rlock does not end this */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, RUN_LOOK);
 #endif
-    command = fork();
+    command = timer_create(RUN_CLOCK, &event, &timer) == 0 ? fork() : -1;
     if (command == 0) {
-        run_command(keeper, before);
+        run_command(keeper);
     }
     if (command < 0) {
-        _exit(CLI_FAILED);
+        fprintf(stderr, "rlock: %s: fork: %s\n", cli.command[0], strerror(errno));
+        _exit(0);
     }
     setpgid(command, command);
     run_page->group = command;
     for (;;) {
         int64_t us = getppid() == run.rlock ? run_watch() : run_kill(); /* it may be gone */
-        struct timespec pause = {us / 1000000, us % 1000000 * 1000};
-        sigtimedwait(all, NULL, &pause);
-        while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-            if (pid == command && WIFSTOPPED(status)) {
-                run_page->stopped = true;
-                kill(run.rlock, RUN_LOOK);
-            } else if (pid == command) {
-                run_page->result = run_status_of(status);
-            }
-        }
-        if (pid < 0 && errno == ECHILD) {
-            _exit(0);
-        }
+        struct itimerspec pause = {.it_value = {us / 1000000, us % 1000000 * 1000}};
+        timer_settime(timer, 0, &pause, NULL);
+        run_tend(command, sigwaitinfo(all, NULL));
     }
 }
 
@@ -271,7 +310,7 @@ static void run_write_fence(void) {
 
 /* Starts the command: the lock is held. */
 static void run_start(uint64_t fence) {
-    sigset_t all, before;
+    sigset_t all, none;
     run.fence = fence;
     run_write_fence();
     if (run.leaves) {
@@ -279,16 +318,19 @@ static void run_start(uint64_t fence) {
     }
     run_page->group = 0;
     run_page->result = CLI_FAILED;
-    run_page->stopped = run_page->lost = false;
+    run_page->stopped = 0;
+    run_page->lost = false;
+    run.end_us = 0;
     run.rlock = getpid();
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &all, NULL);
     run.keeper = fork();
     if (run.keeper == 0) {
         run.keeper = getpid();
-        run_keep(&all, &before);
+        run_keep(&all);
     }
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     if (run.keeper < 0) {
         run.keeper = 0;
         fprintf(stderr, "rlock: fork: %s\n", strerror(errno));
@@ -302,16 +344,25 @@ static void run_start(uint64_t fence) {
     ev_timer_start(EV_DEFAULT, &run.watch);
 }
 
-/* The keeper does this too; it may stand still. */
+/* The keeper does this too; it may stand still. Then it is ended at the deadline, and what it kept
+ * is rlock's. */
 static void run_on_watch(struct ev_loop *loop, ev_timer *timer, int revents) {
+    double pause_s = (double)run_watch() * 1e-6;
     (void)revents;
-    ev_timer_set(timer, (double)run_watch() * 1e-6, 0);
+    if (run.end_us != 0 && RLOCK_NOW_US() > run.end_us + run_last_us()) {
+        kill(run.keeper, SIGKILL);
+    }
+    ev_timer_set(timer, pause_s, 0);
     ev_timer_start(loop, timer);
 }
 
-static void run_on_grace(struct ev_loop *loop, ev_timer *timer, int revents) {
-    (void)loop, (void)timer, (void)revents;
-    run_signal(SIGKILL);
+/* Something is new: both look now. */
+static void run_look(void) {
+    if (run.keeper != 0) {
+        kill(run.keeper, RUN_LOOK);
+        ev_timer_stop(EV_DEFAULT, &run.watch);
+        run_on_watch(EV_DEFAULT, &run.watch, 0);
+    }
 }
 
 static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
@@ -321,25 +372,35 @@ static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
     }
 }
 
+/* Takes the terminal back from the command. */
+static void run_take_terminal(void) {
+    if (run.given) {
+        tcsetpgrp(run.tty, getpgrp());
+        run.given = false;
+    }
+}
+
 /* The command has ended, and all that it started. */
 static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
+    pid_t left;
     (void)revents;
     ev_child_stop(loop, child);
     ev_timer_stop(loop, &run.watch);
-    ev_timer_stop(loop, &run.grace);
     if (WIFSIGNALED(child->rstatus)) { /* what it kept is ours now */
-        fprintf(stderr, "rlock: its keeper was killed; the command is ended\n");
+        if (run.end_us == 0) {
+            fprintf(stderr, "rlock: its keeper was killed; the command is ended\n");
+        }
         do {
-            run_kill();
-            while (waitpid(-1, NULL, WNOHANG) > 0) {
+            usleep((useconds_t)run_kill() / 5);
+            while ((left = waitpid(-1, NULL, WNOHANG)) > 0) {
             }
-            usleep(1000);
-        } while (waitpid(-1, NULL, WNOHANG) >= 0);
+        } while (left == 0);
     }
     run.keeper = 0;
-    if (run.tty) {
-        tcsetpgrp(STDIN_FILENO, getpgrp());
+    if (run.given && run_page->result < 0) {
+        tcsetattr(run.tty, TCSADRAIN, &run.modes);
     }
+    run_take_terminal();
     if (run_page->lost) {
         fprintf(stderr, "rlock: the lock of %s was lost; the command was ended\n", cli.keys[0]);
     }
@@ -352,49 +413,59 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     }
     ev_timer_set(&run.again, run_page->lost ? 0 : (double)run.pause_ms * 1e-3, 0);
     ev_timer_start(loop, &run.again);
-    run.pause_ms = run.pause_ms * 2 < RUN_BACK_OFF_MAX_MS ? run.pause_ms * 2 : RUN_BACK_OFF_MAX_MS;
+    if (!run_page->lost) {
+        run.pause_ms =
+            run.pause_ms * 2 < RUN_BACK_OFF_MAX_MS ? run.pause_ms * 2 : RUN_BACK_OFF_MAX_MS;
+    }
 }
 
-/* Stops rlock as the command was stopped, and goes on when that is to: Ctrl-Z and fg. Meanwhile
- * nothing is renewed; the keeper ends the command if that takes too long. */
-static void run_stop(void) {
-    bool front;
-    if (run.tty) {
-        tcsetpgrp(STDIN_FILENO, getpgrp());
+/* Stops rlock's job by SIGTSTP, as Ctrl-Z does, or SIGTTIN. Where no shell could let it go on,
+ * nothing stops: the kernel sees to that for rlock. */
+static void run_stop(int number) {
+    run_take_terminal();
+    ev_signal_stop(EV_DEFAULT, &run.signals[RUN_STOP]);
+    kill(0, number);
+    ev_signal_start(EV_DEFAULT, &run.signals[RUN_STOP]);
+    if (run.keeper != 0 && getsid(0) == getpid()) {
+        kill(run.keeper, SIGCONT);
     }
-    kill(getpid(), SIGSTOP);
-    front = run.tty && tcgetpgrp(STDIN_FILENO) == getpgrp();
-    run_page->stopped = false;
-    if (run.keeper != 0 && run_page->group > 0) {
-        if (front) {
-            tcsetpgrp(STDIN_FILENO, run_page->group);
-        }
-        kill(-run_page->group, SIGCONT);
+}
+
+/* The command was stopped. If it wants the terminal, and that is ours, it gets it; else rlock's job
+ * stops too, and goes on when the shell says so: Ctrl-Z and fg. Meanwhile nothing is renewed; the
+ * keeper ends the command if that takes too long. If it was stopped by hand the lock stays. */
+static void run_on_stopped(int number) {
+    bool wants = number == SIGTTIN || number == SIGTTOU;
+    if (wants && run.tty >= 0 && tcgetpgrp(run.tty) == getpgrp()) {
+        tcgetattr(run.tty, &run.modes);
+        run.given = tcsetpgrp(run.tty, run_page->group) == 0;
+        kill(run.keeper, SIGCONT);
+    } else if (wants || number == SIGTSTP) {
+        run_stop(wants ? SIGTTIN : SIGTSTP);
     }
 }
 
 static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents) {
     int number = watcher->signum;
     bool ends = number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM;
-    (void)revents;
+    int64_t grace_us = RLOCK_NOW_US() + cli.grace_ms * 1000;
+    (void)loop, (void)revents;
     if (number == RUN_LOOK) {
-        if (run.tty && run_page->stopped) {
-            run_stop();
-        }
-        return;
+        int stopped = run_page->stopped;
+        run_page->stopped = 0;
+        run_on_stopped(stopped);
+    } else if (run.keeper != 0) {
+        kill(run.keeper, number); /* it passes it on, also if the command is only about to begin */
+    } else if (number == SIGTSTP) {
+        run_stop(SIGTSTP);
+    } else if (ends && run.election == NULL) {
+        run_leave(-number);
     }
-    if (run.keeper != 0 && run_page->group > 0) {
-        kill(-run_page->group, number);
-    }
-    if (number == SIGTSTP) {
-        run_stop();
-    } else if (ends && run.election != NULL) {
+    if (ends && run.election != NULL) {
         run_notify("STOPPING=1");
         run_leave(0);
-        ev_timer_set(&run.grace, (double)cli.grace_ms * 1e-3, 0.1);
-        ev_timer_start(loop, &run.grace);
-    } else if (ends && run.keeper == 0) {
-        run_leave(CLI_SIGNAL + number);
+        run.end_us = run.end_us != 0 && run.end_us < grace_us ? run.end_us : grace_us;
+        run_look();
     }
 }
 
@@ -405,9 +476,7 @@ static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
         fprintf(stderr, "rlock: %s: lost: %s%s%s\n", cli.keys[0], rlock_reason_str(event->reason),
                 event->text != NULL ? ": " : "", event->text != NULL ? event->text : "");
     }
-    if (run.keeper != 0) {
-        run_watch();
-    }
+    run_look();
 }
 
 static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
@@ -443,6 +512,8 @@ static void run_on_step_down(rlock_election *election, const rlock_event *event,
 /* Runs the command under the lock, once or as often as it leads. */
 static int run_main(bool elects) {
     rlock_options options = cli_options();
+    struct sigaction before;
+    sigset_t none;
     size_t i;
     int status;
     run_page = (struct run_page *)mmap(NULL, sizeof *run_page, PROT_READ | PROT_WRITE,
@@ -450,21 +521,24 @@ static int run_main(bool elects) {
     if (run_page == MAP_FAILED) {
         cli_fail(CLI_FAILED, NULL, "mmap: %s", strerror(errno));
     }
-    run.tty = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
-    signal(SIGTTOU, SIG_IGN); /* else whoever takes the terminal back is stopped */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, &run.mask);
+    run.tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
+    run.ttou = signal(SIGTTOU, SIG_IGN); /* else whoever takes the terminal back is stopped */
 #ifdef __linux__
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 #endif
     for (i = 0; i < sizeof run_signals / sizeof *run_signals; i++) {
         ev_signal_init(&run.signals[i], run_on_signal, run_signals[i]);
-        ev_signal_start(EV_DEFAULT, &run.signals[i]);
+        if (sigaction(run_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            ev_signal_start(EV_DEFAULT, &run.signals[i]);
+        }
     }
     ev_signal_init(&run.look, run_on_signal, RUN_LOOK);
     ev_signal_start(EV_DEFAULT, &run.look);
     ev_child_init(&run.child, run_on_child, 0, 0);
     ev_timer_init(&run.watch, run_on_watch, 0, 0);
     ev_timer_init(&run.again, run_on_again, 0, 0);
-    ev_timer_init(&run.grace, run_on_grace, 0, 0);
     cli_connect(NULL);
     options.fencing = cli.members == NULL;
     options.deadline = &run_page->deadline;
@@ -486,6 +560,14 @@ static int run_main(bool elects) {
     rlock_elect_free(run.election);
     rlock_free(run.lock);
     cli_disconnect();
+    if (run.status < 0) { /* so do shells know whether to go on after Ctrl-C */
+#ifdef __linux__
+        prctl(PR_SET_DUMPABLE, 0); /* one core file is enough */
+#endif
+        signal(-run.status, SIG_DFL);
+        raise(-run.status);
+        return CLI_SIGNAL - run.status;
+    }
     return run.status;
 }
 

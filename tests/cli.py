@@ -1,0 +1,1396 @@
+#!/usr/bin/python3
+"""The program rlock as its users meet it: in scripts, in a terminal, as an election, and while everything fails.
+
+    tests/cli.py build/cli/rlock build/tests/beat [NAME...]        the suite, or those tests whose names begin so
+    tests/cli.py build/cli/rlock build/tests/beat chaos ROUNDS     so many faults
+
+Prints TAP. Commands are tests/beat.c: each writes down every 2 ms that it runs, and a checker reads whether two ran at a
+time. Assumed, as docs/guarantees.md has it: clocks run at the same rate; a server that is killed has its data when it is
+back; nobody stops rlock and its keeper both, or kills both with -9 (then only the command itself is ended, by the kernel;
+what that started is not). A lock that is stolen, deleted or forgotten is outside: there the test is how soon the command
+is ended.
+
+$RLOCK_REDIS_SERVER names another redis-server. $RLOCK_CLI_SCALE makes leases, and what is waited for, so many times
+longer: for a machine that is busy, or a program with sanitizers.
+"""
+
+import concurrent.futures
+import ctypes
+import fcntl
+import glob
+import os
+import random
+import re
+import resource
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+import traceback
+
+import redis
+
+RLOCK, BEAT = (os.path.abspath(path) for path in sys.argv[1:3])
+SCALE = float(os.environ.get("RLOCK_CLI_SCALE") or 1)
+LEASE_S = 1.0 * SCALE
+SOON_S = 5 * SCALE  # what takes milliseconds on a machine that is idle
+LOST, BUSY, FAILED, NOT_RUN, NOT_FOUND = 123, 124, 125, 126, 127
+ROUNDS = int(([word for word in sys.argv[3:] if word.isdigit()] or [20])[0])  # the faults of the chaos
+LIBC = ctypes.CDLL(None)
+PDEATHSIG, SUBREAPER = 1, 36  # of prctl
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def dies_with_parent():
+    LIBC.prctl(PDEATHSIG, signal.SIGKILL)
+
+
+def until(what, seconds, done):
+    deadline = now() + seconds
+    while True:
+        value = done()
+        if value:
+            return value
+        if now() > deadline:
+            raise AssertionError(f"not within {seconds:.1f} s: {what}")
+        time.sleep(0.005)
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def state(pid):
+    """R, S, T (stopped), Z, ..., or None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+def runs(pid):
+    """True if a process is there and beats: its number may have become another's."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return BEAT.encode() in file.read()
+    except OSError:
+        return False
+
+
+def send(pid, number):
+    """To a process that may be gone; 0 is none, not this one's group."""
+    if pid > 0:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def ms(seconds):
+    return f"{seconds * 1000:.0f}ms"
+
+
+class Server:
+    """A private server on a unix socket in its own folder; what it has written survives kill -9."""
+
+    def __init__(self, folder):
+        self.folder = tempfile.mkdtemp(dir=folder, prefix="s")
+        self.socket = os.path.join(self.folder, "s")
+        self.url = "unix://" + self.socket
+        self.start()
+
+    def start(self):
+        program = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
+        with open(os.path.join(self.folder, "log"), "ab") as log:
+            self.process = subprocess.Popen(
+                [program, "--daemonize", "no", "--port", "0", "--dir", self.folder, "--unixsocket", self.socket,
+                 "--save", "", "--appendonly", "yes", "--appendfsync", "no"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
+        self.redis = redis.Redis(unix_socket_path=self.socket)
+        until("a server", 30 * SCALE, self.answers)
+
+    def answers(self):
+        assert self.process.poll() is None, "the server did not start"
+        try:
+            return self.redis.ping()
+        except redis.RedisError:
+            return False
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Network:
+    """Between a machine and the server, which is at a path or at (host, port): while it is cut, what it reads is gone."""
+
+    def __init__(self, folder, server):
+        self.server, self.cut, self.sockets = server, False, []
+        self.family = socket.AF_UNIX if isinstance(server.socket, str) else socket.AF_INET
+        path = tempfile.mktemp(dir=folder, prefix="n")
+        self.listener = socket.socket(self.family)
+        self.listener.bind(path if self.family == socket.AF_UNIX else ("127.0.0.1", 0))
+        self.listener.listen()
+        self.url = "unix://" + path if self.family == socket.AF_UNIX else "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, far = self.listener.accept()[0], socket.socket(self.family)
+            except OSError:
+                return
+            try:
+                far.connect(self.server.socket)
+            except OSError:
+                near.close()
+                far.close()
+                continue
+            self.sockets += [near, far]
+            for a, b in ((near, far), (far, near)):
+                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+
+    def pump(self, a, b):
+        try:
+            while data := a.recv(65536):
+                if not self.cut:
+                    b.sendall(data)
+            if not self.cut:
+                b.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        finally:
+            a.close()
+
+    def drop(self):
+        sockets, self.sockets = self.sockets, []
+        for each in sockets:
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def stop(self):
+        self.listener.close()
+        self.drop()
+
+
+class Machine:
+    """One rlock, which was started."""
+
+    def __init__(self, process):
+        self.process, self.pid = process, process.pid
+
+    def keeper(self):
+        return (children(self.pid) or [0])[0]
+
+    def command(self):
+        keeper = self.keeper()
+        return (children(keeper) or [0])[0] if keeper else 0
+
+    def ends(self, seconds=None):
+        return self.process.wait(seconds or SOON_S)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+
+class Place:
+    """What a test has: a folder, a key, the common server, and all that it starts, which ends with it."""
+
+    def __init__(self, name, folder, server):
+        self.name, self.server = name, server
+        self.folder = tempfile.mkdtemp(dir=folder, prefix="t")
+        self.log = os.path.join(self.folder, "beats")
+        self.key = name
+        self.things = []
+
+    def own_server(self):
+        self.server = Server(self.folder)
+        self.things.append(self.server)
+        return self.server
+
+    def network(self):
+        self.things.append(Network(self.folder, self.server))
+        return self.things[-1]
+
+    def popen(self, arguments, url=None, **more):
+        env = dict(os.environ, RLOCK_URL=url or self.server.url, BEAT_LOG=self.log, **more.pop("env", {}))
+        before = more.pop("before", lambda: None)
+
+        def begin():
+            dies_with_parent()
+            before()
+
+        more.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen(arguments, env=env, preexec_fn=begin, start_new_session=True, **more)
+        self.things.append(process)
+        return Machine(process)
+
+    def rlock(self, *arguments, **more):
+        return self.popen([RLOCK, *arguments], **more)
+
+    def says(self, *arguments, **more):
+        """Runs rlock to its end: exit status, standard output, standard error."""
+        machine = self.rlock(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+        out, err = machine.process.communicate(timeout=4 * SOON_S)
+        return machine.process.returncode, out, err
+
+    def beats(self, *words, options=(), lease=LEASE_S, **more):
+        """Starts a command that writes down when it runs."""
+        more.setdefault("stderr", subprocess.DEVNULL)
+        return self.rlock("--lease", ms(lease), *options, self.key, "--", BEAT, self.log, *words, **more)
+
+    def runs(self):
+        """Of each run of the command: when it began and was last seen, its processes; in their order."""
+        found = {}
+        try:
+            with open(self.log, encoding="ascii") as file:
+                lines = file.read().split("\n")[:-1]
+        except FileNotFoundError:
+            lines = []
+        for line in lines:
+            at, name, pid = line.split()
+            at = int(at) / 1e6
+            run = found.setdefault(name, [at, at, set()])
+            run[0], run[1] = min(run[0], at), max(run[1], at)
+            run[2].add(int(pid))
+        return sorted(found.values(), key=lambda run: run[0])
+
+    def began(self, count, seconds=None):
+        return until(f"{count} runs of the command", seconds or SOON_S,
+                     lambda: len(self.runs()) >= count and self.runs())
+
+    def overlap(self):
+        """The longest time that two runs ran together: below 0 if none did."""
+        worst, last = -1e9, -1e9
+        for first, end, _ in self.runs():
+            worst, last = max(worst, last - first), max(last, end)
+        return worst
+
+    def alone(self):
+        assert self.overlap() <= 0, f"two commands at a time, for {self.overlap() * 1000:.1f} ms"
+
+    def all_gone(self, run, seconds):
+        until("the end of all processes of the command", seconds, lambda: not any(map(runs, run[2])))
+
+    def close(self):
+        for thing in self.things:
+            if isinstance(thing, subprocess.Popen):
+                if thing.poll() is None:
+                    send(thing.pid, signal.SIGCONT)
+                    keeper = (children(thing.pid) or [0])[0]
+                    thing.kill()
+                    if keeper:
+                        send(keeper, signal.SIGCONT)
+                    thing.wait()
+                for pipe in (thing.stdin, thing.stdout, thing.stderr):
+                    if pipe:
+                        pipe.close()
+        for thing in self.things:
+            if not isinstance(thing, subprocess.Popen):
+                if isinstance(thing, Server):
+                    send(thing.process.pid, signal.SIGCONT)
+                thing.stop()
+
+
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+class NotApplicable(Exception):
+    pass
+
+
+# ---- in scripts ----
+
+
+@test
+def exit_status_is_that_of_the_command(place):
+    for script, status in (("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -KILL $$", 137), ("kill -TERM $$", 143)):
+        code = place.popen(["sh", "-c", '"$0" "$1" -- sh -c "$2"; exit $?', RLOCK, place.key, script],
+                           stderr=subprocess.DEVNULL).ends()
+        assert code == status, (script, code)
+    assert place.says(place.key, "--", "/no/such/command")[0] == NOT_FOUND
+    code, _, err = place.says(place.key, "--", place.folder)
+    assert code == NOT_RUN and "ermission denied" in err, (code, err)
+    assert not place.server.redis.exists(place.key)
+
+
+@test
+def command_knows_its_key_and_a_fence_that_rises(place):
+    fences = []
+    for _ in range(3):
+        code, out, _ = place.says("-k", "other", place.key, "--", "sh", "-c", 'echo "$RLOCK_KEY $RLOCK_FENCE"')
+        key, fence = out.split()
+        assert code == 0 and key == place.key
+        fences.append(int(fence))
+    assert fences[0] < fences[1] < fences[2], fences
+
+
+@test
+def fence_is_written_into_a_file(place):
+    path = os.path.join(place.folder, "fence")
+    code, out, _ = place.says("--fence-file", path, place.key, "--", "sh", "-c", f'cat {path}; echo "$RLOCK_FENCE"')
+    assert code == 0 and len(set(out.split())) == 1 and len(out.split()) == 2, out
+    code, out, err = place.says("--fence-file", "/no/such/folder/file", place.key, "--", "echo", "ran")
+    assert code == FAILED and out == "" and "--fence-file" in err, (code, out, err)
+
+
+@test
+def try_and_wait_end_with_124_and_the_next_one_gets_it(place):
+    holder = place.beats()
+    place.began(1)
+    start = now()
+    assert place.says("--try", place.key, "--", "echo", "ran")[:2] == (BUSY, "")
+    assert place.says("--wait", "300ms", place.key, "--", "echo", "ran")[:2] == (BUSY, "")
+    assert now() - start >= 0.3
+    waiter = place.beats("for", "20", options=("--wait", "1h"))
+    time.sleep(0.1)
+    holder.signal(signal.SIGTERM)
+    assert holder.ends() == -signal.SIGTERM
+    assert waiter.ends() == 7
+    place.alone()
+
+
+@test
+def several_keys_are_had_together_or_not_at_all(place):
+    place.rlock("b" + place.key, "--", "sleep", "60")
+    until("the key", SOON_S, lambda: place.server.redis.exists("b" + place.key))
+    assert place.says("-n", "-k", "b" + place.key, place.key, "--", "true")[0] == BUSY
+    assert not place.server.redis.exists(place.key)
+    assert place.says("-n", "-k", "c" + place.key, place.key, "--", "true")[0] == 0
+
+
+@test
+def kinds_hold_together_as_they_should(place):
+    r, hold = place.server.redis, ("--", "sh", "-c", "echo; exec sleep 60")
+    for first, second, third in ((("read",), ("read",), ("write",)),
+                                 (("semaphore", "--permits", "2"), ("semaphore", "--permits", "2"),
+                                  ("semaphore", "--permits", "2")),
+                                 (("semaphore", "--permits", "3", "--weight", "2"),
+                                  ("semaphore", "--permits", "3"), ("semaphore", "--permits", "3"))):
+        key = place.key + str(len(place.things))
+        holders = [place.rlock("--try", "--kind", *kind, key, *hold, stdout=subprocess.PIPE) for kind in (first, second)]
+        for holder in holders:
+            assert holder.process.stdout.readline() == b"\n", (first, second)
+        code, _, err = place.says("--try", "--kind", *third, key, "--", "true")
+        assert code == BUSY, (third, code, err)
+        for holder in holders:
+            holder.signal(signal.SIGTERM)
+            holder.ends()
+        assert place.says("--try", "--kind", *third, key, "--", "true")[0] == 0
+    code, _, err = place.says("--kind", "fair", place.key, "--", "true")
+    assert code == 0, err
+    r.set("s" + place.key, "1")
+    code, _, err = place.says("--kind", "fair", "s" + place.key, "--", "true")
+    assert code == FAILED and "--kind" in err, (code, err)
+
+
+@test
+def quorum_of_three_servers_bears_the_loss_of_one(place):
+    servers = [Server(place.folder) for _ in range(3)]
+    place.things += servers
+    urls = ",".join(server.url for server in servers)
+    servers[0].stop()
+    options = ("--quorum", urls, "--lease", ms(LEASE_S))
+    code, out, err = place.says(*options, place.key, "--", "sh", "-c", 'echo "fence=$RLOCK_FENCE"')
+    assert code == 0 and out == "fence=\n", (code, out, err)
+    servers[1].stop()
+    code, _, err = place.says("--wait", "300ms", *options, place.key, "--", "true")
+    assert code == FAILED and err, (code, err)
+
+
+@test
+def each_wrong_option_is_told_with_its_cure(place):
+    key = place.key
+    for arguments, words in (
+            ((), "which key"), ((key,), "which command"), ((key, "--"), "which command"),
+            (("--bogus", key, "--", "true"), "bogus"), (("--wait",), "requires an argument"),
+            (("--wait", "soon", key, "--", "true"), "not a duration"), (("-l", "1ms", key, "--", "true"), "--lease 1ms"),
+            (("--lease", "2d", key, "--", "true"), "--lease 2d"), (("--kind", "big", key, "--", "true"), "mutex, fair"),
+            (("--permits", "0", key, "--", "true"), "--permits 0"), (("--weight", "x", key, "--", "true"), "--weight x"),
+            (("--url", "http://x", key, "--", "true"), "url"), (("--quorum", ",", key, "--", "true"), "three"),
+            (("--weight", "2", key, "--", "true"), ""), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
+            (("-w", "200ms", "--url", "redis://127.0.0.1:1", key, "--", "true"), "RLOCK_URL")):
+        code, out, err = place.says(*arguments)
+        assert code == FAILED and out == "" and err and words in err, (arguments, code, out, err)
+        assert all(len(line) < 200 for line in err.splitlines()), err
+    for word in ("--help", "--version"):
+        code, out, err = place.says(word)
+        assert code == 0 and "rlock" in out and err == "", (word, code, out, err)
+
+
+@test
+def descriptors_pass_through(place):
+    read, write = os.pipe()
+    machine = place.rlock(place.key, "--", "bash", "-c", f"cat; echo err >&2; echo more >&{write}; exit 5",
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(write,))
+    os.close(write)
+    out, err = machine.process.communicate(b"in\0put", timeout=2 * SOON_S)
+    assert (machine.process.returncode, out, err) == (5, b"in\0put", b"err\n")
+    assert os.read(read, 100) == b"more\n" and os.read(read, 100) == b""
+    os.close(read)
+    fds = place.says(place.key, "--", "sh", "-c", "ls /proc/$$/fd")[1].split()
+    assert set(fds) <= {"0", "1", "2", "3", "10", "255"}, fds
+
+
+@test
+def lock_stays_until_what_the_command_left_is_gone(place):
+    left = place.beats("leave", str(int(500 * SCALE)))
+    place.began(1)
+    other = place.beats("for", "10")
+    assert left.ends() == 7 and other.ends() == 7
+    place.alone()
+    run = place.runs()[0]
+    assert run[1] - run[0] > 0.4 * SCALE, run
+
+
+@test
+def signals_are_passed_on(place):
+    names = ("HUP", "INT", "QUIT", "USR1", "USR2", "WINCH", "TERM")
+    script = "".join(f'trap "echo {name}" {name}; ' for name in names) + "echo ready; while :; do sleep 0.02; done"
+    machine = place.rlock(place.key, "--", "sh", "-c", script, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True)
+    assert machine.process.stdout.readline() == "ready\n"
+    for name in names:
+        machine.signal(getattr(signal, "SIG" + name))
+        assert machine.process.stdout.readline() == name + "\n"
+    assert machine.process.poll() is None
+
+
+@test
+def who_is_ended_while_it_waits_leaves_nothing_at_the_server(place):
+    r = place.server.redis
+    for kind in ("mutex", "fair"):
+        key = place.key + kind
+        holder = place.rlock("--kind", kind, key, "--", "sh", "-c", "echo; exec sleep 60", stdout=subprocess.PIPE)
+        holder.process.stdout.readline()
+
+        def kept():
+            return sorted(name for name in r.keys("*" + key + "*"))
+
+        before, clients = kept(), len(r.client_list())
+        waiter = place.rlock("--kind", kind, key, "--", "echo", "ran", stdout=subprocess.PIPE)
+        until("its connection", SOON_S, lambda: len(r.client_list()) > clients)
+        if kind == "fair":
+            until("the queue", SOON_S, lambda: kept() != before)
+        waiter.signal(signal.SIGTERM)
+        assert waiter.ends() == -signal.SIGTERM and waiter.process.stdout.read() == b""
+        until("the waiter is gone", SOON_S, lambda: kept() == before)
+
+
+@test
+def signals_before_the_command_began_are_not_lost(place):
+    started = []
+    for i in range(20):
+        machine = place.rlock("--kind", "semaphore", "--permits", "99", place.key, "--", "sleep", "60")
+        started.append(machine)
+        until("the grant", SOON_S, lambda: machine.process.poll() is not None or children(machine.pid))
+        time.sleep(i * 0.0001)
+        machine.signal(signal.SIGTERM)
+    for machine in started:
+        assert machine.ends() == -signal.SIGTERM
+
+
+@test
+def what_is_ignored_stays_ignored_as_nohup_has_it(place):
+    machine = place.rlock(place.key, "--", "sh", "-c", "kill -HUP $$; kill -PIPE $$; echo lives; exec sleep 60", stdout=subprocess.PIPE,
+                          text=True, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN), restore_signals=False)
+    assert machine.process.stdout.readline() == "lives\n"  # this program ignores SIGPIPE
+    machine.signal(signal.SIGHUP)
+    time.sleep(0.1)
+    assert machine.process.poll() is None
+    machine.signal(signal.SIGTERM)
+    assert machine.ends() == -signal.SIGTERM
+    code = place.says(place.key, "--", "sh", "-c", "kill -PIPE $$")[0]
+    assert code == -signal.SIGPIPE, code
+
+
+@test
+def signals_that_were_blocked_do_not_block_rlock(place):
+    def block():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGRTMIN})
+
+    code, out, _ = place.says(place.key, "--", "grep", "SigBlk", "/proc/self/status", before=block)
+    assert code == 0 and int(out.split()[1], 16) == 1 << 16 | 1 << 14 | 1 << (signal.SIGRTMIN - 1), out
+
+
+@test
+def closed_descriptors_stay_closed_and_become_no_connection(place):
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        script = f'"$0" -v "$1" -- sh -c "ls -l /proc/\\$\\$/fd >$2" {closed}; echo $?'
+        path = os.path.join(place.folder, "fds")
+        machine = place.popen(["sh", "-c", script, RLOCK, place.key, path], stdout=subprocess.PIPE, text=True)
+        assert machine.process.stdout.read() == "0\n", closed
+        with open(path, encoding="ascii") as file:
+            assert "socket" not in file.read()
+    machine = place.popen(["sh", "-c", f'exec "$0" "$1" -- /no/such/command <&- >&- 2>&-', RLOCK, place.key])
+    assert machine.ends() == NOT_FOUND
+
+
+@test
+def group_number_of_another_is_not_signalled(place):
+    """The command ends and leaves a process that went away; its number becomes that of another's group."""
+    try:
+        with open("/proc/sys/kernel/ns_last_pid", "w", encoding="ascii") as file:
+            if os.geteuid() != 0:
+                raise NotApplicable("only root may choose the number of a process")
+            script = f'echo $$; setsid "$0" "$1" leave 60000 & while ! [ -s "$1" ]; do sleep 0.01; done'
+            machine = place.rlock("--lease", ms(LEASE_S), place.key, "--", "sh", "-c", script, BEAT, place.log,
+                                  stdout=subprocess.PIPE)
+            group = int(machine.process.stdout.readline())
+            run = place.began(1)[0]
+            until("its end", SOON_S, lambda: state(group) is None)
+            for _ in range(200):
+                file.seek(0)
+                file.write(str(group - 1))
+                file.flush()
+                other = place.popen(["sleep", "60"])
+                if other.pid == group:
+                    break
+                other.process.kill()
+                other.ends()
+            else:
+                raise NotApplicable("the number was not to be had")
+    except OSError as error:
+        raise NotApplicable(str(error)) from error
+    place.server.redis.set(place.key, "stolen")
+    assert machine.ends() == LOST
+    run = place.runs()[0]
+    place.all_gone(run, SOON_S)
+    assert other.process.poll() is None
+
+
+@test
+def what_the_command_left_gets_signals_when_it_is_alone(place):
+    script = 'echo $$; setsid "$0" "$1" & while ! [ -s "$1" ]; do sleep 0.01; done'
+    machine = place.rlock(place.key, "--", "sh", "-c", script, BEAT, place.log, stdout=subprocess.PIPE)
+    command = int(machine.process.stdout.readline())
+    until("its end", SOON_S, lambda: state(command) is None)
+    machine.signal(signal.SIGTERM)
+    assert machine.ends() == 0  # as the command ended
+    place.all_gone(place.runs()[0], SOON_S)
+
+
+@test
+def command_that_cannot_be_made_is_told(place):
+    if os.geteuid() != 0:
+        raise NotApplicable("it takes another user, who has no processes")
+    for folder in (os.path.dirname(place.folder), os.path.dirname(place.server.socket)):
+        os.chmod(folder, 0o755)
+    os.chmod(place.server.socket, 0o777)
+    program = os.path.join(place.folder, "rlock")
+    shutil.copy(RLOCK, program)
+    os.chmod(place.folder, 0o755)
+    for most in (1, 2):
+        def few():
+            os.setgid(65534)
+            os.setuid(60000)
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+        machine = place.popen([program, place.key, "--", "true"], before=few, stderr=subprocess.PIPE, text=True,
+                              env={"ASAN_OPTIONS": "detect_leaks=0"})
+        err = machine.process.communicate(timeout=SOON_S)[1]
+        assert machine.process.returncode == FAILED and "fork: Resource" in err, (most, machine.process.returncode, err)
+        until("the release", SOON_S, lambda: not place.server.redis.exists(place.key))
+
+
+@test
+def first_process_of_a_container_ends_all(place):
+    unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run(unshare + ["true"], stderr=subprocess.DEVNULL).returncode != 0:
+        raise NotApplicable("no namespaces")
+    machine = place.popen([*unshare, RLOCK, "--lease", ms(LEASE_S), place.key, "--", "sh", "-c",
+                           '"$0" "$1" leave 60000; exec "$0" "$1" away', BEAT, place.log], stderr=subprocess.PIPE)
+    place.began(2)
+    place.server.redis.set(place.key, "stolen")
+    assert machine.ends() == LOST, machine.process.stderr.read()
+    ended = now()
+    time.sleep(0.1)
+    assert all(run[1] < ended for run in place.runs())
+    machine = place.popen([*unshare, RLOCK, "c" + place.key, "--", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE)
+    machine.process.stdout.readline()
+    send(children(machine.pid)[0], signal.SIGTERM)
+    assert machine.ends() == 143
+
+
+@test
+def checker_sees_two_commands_at_a_time(place):
+    shared = ("--kind", "semaphore", "--permits", "2")
+    place.beats(options=shared)
+    place.began(1)
+    assert place.beats("for", "30", options=shared).ends() == 7
+    assert place.overlap() > 0
+
+
+# ---- faults ----
+
+FIERCE = ("ignore", "away", "forks")
+
+
+class Fault:
+    """A machine whose command does all to live on, another one that waits, and what happens between them."""
+
+    def __init__(self, place, *words, url=None):
+        self.place = place
+        self.one = place.beats(*words, url=url)
+        place.began(1)
+        want = 1 + ("away" in words) + ("forks" in words)
+        until("its processes", SOON_S, lambda: len(place.runs()[0][2]) >= want)
+        self.keeper, self.command = self.one.keeper(), self.one.command()
+        self.two = place.beats("for", "20")
+        time.sleep(0.1)
+        self.at = now()
+
+    def over(self, within, next_within):
+        """All processes of the first have ended within a time from the fault, and the second ran, later."""
+        try:
+            assert self.two.ends(next_within + SOON_S) == 7
+            runs_of = self.place.runs()
+            took = runs_of[1][0] - self.at
+            assert took <= next_within, f"the next one began after {took:.3f} s"
+            assert runs_of[0][1] - self.at <= within, f"the command lived for {runs_of[0][1] - self.at:.3f} s"
+            self.place.all_gone(runs_of[0], SOON_S)
+        finally:
+            self.place.alone()
+
+
+# What is done; how long the command may live on, and how long until the next one runs, in leases and seconds.
+@test
+def rlock_is_killed(place):
+    for words in ((), FIERCE):
+        place.log += "x"
+        fault = Fault(place, *words)
+        fault.one.signal(signal.SIGKILL)
+        fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def rlock_is_stopped(place):
+    fault = Fault(place, *FIERCE)
+    fault.one.signal(signal.SIGSTOP)
+    fault.over(LEASE_S, LEASE_S + SCALE)
+    fault.one.signal(signal.SIGCONT)
+    assert fault.one.ends() == LOST
+
+
+@test
+def keeper_is_killed(place):
+    fault = Fault(place, *FIERCE)
+    send(fault.keeper, signal.SIGKILL)
+    assert fault.one.ends() == FAILED
+    fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def command_is_killed(place):
+    fault = Fault(place)
+    send(fault.command, signal.SIGKILL)
+    assert fault.one.ends() == -signal.SIGKILL
+    fault.over(SOON_S, SOON_S)
+
+
+@test
+def command_that_is_stopped_keeps_the_lock(place):
+    fault = Fault(place)
+    send(fault.command, signal.SIGSTOP)
+    time.sleep(2 * LEASE_S)
+    assert len(place.runs()) == 1
+    send(fault.command, signal.SIGCONT)
+    at = now()
+    until("a beat", SOON_S, lambda: place.runs()[0][1] > at)
+    fault.one.signal(signal.SIGTERM)
+    fault.over(SOON_S + 2 * LEASE_S, SOON_S + 2 * LEASE_S)
+
+
+@test
+def server_stops_and_goes_on(place):
+    server = place.own_server()
+    fault = Fault(place, *FIERCE)
+    server.signal(signal.SIGSTOP)
+    assert fault.one.ends() == LOST
+    place.all_gone(place.runs()[0], SOON_S)
+    server.signal(signal.SIGCONT)
+    fault.over(LEASE_S, LEASE_S + SOON_S)
+
+
+@test
+def server_is_killed_and_comes_back_with_its_data(place):
+    server = place.own_server()
+    fault = Fault(place, *FIERCE)
+    server.stop()
+    assert fault.one.ends() == LOST
+    server.start()
+    fault.over(LEASE_S, LEASE_S + 2 * SOON_S)
+
+
+@test
+def hold_survives_a_short_absence_of_the_server(place):
+    server = place.own_server()
+    fault = Fault(place)
+    server.signal(signal.SIGSTOP)
+    time.sleep(0.15 * LEASE_S)
+    server.signal(signal.SIGCONT)
+    time.sleep(1.2 * LEASE_S)
+    assert len(place.runs()) == 1 and fault.one.process.poll() is None
+
+
+@test
+def network_is_gone(place):
+    network = place.network()
+    fault = Fault(place, *FIERCE, url=network.url)
+    network.cut = True
+    assert fault.one.ends() == LOST
+    fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def command_that_obeys_has_time_to_end_before_the_deadline(place):
+    network = place.network()
+    code = 'trap "echo asked; exit 9" TERM; echo ready; while :; do sleep 0.02; done'
+    machine = place.rlock("--lease", ms(2 * LEASE_S), place.key, "--", "sh", "-c", code, url=network.url,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert machine.process.stdout.readline() == "ready\n"
+    network.cut = True
+    out, err = machine.process.communicate(timeout=2 * SOON_S)
+    assert out == "asked\n" and machine.process.returncode == LOST and "lost" in err, (out, err)
+
+
+@test
+def lock_is_stolen_deleted_or_forgotten(place):
+    for how in ("stolen", "deleted", "forgotten"):
+        server = place.own_server()
+        place.log += "x"
+        machine = place.beats(*FIERCE)
+        place.began(1)
+        time.sleep(1.1)  # a push connection is made by then
+        at = now()
+        if how == "stolen":
+            server.redis.set(place.key, "mine")
+        elif how == "deleted":
+            server.redis.delete(place.key)
+        else:
+            server.stop()
+            for name in os.listdir(server.folder):
+                if name.startswith("append"):
+                    shutil.rmtree(os.path.join(server.folder, name), ignore_errors=True)
+            server.start()
+            server.redis.set(place.key, "mine")
+        assert machine.ends() == LOST, how
+        run = place.runs()[0]
+        assert run[1] - at < (LEASE_S if how == "forgotten" else 0.5 * SCALE), (how, run[1] - at)
+        place.all_gone(run, SOON_S)
+        if how != "deleted":
+            assert server.redis.get(place.key) == b"mine"
+
+
+@test
+def command_that_leads_a_session_or_stops_itself_is_ended_too(place):
+    network = place.network()
+    started = [place.rlock("--lease", ms(LEASE_S), place.key + str(i), "--", *before, BEAT, place.log, *words, url=network.url)
+               for i, (before, words) in enumerate(((("setsid",), ()), ((), ("stop",)), ((), ("ignore", "stop"))))]
+    place.began(len(started))
+    network.cut = True
+    at = now()
+    for machine in started:
+        assert machine.ends() == LOST
+    assert all(run[1] - at <= LEASE_S for run in place.runs())
+
+
+@test
+def keeper_stands_still_while_the_server_is_gone(place):
+    network = place.network()
+    fault = Fault(place, *FIERCE, url=network.url)
+    send(fault.keeper, signal.SIGSTOP)
+    network.cut = True
+    fault.at = now()
+    assert fault.one.ends() == LOST
+    fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def rlock_and_keeper_are_killed_together(place):
+    """Nobody is left to end what the command started; the kernel ends the command."""
+    fault = Fault(place, "ignore")
+    for pid in (fault.keeper, fault.one.pid):
+        send(pid, signal.SIGKILL)
+    fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def hundreds_that_went_away_are_ended_in_time(place):
+    network = place.network()
+    script = 'i=0; while [ $i -lt 300 ]; do setsid "$0" 77777 & i=$((i + 1)); done; wait'
+    sleep = os.path.join(place.folder, "sleep")
+    shutil.copy(shutil.which("sleep"), sleep)
+    machine = place.rlock("--lease", ms(2 * LEASE_S), place.key, "--", "sh", "-c", script, sleep, url=network.url)
+
+    def those():
+        found = []
+        for path in glob.glob("/proc/[0-9]*/cmdline"):
+            try:
+                with open(path, "rb") as file:
+                    found += [path] if file.read().startswith(sleep.encode()) else []
+            except OSError:
+                pass
+        return found
+
+    until("300 processes", 4 * SOON_S, lambda: len(those()) >= 300)
+    time.sleep(0.3)
+    network.cut = True
+    time.sleep(2 * LEASE_S)
+    assert not those()
+    assert machine.ends() == LOST
+
+
+@test
+def who_was_told_to_end_is_ended_though_the_server_is_back(place):
+    server, lease = place.own_server(), 4 * SCALE
+    machine = place.beats("ignore", lease=lease)
+    place.began(1)
+    time.sleep(0.4 * lease)  # renewed at a third
+    at = now()
+    server.signal(signal.SIGSTOP)
+    time.sleep(0.8 * lease)  # asked at 0.93 of it after the renewal of a third at the latest: at 0.63 from here
+    server.signal(signal.SIGCONT)
+    assert machine.ends() == LOST
+    run = place.runs()[0]
+    assert run[1] - at <= lease, run[1] - at
+
+
+# ---- in a terminal ----
+
+
+class Terminal:
+    """A pseudo terminal, and who leads its session: an interactive shell, or what is named."""
+
+    PROMPT = "@@ "
+
+    def __init__(self, place, *arguments):
+        self.master, slave = os.openpty()
+        self.text = ""
+
+        def control():
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+        command = list(arguments) or ["bash", "--norc", "--noprofile", "--noediting", "-i"]
+        self.machine = place.popen(command, stdin=slave, stdout=slave, stderr=slave, before=control,
+                                   env={"PS1": self.PROMPT, "RLOCK": RLOCK, "K": place.key, "BEAT": BEAT, "LANG": "C"})
+        os.close(slave)
+        place.things.append(self)
+        if not arguments:
+            self.hears(self.PROMPT)
+            self.runs("stty -echo")
+
+    def say(self, text):
+        os.write(self.master, text.encode())
+
+    def hears(self, words, seconds=None):
+        deadline = now() + (seconds or SOON_S)
+        while words not in self.text:
+            left = deadline - now()
+            assert left > 0, f"no {words!r} in {self.text!r}"
+            if select.select([self.master], [], [], left)[0]:
+                try:
+                    self.text += os.read(self.master, 4096).decode(errors="replace")
+                except OSError:
+                    raise AssertionError(f"the terminal is closed, no {words!r} in {self.text!r}") from None
+        before, _, self.text = self.text.partition(words)
+        return before
+
+    def runs(self, line):
+        self.say(line + "\n")
+        return self.hears(self.PROMPT)
+
+    def stop(self):
+        if self.master >= 0:
+            os.close(self.master)
+            self.master = -1
+
+
+CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
+
+
+@test
+def command_reads_the_terminal_which_is_given_back(place):
+    t = Terminal(place)
+    for script in ("echo ready; read x; echo got $x; exit 3", "echo ready; read x </dev/tty; echo got $x; exit 3"):
+        t.say(f"$RLOCK $K -- sh -c '{script}'\n")
+        t.hears("ready")
+        t.say("hello\n")
+        t.hears("got hello")
+        t.hears(t.PROMPT)
+        assert "3" in t.runs("echo $?")
+    t.say("$RLOCK $K -- bash --norc -i\n")  # it insists on being in the foreground
+    t.hears(t.PROMPT)
+    assert "42" in t.runs("echo $((6 * 7)); sleep 0.01")
+    t.runs("exit")
+    t.say("$RLOCK $K -- $RLOCK 2$K -- sh -c 'echo ready; read x; echo got $x'\n")
+    t.hears("ready")
+    t.say("twice\n")
+    t.hears("got twice")
+    t.hears(t.PROMPT)
+    assert "t" in t.runs("[ -t 0 ] && echo t")
+
+
+@test
+def ctrl_c_ends_the_command_and_a_loop_around_it(place):
+    t = Terminal(place)
+    for reads in ("", "read x; "):
+        t.say(f"for i in 1 2 3; do $RLOCK $K -- sh -c 'echo ready; {reads}exec sleep 60'; done\n")
+        t.hears("ready")
+        if reads:
+            t.say("x\n")
+            time.sleep(0.1 * SCALE)
+        t.say(CTRL_C)
+        assert "ready" not in t.hears(t.PROMPT)
+        assert "130" in t.runs("echo $?")
+    t.say("$RLOCK $K -- sleep 60 & sleep 0.1; $RLOCK $K -- true\n")  # Ctrl-C while it waits
+    time.sleep(0.3 * SCALE)
+    t.say(CTRL_C)
+    t.hears(t.PROMPT)
+    assert "130" in t.runs("echo $?")
+
+
+@test
+def ctrl_z_stops_and_fg_goes_on(place):
+    t = Terminal(place)
+    t.say(f"$RLOCK --lease {ms(6 * SCALE)} $K -- $BEAT {place.log}\n")
+    place.began(1)
+    t.say(CTRL_Z)
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    last = place.runs()[0][1]
+    assert place.server.redis.exists(place.key)
+    t.runs("sleep 0.1")
+    assert place.runs()[0][1] == last
+    t.say("fg\n")
+    until("a beat", SOON_S, lambda: place.runs()[0][1] > last)
+    t.say(CTRL_C)
+    t.hears(t.PROMPT)
+    t.say(f"$RLOCK --lease {ms(6 * SCALE)} $K -- bash -c 'echo ready; read x; echo got $x; read x; echo got $x; exit 4'\n")
+    t.hears("ready")
+    t.say("one\n")
+    t.hears("got one")
+    t.say(CTRL_Z)
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    t.runs("true")
+    t.say("fg\n")
+    t.hears("RLOCK")
+    t.say("two\n")
+    t.hears("got two")
+    t.hears(t.PROMPT)
+    assert "4" in t.runs("echo $?")
+
+
+@test
+def command_that_is_stopped_beyond_the_lease_is_ended(place):
+    t = Terminal(place)
+    t.say(f"$RLOCK --lease {ms(LEASE_S)} $K -- $BEAT {place.log}\n")
+    place.began(1)
+    t.say(CTRL_Z)
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    other = place.beats("for", "20")
+    assert other.ends() == 7
+    place.alone()
+    place.all_gone(place.runs()[0], SOON_S)
+    t.say("fg\n")
+    t.hears("lost")
+    t.hears(t.PROMPT)
+    assert str(LOST) in t.runs("echo $?")
+
+
+@test
+def pipeline_keeps_the_terminal_for_its_other_end(place):
+    t = Terminal(place)
+    t.say("$RLOCK $K -- sh -c 'echo data; sleep 0.2' | sh -c 'read x; echo got $x; read y </dev/tty; echo got $y'\n")
+    t.hears("got data")
+    t.say("typed\n")
+    t.hears("got typed")
+    t.hears(t.PROMPT)
+
+
+@test
+def command_in_the_background_stops_when_it_reads_and_goes_on_in_the_foreground(place):
+    t = Terminal(place)
+    t.runs("$RLOCK $K -- sh -c 'read x; echo got $x' &")
+    until("the stop", SOON_S, lambda: "Stopped" in t.runs("jobs; sleep 0.05"))
+    t.say("fg\n")
+    time.sleep(0.1 * SCALE)
+    t.say("hello\n")
+    t.hears("got hello")
+    t.hears(t.PROMPT)
+
+
+@test
+def leader_of_a_session_is_not_stopped_for_ever(place):
+    t = Terminal(place, RLOCK, place.key, "--", "sh", "-c", "echo ready; read x; echo got $x; while :; do read x; echo again $x; done")
+    t.hears("ready")
+    t.say(CTRL_Z)
+    t.say("hello\n")
+    t.hears("got hello")
+    t.say(CTRL_Z)
+    t.say("more\n")
+    t.hears("again more")
+    t.say(CTRL_C)
+    assert t.machine.ends() == -signal.SIGINT
+
+
+@test
+def hangup_of_the_terminal_ends_the_command(place):
+    t = Terminal(place)
+    t.say(f"$RLOCK $K -- $BEAT {place.log}\n")
+    place.began(1)
+    t.stop()
+    place.all_gone(place.runs()[0], SOON_S)
+    until("the release", SOON_S, lambda: not place.server.redis.exists(place.key))
+
+
+# ---- elections ----
+
+
+@test
+def leader_whose_command_ends_starts_it_again_later_and_later(place):
+    machine = place.rlock("elect", place.key, "--", BEAT, place.log, "for", "10", stderr=subprocess.DEVNULL)
+    runs_of = place.began(3, 4 + 3 * SOON_S)
+    pauses = [runs_of[i + 1][0] - runs_of[i][1] for i in range(2)]
+    assert pauses[0] >= 0.9 and pauses[1] >= 1.9, pauses
+    machine.signal(signal.SIGTERM)
+    assert machine.ends() == 0
+
+
+@test
+def another_leads_when_the_leader_is_killed(place):
+    options = ("elect", "--lease", ms(LEASE_S))
+    one = place.rlock(*options, place.key, "--", BEAT, place.log, *FIERCE, stderr=subprocess.DEVNULL)
+    place.began(1)
+    two = place.rlock(*options, place.key, "--", BEAT, place.log, stderr=subprocess.DEVNULL)
+    time.sleep(0.2)
+    at = now()
+    one.signal(signal.SIGKILL)
+    first, second = place.began(2)
+    assert second[0] - at <= LEASE_S + SCALE, second[0] - at
+    place.alone()
+    two.signal(signal.SIGTERM)
+    assert two.ends() == 0
+
+
+@test
+def leader_that_is_told_to_end_hands_over_at_once(place):
+    command = ("--", "sh", "-c", 'trap "echo asked >&2; exit 1" TERM; "$0" "$1" & wait; wait', BEAT, place.log)
+    one = place.rlock("elect", place.key, *command, stderr=subprocess.PIPE, text=True)
+    place.began(1)
+    two = place.rlock("elect", place.key, "--", BEAT, place.log)
+    time.sleep(0.2)
+    at = now()
+    one.signal(signal.SIGTERM)
+    assert one.ends() == 0 and "asked" in one.process.stderr.read()
+    assert place.began(2)[1][0] - at < SCALE
+    place.alone()
+    waits = place.rlock("elect", place.key, "--", BEAT, place.log)
+    time.sleep(0.2)
+    waits.signal(signal.SIGTERM)
+    assert waits.ends() == 0
+    two.signal(signal.SIGTERM)
+    assert two.ends() == 0
+
+
+@test
+def command_of_a_leader_that_ignores_sigterm_is_ended_after_its_grace(place):
+    machine = place.rlock("elect", "--grace", ms(SCALE), place.key, "--", BEAT, place.log, *FIERCE, stderr=subprocess.DEVNULL)
+    place.began(1)
+    at = now()
+    for _ in range(3):
+        machine.signal(signal.SIGTERM)
+        time.sleep(0.02)
+    assert machine.ends() == 0
+    run = place.runs()[0]
+    assert SCALE * 0.9 <= run[1] - at <= 2 * SCALE, run[1] - at
+    place.all_gone(run, SOON_S)
+    assert not place.server.redis.exists(place.key)
+
+
+@test
+def leader_that_loses_its_lead_starts_again_when_it_leads_again(place):
+    server = place.own_server()
+    machine = place.rlock("elect", "--lease", ms(LEASE_S), place.key, "--", BEAT, place.log, "ignore", stderr=subprocess.DEVNULL)
+    place.began(1)
+    server.signal(signal.SIGSTOP)
+    time.sleep(1.2 * LEASE_S)
+    place.all_gone(place.runs()[0], SOON_S)
+    server.signal(signal.SIGCONT)
+    place.began(2)
+    server.redis.set(place.key, "stolen", px=int(100 * SCALE))
+    place.began(3)
+    place.alone()
+    assert machine.process.poll() is None
+    send(machine.keeper(), signal.SIGKILL)
+    place.began(4)
+    place.alone()
+
+
+@test
+def who_set_notify_socket_is_told(place):
+    path = os.path.join(place.folder, "notify")
+    ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ear.bind(path)
+    ear.settimeout(SOON_S)
+    machine = place.rlock("elect", place.key, "--", "sleep", "60", env={"NOTIFY_SOCKET": path})
+    assert ear.recv(1000).startswith(b"READY=1\n")
+    assert ear.recv(1000) == b"STATUS=leads"
+    machine.signal(signal.SIGTERM)
+    assert ear.recv(1000) == b"STOPPING=1"
+    assert machine.ends() == 0
+    ear.close()
+
+
+# ---- chaos, and a month ----
+
+
+def cut_off(place, machine, network):
+    network.cut = True
+    time.sleep(random.uniform(0, 2) * CHAOS_LEASE_S)
+    network.cut = False
+    network.drop()  # what was swallowed is missing from the connections
+
+
+def paused(pid, least=0.0):
+    if pid:
+        send(pid, signal.SIGSTOP)
+        time.sleep(random.uniform(least, 2) * CHAOS_LEASE_S)
+        send(pid, signal.SIGCONT)
+
+
+def keeper_paused_and_cut_off(place, machine, network):
+    keeper = machine.keeper()
+    if keeper:
+        send(keeper, signal.SIGSTOP)
+        cut_off(place, machine, network)
+        send(keeper, signal.SIGCONT)
+
+
+def server_killed(place, machine, network):
+    place.server.stop()
+    time.sleep(random.uniform(0, 1) * CHAOS_LEASE_S)
+    place.server.start()
+
+
+CHAOS_LEASE_S = 0.4 * SCALE
+CHAOS = {
+    "rlock killed": lambda place, machine, network: send(machine.pid, signal.SIGKILL),
+    "rlock stopped": lambda place, machine, network: paused(machine.pid),
+    "keeper killed": lambda place, machine, network: send(machine.keeper(), signal.SIGKILL),
+    "keeper stopped": lambda place, machine, network: paused(machine.keeper()),
+    "keeper stopped, network gone": keeper_paused_and_cut_off,
+    "command killed": lambda place, machine, network: send(machine.command(), signal.SIGKILL),
+    "command stopped": lambda place, machine, network: paused(machine.command()),
+    "rlock ended": lambda place, machine, network: send(machine.pid, signal.SIGTERM),
+    "network gone": cut_off,
+    "connections closed": lambda place, machine, network: network.drop(),
+    "server stopped": lambda place, machine, network: paused(place.server.process.pid),
+    "server killed": server_killed,
+}
+
+
+class Loop(threading.Thread):
+    """A machine that runs rlock again and again, over a network of its own."""
+
+    def __init__(self, place, dice):
+        super().__init__(daemon=True)
+        self.place, self.dice, self.network = place, dice, place.network()
+        self.current, self.over, self.statuses = None, False, {}
+        self.start()
+
+    def run(self):
+        while not self.over:
+            words = [word for word in FIERCE if self.dice.random() < 0.4]
+            length = str(int(self.dice.uniform(20, 600) * SCALE))
+            self.current = self.place.beats("for", length, *words, url=self.network.url, lease=CHAOS_LEASE_S)
+            status = self.current.process.wait()
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+
+
+@test
+def chaos_never_has_two_commands_at_a_time(place):
+    seed = int(os.environ.get("RLOCK_CLI_SEED") or random.randrange(1 << 32))
+    dice = random.Random(seed)
+    place.own_server()
+    loops = [Loop(place, random.Random(seed + i)) for i in range(3)]
+    done = dict.fromkeys(CHAOS, 0)
+    until("a hold", SOON_S, lambda: any(loop.current and loop.current.command() for loop in loops))
+    for _ in range(ROUNDS):
+        time.sleep(dice.uniform(0, 0.3) * SCALE)
+        loop = next((loop for loop in loops if loop.current.command()), loops[0]) if dice.random() < 0.8 else dice.choice(loops)
+        kind = dice.choice(list(CHAOS))
+        CHAOS[kind](place, loop.current, loop.network)
+        done[kind] += 1
+    for loop in loops:
+        loop.over = True
+    for loop in loops:
+        loop.join(4 * SOON_S)
+        assert not loop.is_alive(), "a machine hangs"
+    runs_of, statuses = place.runs(), {}
+    for loop in loops:
+        for status, count in loop.statuses.items():
+            statuses[status] = statuses.get(status, 0) + count
+    print(f"# chaos: {len(runs_of)} holds, {sum(done.values())} faults, greatest overlap {place.overlap() * 1000:.1f} ms, "
+          f"seed {seed}", flush=True)
+    print(f"# {', '.join(f'{name}: {count}' for name, count in done.items())}; exit statuses {statuses}", flush=True)
+    place.alone()
+    assert set(statuses) <= {7, LOST, FAILED, -signal.SIGKILL, -signal.SIGTERM}, statuses
+    assert len(runs_of) >= ROUNDS / 4
+    until("the end of all", SOON_S, lambda: not any(runs(pid) for run in runs_of for pid in run[2]))
+
+
+def power_lost(machine):
+    """All processes of a machine end at once."""
+    found, new = [], [machine.pid]
+    while new:
+        found += new
+        new = [child for pid in new for child in children(pid)]
+    for pid in found:
+        send(pid, signal.SIGSTOP)
+    for pid in found + [child for pid in found for child in children(pid)]:
+        send(pid, signal.SIGKILL)
+
+
+@test
+def nightly_job_of_three_crontabs_is_done_once_a_night(place):
+    """A simulated month. Each machine has the line `0 0 * * * rlock --wait 1h nightly -- job`, and a clock of its own: its
+    midnight is up to 60 ms before or after that of the others. The job knows what it did, as a job that may be begun twice
+    has to: it ends at once if the night's file is there, and makes that as its last act. The day after a night begins when
+    its three lines have ended. In 18 of 30 nights there is a fault while the job runs."""
+    server = place.own_server()
+    faults = ["", "", "rlock killed", "machine killed", "server stopped", "server killed", "network gone"]
+    completed = begun = 0
+    slowest = 0.0
+    for night in range(30):
+        fault = faults[night % len(faults)]
+        place.log = os.path.join(place.folder, f"night{night}")
+        mark = os.path.join(place.folder, f"done{night}")
+        networks = [place.network() for _ in range(3)]
+        midnights = sorted((random.uniform(0, 0.12) * SCALE, network) for network in networks)
+        start, machines = now(), {}
+        for at, network in midnights:
+            time.sleep(max(0, start + at - now()))
+            machines[network] = place.beats("once", mark, "for", str(int(150 * SCALE)), url=network.url,
+                                            options=("--wait", "1h"), lease=CHAOS_LEASE_S)
+        if fault:
+            place.began(1)
+            holder = next((pair for pair in machines.items() if pair[1].command()), None)
+            at = now()
+            if holder is None:
+                pass  # the job was quick
+            elif fault == "rlock killed":
+                holder[1].signal(signal.SIGKILL)
+            elif fault == "machine killed":
+                power_lost(holder[1])
+            elif fault == "network gone":
+                holder[0].cut = True
+            elif fault == "server stopped":
+                paused(server.process.pid, 1)
+            else:
+                server.stop()
+                server.start()
+        for machine in machines.values():
+            machine.ends(4 * SOON_S)
+        runs_of = place.runs()
+        if fault.endswith("killed") and fault != "server killed" and len(runs_of) > 1:
+            slowest = max(slowest, runs_of[1][0] - at)
+            assert runs_of[1][0] - at <= CHAOS_LEASE_S + SCALE, (fault, runs_of[1][0] - at)
+        place.alone()
+        statuses = [machine.process.returncode for machine in machines.values()]
+        assert os.path.exists(mark) and 1 not in statuses, (night, fault, statuses)
+        begun += len(runs_of)
+        completed += 1
+    print(f"# month: {completed} nights, done once in each, never two at a time; begun {begun} times; after kill -9 the next "
+          f"began within {slowest:.2f} s (lease {CHAOS_LEASE_S:.1f} s)", flush=True)
+
+
+# ---- all of it ----
+
+
+def run_one(function, folder, server):
+    place = Place(function.__name__, folder, server)
+    try:
+        function(place)
+        return None
+    except NotApplicable as reason:
+        return reason
+    except Exception as error:  # a failed test must not hide the others
+        return "".join(traceback.format_exception(error))
+    finally:
+        place.close()
+
+
+def end_all():
+    """Nothing that a test started lives on: who is left is a child of this process, which is a subreaper."""
+    deadline = now() + 10
+    while now() < deadline:
+        left = children(os.getpid())
+        if not left:
+            return
+        for pid in left:
+            send(pid, signal.SIGKILL)
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
+        time.sleep(0.01)
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started goes too
+    LIBC.prctl(SUBREAPER, 1)
+    names = tuple(word for word in sys.argv[3:] if not word.isdigit())
+    wanted = [function for function in TESTS if not names or function.__name__.startswith(names)]
+    folder = tempfile.mkdtemp(prefix="rlock-cli-")
+    failed = 0
+    pool = concurrent.futures.ThreadPoolExecutor(8)
+    try:
+        server = Server(folder)
+        print(f"1..{len(wanted)}", flush=True)
+        started = [pool.submit(run_one, function, folder, server) for function in wanted]
+        for number, (function, future) in enumerate(zip(wanted, started), 1):
+            result = future.result()
+            if isinstance(result, NotApplicable):
+                print(f"not applicable: {function.__name__}, {result}")
+                result = None
+            failed += result is not None
+            print(f"{'not ok' if result else 'ok'} {number} - {function.__name__}", flush=True)
+            for line in (result or "").splitlines():
+                print("#", line, flush=True)
+        server.stop()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_all()
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
