@@ -1,0 +1,269 @@
+/* show.h - how locks are shown: as text, as JSON, and as a table on a terminal */
+#ifndef RLOCK_CLI_SHOW_H
+#define RLOCK_CLI_SHOW_H
+
+#include <search.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+
+#include "cli.h"
+
+/* A key, and how it stood at `at`. Numbers are -1 where there is none. */
+struct show_row {
+    const char *key, *token; /* token: that of a holder, or NULL */
+    size_t key_len, token_len;
+    int kind; /* rlock_kind; -1: nothing of ours is there */
+    int64_t held, left_ms, soon_ms, waiters, permits, need, fence;
+    double at;
+    /* the rest is look.h's */
+    struct look_node *node; /* which was asked last */
+    unsigned round;         /* in which it was last answered */
+    bool shown, asked, again, redisson;
+    int hops;      /* from node to node since it was answered */
+    char room[64]; /* of the token */
+};
+
+static struct show {
+    bool force, screen, dirty, color; /* force: held is how many held it */
+    int lines, columns, key_columns, id_columns;
+    size_t shown, waiters;
+    double drawn;
+    struct termios saved;
+} show = {.key_columns = -32, .id_columns = -36};
+
+/* Returns how many bytes are one character that can be shown; 0: the first byte cannot. */
+static size_t show_char(const unsigned char *s, size_t len) {
+    const uint32_t least[] = {0, 0x20, cli.json ? 0x80 : 0xa0, 0x800, 0x10000};
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4, i;
+    uint32_t code = n == 1 ? s[0] : s[0] & (0xffu >> n);
+    for (i = 1; i < n; i++) {
+        if (i >= len || (s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (s[i] & 0x3fu);
+    }
+    return n == 0 || code < least[n] || code == 0x7f || code > 0x10ffff || code >> 11 == 27 ? 0 : n;
+}
+
+/* Writes anybody's bytes, in so many columns; -n: in n or more; 0: in as many as they take. */
+static void show_bytes(const char *bytes, size_t len, int columns) {
+    const unsigned char *s = (const unsigned char *)bytes, *end = s + len;
+    int used = 0, wide = 0;
+    for (; s < end; used += wide) {
+        size_t n = show_char(s, (size_t)(end - s));
+        wide = n != 0 ? 1 : 4;
+        if (columns > 0 && used + wide > columns) {
+            break;
+        }
+        if (n != 0) {
+            fputs(cli.json && (*s == '"' || *s == '\\') ? "\\" : "", stdout);
+            fwrite(s, 1, n, stdout);
+        } else {
+            printf(cli.json ? "\\u%04x" : "\\x%02x", *s);
+        }
+        s += n != 0 ? n : 1;
+    }
+    printf("%*s", abs(columns) > used ? abs(columns) - used : 0, "");
+}
+
+/* Writes the id of the client whose token it is; all of the token of another library. */
+static void show_token(const struct show_row *row, int columns) {
+    bool id = row->token_len > 37 && row->token[36] == ':';
+    show_bytes(row->token, id ? 36 : row->token_len, columns);
+}
+
+static void show_holder(const struct show_row *row, int columns) {
+    char many[32];
+    if (row->held == 1 && row->token != NULL) {
+        show_token(row, columns);
+        return;
+    }
+    snprintf(many, sizeof many,
+             row->held == 0 ? "free"
+             : columns != 0 ? "%lld held"
+                            : "%lld%s",
+             (long long)row->held, row->held == 1 ? " holder" : " holders");
+    show_bytes(many, strlen(many), columns);
+}
+
+/* Returns a number, or what stands for none. The last four are good. */
+static const char *show_number(bool known, int64_t number) {
+    static char texts[4][24];
+    static unsigned i;
+    char *text = texts[i++ % 4];
+    snprintf(text, sizeof *texts, known ? "%lld" : cli.json ? "null" : "-", (long long)number);
+    return text;
+}
+
+static const char *show_kind(const struct show_row *row) {
+    return row->kind < 0 ? "-" : rlock_kind_str((rlock_kind)row->kind);
+}
+
+static int64_t show_left_ms(const struct show_row *row) {
+    int64_t left = row->left_ms - (int64_t)((ev_now(EV_DEFAULT) - row->at) * 1000);
+    return row->left_ms < 0 ? -1 : left > 0 ? left : 0;
+}
+
+static const char *show_left(const struct show_row *row) {
+    static char text[32];
+    long long ms = show_left_ms(row), s = (ms + 999) / 1000;
+    bool hours = s >= 3600;
+    if (row->held == 0 || ms < 0) {
+        return row->held == 0 ? "-" : "no end";
+    }
+    if (s < 60) {
+        snprintf(text, sizeof text, show.screen ? "%.0fs" : "%.1fs",
+                 show.screen ? (double)s : (double)ms / 1000);
+    } else {
+        snprintf(text, sizeof text, hours ? "%lldh%02lldm" : "%lldm%02llds",
+                 s / (hours ? 3600 : 60), s / (hours ? 60 : 1) % 60);
+    }
+    return text;
+}
+
+static void show_json(const struct show_row *row) {
+    bool held = row->held > 0 && row->token != NULL;
+    fputs("{\"key\":\"", stdout);
+    show_bytes(row->key, row->key_len, 0);
+    printf(row->kind < 0 ? "\",\"kind\":null" : "\",\"kind\":\"%s\"", show_kind(row));
+    printf(",\"holders\":%lld,\"holder\":%s", (long long)row->held, held ? "\"" : "null");
+    if (held) {
+        show_token(row, 0);
+    }
+    printf("%s,\"left_ms\":%s,\"waiters\":%s,\"permits\":%s,\"fence\":%s}\n", held ? "\"" : "",
+           show_number(row->held > 0 && !show.force, show_left_ms(row)),
+           show_number(row->waiters >= 0, row->waiters),
+           show_number(row->permits >= 0, row->permits), show_number(row->fence >= 0, row->fence));
+}
+
+/* Writes a lock, or the heads of the columns, without the end of the line. */
+static void show_line(const struct show_row *row) {
+    static const char numbers[] = "  %8s  %7s  %16s";
+    const char *color = row == NULL || row->waiters > 0 ? "\033[1m" : row->held ? "" : "\033[32m";
+    fputs(show.color ? color : "", stdout);
+    if (row == NULL) {
+        show_bytes("KEY", 3, show.key_columns);
+        printf("  %-9s  ", "KIND");
+        show_bytes("HELD-BY", 7, show.id_columns);
+        printf(numbers, "LEFT", "WAITERS", "FENCE");
+    } else {
+        show_bytes(row->key, row->key_len, show.key_columns);
+        printf("  %-9s  ", show_kind(row));
+        show_holder(row, show.id_columns);
+        printf(numbers, show_left(row), show_number(row->waiters >= 0, row->waiters),
+               show_number(row->fence >= 0, row->fence));
+    }
+    fputs(show.color ? "\033[m" : "", stdout);
+}
+
+/* Fits the columns into the window. */
+static void show_fit(void) {
+    struct winsize size;
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 2;
+    show.columns = known ? size.ws_col : 80;
+    show.lines = known ? size.ws_row : 24;
+    show.id_columns = show.columns >= 120 ? 36 : 8;
+    show.key_columns = show.columns - show.id_columns - 50;
+    show.key_columns = show.key_columns > 8 ? show.key_columns : 8;
+}
+
+/* Prints a lock in one line. */
+static void show_row(const struct show_row *row) {
+    if (cli.json) {
+        show_json(row);
+        return;
+    }
+    if (show.shown++ == 0 && isatty(STDOUT_FILENO)) {
+        show_fit();
+        show.key_columns = -show.key_columns; /* no key is cut */
+        show_line(NULL);
+        putchar('\n');
+    }
+    show_line(row);
+    putchar('\n');
+}
+
+/* Prints what inspect and force-release say of a key. */
+static void show_key(const struct show_row *row) {
+    if (cli.json) {
+        show_json(row);
+        return;
+    }
+    show_bytes(row->key, row->key_len, 0);
+    if (show.force) {
+        fputs(row->held > 0 ? ": released; it was held by " : ": nothing to release: ", stdout);
+        show_holder(row, 0);
+        putchar('\n');
+        return;
+    }
+    fputs("\n  held by  ", stdout);
+    show_holder(row, 0);
+    printf("\n  kind     %s\n  left     %s\n  waiters  %s\n  fence    %s\n", show_kind(row),
+           show_left(row), show_number(row->waiters >= 0, row->waiters),
+           show_number(row->fence >= 0, row->fence));
+    if (row->permits >= 0) {
+        printf("  permits  %lld left\n", (long long)row->permits);
+    }
+}
+
+/* ---- the table ---- */
+
+/* Returns the row that twalk() is at; NULL where it comes by once more. */
+static struct show_row *show_visited(const void *tree, VISIT visit) {
+    return visit == postorder || visit == leaf ? *(struct show_row *const *)tree : NULL;
+}
+
+static void show_table_row(const void *tree, VISIT visit, int depth) {
+    const struct show_row *row = show_visited(tree, visit);
+    (void)depth;
+    if (row != NULL && row->shown) {
+        show.waiters += row->waiters > 0 ? (size_t)row->waiters : 0;
+        if (++show.shown + 2 <= (size_t)show.lines) {
+            printf("\033[%zu;1H\033[K", show.shown + 2);
+            show_line(row);
+        }
+    }
+}
+
+/* Draws the rows, a tree of tsearch(). The head says what is looked at and how. */
+static void show_table(const void *rows, const char *what, const char *how) {
+    char head[700];
+    show_fit();
+    show.shown = show.waiters = 0;
+    fputs("\033[2;1H\033[K", stdout);
+    show_line(NULL);
+    twalk(rows, show_table_row);
+    if (show.shown + 2 < (size_t)show.lines) {
+        printf("\033[%zu;1H\033[J", show.shown + 3);
+    }
+    snprintf(head, sizeof head, "%s: %zu locks, %zu waiting; %s", what, show.shown, show.waiters,
+             how);
+    fputs("\033[1;1H\033[K", stdout);
+    show_bytes(head, strlen(head), show.columns);
+    show.dirty = false;
+    show.drawn = ev_now(EV_DEFAULT);
+}
+
+static void show_leave(void) {
+    if (show.screen) {
+        show.screen = false;
+        fputs("\033[?7h\033[?25h\033[?1049l", stdout);
+        fflush(stdout);
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &show.saved);
+    }
+}
+
+static void show_enter(void) {
+    struct termios raw;
+    if (tcgetattr(STDIN_FILENO, &show.saved) == 0) {
+        raw = show.saved;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* a shell would come up inside the table */
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+    }
+    show.screen = show.dirty = true;
+    atexit(show_leave);
+    fputs("\033[?1049h\033[?25l\033[?7l", stdout);
+}
+
+#endif /* RLOCK_CLI_SHOW_H */

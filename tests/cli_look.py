@@ -1,0 +1,846 @@
+#!/usr/bin/python3
+"""rlock inspect, force-release, ls and top, on real servers.
+
+    tests/cli_look.py build/cli/rlock [NAME]
+
+Prints TAP. $RLOCK_REDIS_SERVER names another redis-server.
+"""
+
+import ctypes
+import fcntl
+import fnmatch
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+import redis
+
+RLOCK = sys.argv[1]
+ME = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+OTHER = "9b2de1aa-7c1e-4c8f-8f3a-5d0d8a3f1c77"
+FAILED = 125  # CLI_FAILED
+SOON_S = 5  # a busy machine; what is pushed comes within milliseconds
+WRITER = 1000000000
+KEYS = ["key", "kind", "holders", "holder", "left_ms", "waiters", "permits", "fence"]
+
+
+def dies_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def until(what, seconds=SOON_S):
+    """Waits until what() is true, and returns it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        result = what()
+        if result:
+            return result
+        assert time.monotonic() < deadline, "it does not come to that"
+        time.sleep(0.01)
+
+
+class Server:
+    """A private server in its own folder, on a socket and, where it is asked for, on a port."""
+
+    def __init__(self, *arguments, port=0, first=()):
+        self.dir = tempfile.mkdtemp(prefix="rlock-look-")
+        self.socket = os.path.join(self.dir, "socket")
+        self.port = port
+        program = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
+        with open(os.path.join(self.dir, "log"), "wb") as log:
+            self.process = subprocess.Popen(
+                [program, *first, "--daemonize", "no", "--bind", "127.0.0.1", "--port", str(port), "--dir", self.dir,
+                 "--unixsocket", self.socket, "--save", "", "--appendonly", "no", *arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
+        try:
+            until(self.answers, 20)
+        except AssertionError:
+            self.stop()
+            raise
+
+    def answers(self):
+        try:
+            return self.connect().ping()
+        except redis.AuthenticationError:
+            return True
+        except redis.RedisError:
+            return False
+
+    def connect(self, **options):
+        return redis.Redis(unix_socket_path=self.socket, **options)
+
+    @property
+    def url(self):
+        return "unix://" + self.socket
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def environment(url):
+    return {**os.environ, "RLOCK_URL": url, "TERM": "xterm"}
+
+
+def run(url, *arguments, seconds=20):
+    """Runs it to its end: (status, what it printed, what it complained of)."""
+    done = subprocess.run([RLOCK, *arguments], env=environment(url), stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=seconds)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def ask(url, *arguments, status=0):
+    """What it says in JSON: a list of objects."""
+    got, out, err = run(url, arguments[0], "--json", *arguments[1:])
+    assert got == status, f"{arguments}: status {got}: {err}"
+    objects = [json.loads(line) for line in out.splitlines()]
+    assert all(list(o) == KEYS for o in objects), objects
+    return objects
+
+
+class Top:
+    """rlock top with lines: what it prints, as it comes."""
+
+    def __init__(self, url, *arguments):
+        self.process = subprocess.Popen([RLOCK, "top", *arguments], env=environment(url), stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        preexec_fn=dies_with_parent)
+        self.rest = b""
+
+    def line(self, seconds=SOON_S):
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))
+            assert ready, "no line"
+            more = os.read(self.process.stdout.fileno(), 65536)
+            assert more, "it has ended"
+            self.rest += more
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode()
+
+    def hears(self, key, holders):
+        told = json.loads(self.line())
+        assert (told["key"], told["holders"]) == (key, holders), told
+        return told
+
+    def is_quiet(self, seconds):
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        assert not ready and not self.rest, self.rest + os.read(self.process.stdout.fileno(), 65536)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Screen:
+    """rlock in a terminal of its own, of so many lines and columns."""
+
+    def __init__(self, url, *arguments, lines=10, columns=80, **more):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            dies_with_parent()
+            time.sleep(0.1)  # the size comes first
+            os.execve(RLOCK, [RLOCK, *arguments], {**environment(url), **more})
+        self.size(lines, columns)
+        self.text = ""
+        self.status = None
+
+    def size(self, lines, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read(self, seconds):
+        ready, _, _ = select.select([self.fd], [], [], seconds)
+        try:
+            more = os.read(self.fd, 65536) if ready else b""
+        except OSError:  # it has ended
+            more = b""
+        self.text += more.decode(errors="replace")
+        return more
+
+    def shows(self, pattern, seconds=SOON_S):
+        """Waits for something that was not on the screen when this was last called."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = re.search(pattern, self.text, re.S)
+            if found:
+                self.text = self.text[found.end():]
+                return found
+            assert time.monotonic() < deadline, f"{pattern} is not in {self.text[-500:]!r}"
+            self.read(0.1)
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def ends(self, seconds=SOON_S):
+        """All that it shows until it ends, and its status."""
+        deadline = time.monotonic() + seconds
+        while self.status is None:
+            assert time.monotonic() < deadline, "it does not end"
+            self.read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+        while self.read(0):
+            pass
+        return self.status, self.text
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+# ---- locks, as docs/protocol.md has them ----
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+def mutex(r, key, number=1, ms=60000, client=ME):
+    r.set(key, f"{client}:{number}", px=ms)
+
+
+def queued(r, key, holders, waiters=(), ms=60000):
+    """holders: (number, weight, letter); waiters: the same, with an order of arrival."""
+    for number, weight, letter in holders:
+        ends = now_ms() + ms
+        r.zadd(key, {f"{ME}:{number}:{weight}{letter}": -ends if weight > 1 or letter == "f" else ends})
+        r.pexpire(key, ms)
+    for place, number, weight, letter in waiters:
+        r.zadd(f"rlock:{{{key}}}:queue", {f"{OTHER}:{number}:{weight}{letter}": place})
+
+
+def one_of_each(r):
+    mutex(r, "m")
+    r.set("rlock:{m}:fence", "1700000000000001")
+    r.hset("java", f"{ME}:1", 1)
+    r.pexpire("java", 60000)
+    queued(r, "fair", [(1, 1, "f")], [(1, 2, 1, "f"), (2, 3, 1, "f")])
+    queued(r, "read", [(1, 1, "w"), (2, 1, "w"), (3, 1, "w")], [(1, 4, WRITER, "w")])
+    queued(r, "write", [(1, WRITER, "w")])
+    queued(r, "semaphore", [(1, 2, "s"), (2, 1, "s")], [(1.5, 3, 2, "s")])
+    queued(r, "set", [(1, 1, "s")])
+    r.zadd("set", {"permits:7": "-inf"})
+    # what is no lock of ours
+    r.set("text", "hello")
+    r.set("long", "x" * 100000)
+    r.set("redis-py", "0123456789abcdef0123456789abcdef", px=60000)
+    r.hset("person", "name", "Ada")
+    r.hset("map", mapping={f"{ME}:1": 1, "mode": "read"})
+    r.zadd("scores", {"Ada": 5, f"{ME}:1": 6})
+    r.rpush("list", 1)
+    r.sadd("members", 1)
+    r.xadd("stream", {"a": 1})
+    r.set("rlock:quarantine", "0 0 0")
+
+
+STANDS = {  # kind, holders, waiters, permits, fence
+    "m": ("mutex", 1, None, None, 1700000000000001),
+    "java": ("mutex", 1, None, None, None),
+    "fair": ("fair", 1, 2, None, None),
+    "read": ("read", 3, 1, None, None),
+    "write": ("write", 1, 0, None, None),
+    "semaphore": ("semaphore", 2, 1, None, None),
+    "set": ("semaphore", 1, 0, 6, None),
+}
+
+
+def is_as_it_stands(told):
+    assert (told["kind"], told["holders"], told["waiters"], told["permits"], told["fence"]) == STANDS[told["key"]], told
+    assert told["holder"] == ME and 40000 < told["left_ms"] <= 60000, told
+
+
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+# ---- ls and inspect ----
+
+
+@test
+def ls_finds_each_kind_of_lock_and_nothing_else(server, r):
+    one_of_each(r)
+    told = ask(server.url, "ls")
+    assert sorted(t["key"] for t in told) == sorted(STANDS), told
+    for t in told:
+        is_as_it_stands(t)
+
+
+@test
+def ls_prints_a_line_each_and_escapes_what_a_terminal_would_obey(server, r):
+    mutex(r, b"a\x1b[31m\n", ms=50000)
+    r.set("rlock:{" + "a\x1b[31m\n" + "}:fence", "12")
+    status, out, _ = run(server.url, "ls")
+    assert status == 0
+    assert re.fullmatch(rb"a\\x1b\[31m\\x0a +mutex +" + ME.encode() + rb" +(49|50)\.\ds +- +12\n", out), out
+
+
+@test
+def ls_takes_patterns_as_the_server_has_them(server, r):
+    for key in ["stock:1", "stock:2", "stock:12", "other"]:
+        mutex(r, key)
+    assert [t["key"] for t in ask(server.url, "ls", "stock:1")] == ["stock:1"]
+    assert sorted(t["key"] for t in ask(server.url, "ls", "stock:?")) == ["stock:1", "stock:2"]
+    assert sorted(t["key"] for t in ask(server.url, "ls", "[st]*2")) == ["stock:12", "stock:2"]
+    assert ask(server.url, "ls", "nothing*") == []
+
+
+@test
+def json_is_valid_for_any_bytes_of_a_key(server, r):
+    keys = {b"\x00\xff": "\x00\xff", "ä€😀".encode(): "ä€😀", b'"\\\n\x7f': '"\\\n\x7f', b"\xc3": "Ã",
+            b"\xed\xa0\x80": "í\xa0\x80", b"\xc2\x85": "\x85", b"\xf8\x88\x80\x80": "\xf8\x88\x80\x80"}
+    for key in keys:
+        mutex(r, key)
+    assert sorted(t["key"] for t in ask(server.url, "ls")) == sorted(keys.values())
+
+
+@test
+def ls_reads_a_hundred_thousand_foreign_keys_by_scan_alone(server, r):
+    r.execute_command("DEBUG", "POPULATE", 100000)
+    mutex(r, "needle")
+    r.config_resetstat()
+    assert [t["key"] for t in ask(server.url, "ls")] == ["needle"]
+    sent = r.info("commandstats")
+    assert "cmdstat_keys" not in sent and sent["cmdstat_scan"]["calls"] >= 100
+
+
+@test
+def a_reader_who_takes_time_is_no_fault_of_the_server(server, r):
+    pipe = r.pipeline(transaction=False)
+    for i in range(4000):
+        pipe.set(f"k{i}", f"{ME}:{i}", px=60000)
+    pipe.execute()
+    process = subprocess.Popen([RLOCK, "ls", "--json", "--wait", "700ms"], env=environment(server.url),
+                               stdout=subprocess.PIPE, preexec_fn=dies_with_parent)
+    time.sleep(1.5)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0 and len(out.splitlines()) == 4000
+
+
+@test
+def inspect_finds_the_kind_by_itself(server, r):
+    one_of_each(r)
+    for key in STANDS:
+        is_as_it_stands(ask(server.url, "inspect", key)[0])
+    assert ask(server.url, "inspect", "--permits", "5", "semaphore")[0]["permits"] == 2
+    status, out, _ = run(server.url, "inspect", "set")
+    assert status == 0 and re.fullmatch(
+        rf"set\n  held by  {ME}\n  kind     semaphore\n  left     \S+s\n  waiters  0\n  fence    -\n"
+        rf"  permits  6 left\n".encode(), out), out
+
+
+@test
+def inspect_tells_a_free_key_by_its_status(server, r):
+    free = {"key": "k", "kind": None, "holders": 0, "holder": None, "left_ms": None, "waiters": None,
+            "permits": None, "fence": None}
+    told = ask(server.url, "inspect", "k", status=1)[0]
+    assert told == free, told
+    r.zadd("rlock:{k}:queue", {f"{OTHER}:1:1f": 1})  # nobody holds, one waits
+    told = ask(server.url, "inspect", "k", status=1)[0]
+    assert (told["kind"], told["waiters"]) == ("fair", 1)
+
+
+@test
+def inspect_shows_the_token_of_another_library(server, r):
+    one_of_each(r)
+    told = ask(server.url, "inspect", "redis-py")[0]
+    assert (told["kind"], told["holder"]) == ("mutex", "0123456789abcdef0123456789abcdef")
+
+
+@test
+def inspect_of_what_is_no_lock_fails_with_words(server, r):
+    one_of_each(r)
+    for arguments in [["scores"], ["person"], ["list"], ["--kind", "fair", "m"]]:
+        status, out, err = run(server.url, "inspect", *arguments)
+        assert status == FAILED and out == b"" and "no lock, or one of another kind" in err, err
+
+
+# ---- force-release ----
+
+
+@test
+def force_release_takes_each_kind_and_nothing_else(server, r):
+    one_of_each(r)
+    before = set(r.keys())
+    for key in STANDS:
+        told = ask(server.url, "force-release", key)[0]
+        assert (told["kind"], told["holders"], told["holder"]) == (STANDS[key][0], STANDS[key][1], ME), told
+        assert not any(ME in str(holder) for holder in r.zrange(key, 0, -1))
+        if key != "semaphore":  # its waiter, who cannot be notified, has an offer now
+            assert ask(server.url, "inspect", key, status=1)[0]["holders"] == 0
+            ask(server.url, "force-release", key, status=1)
+    gone = {key.decode() for key in before - set(r.keys())}
+    assert gone <= set(STANDS) | {"rlock:{fair}:queue", "rlock:{read}:queue", "rlock:{semaphore}:queue"}, gone
+
+
+@test
+def force_release_says_who_lost_it(server, r):
+    mutex(r, "k")
+    assert run(server.url, "force-release", "k")[:2] == (0, f"k: released; it was held by {ME}\n".encode())
+    assert run(server.url, "force-release", "k")[:2] == (1, b"k: nothing to release: free\n")
+
+
+@test
+def force_release_wakes_the_waiters_of_redisson(server, r):
+    r.hset("java", f"{ME}:1", 1)
+    ear = r.pubsub(ignore_subscribe_messages=True)
+    ear.subscribe("redisson_lock__channel:{java}")
+    ear.get_message(timeout=1)
+    ask(server.url, "force-release", "java")
+    assert until(lambda: ear.get_message(timeout=0.1))["data"] == b"0"
+    ear.close()
+
+
+@test
+def force_release_of_a_semaphore_serves_no_more_than_held(server, r):
+    queued(r, "s", [(1, 1, "s"), (2, 1, "s")], [(i + 0.5, i, 1, "s") for i in range(10, 15)])
+    ask(server.url, "force-release", "s")
+    assert r.zcard("s") == 2 and r.zcard("rlock:{s}:queue") == 3
+
+
+# ---- servers ----
+
+
+@test
+def urls_with_passwords_users_and_databases_lead_there(server, r):
+    port = free_port()
+    secret = "p%40%3A%2f%25w"
+    with Server("--requirepass", "p@:/%w", port=port) as locked:
+        own = locked.connect(password="p@:/%w", db=1)
+        own.execute_command("ACL", "SETUSER", "ops:1", "on", ">two words", "~*", "&*", "+@read", "+@connection",
+                            "+@scripting", "+@pubsub", "+time")
+        mutex(own, "one")
+        for url in [f"redis://:{secret}@127.0.0.1:{port}/1", f"redis://:{secret}@localhost:{port}?db=1",
+                    f"unix://:{secret}@{locked.socket}?db=1", f"redis://ops%3A1:two%20words@127.0.0.1:{port}/1"]:
+            assert [t["key"] for t in ask(url, "ls")] == ["one"], url
+            assert ask(url, "inspect", "one")[0]["holders"] == 1
+            with Top(url, "--json") as top:
+                top.hears("one", 1)
+        status, _, err = run(f"redis://:wrong@127.0.0.1:{port}/1", "ls")
+        assert status == FAILED and "WRONGPASS" in err, err
+
+
+@test
+def a_user_who_may_only_use_some_keys_sees_these(server, r):
+    r.execute_command("ACL", "SETUSER", "few", "on", ">x", "~stock:*", "&*", "+@all")
+    mutex(r, "stock:1")
+    mutex(r, "other")
+    url = f"unix://few:x@{server.socket}"
+    assert [t["key"] for t in ask(url, "ls")] == ["stock:1"]
+    assert ask(url, "inspect", "stock:1")[0]["kind"] == "mutex"
+    status, _, err = run(url, "inspect", "other")
+    assert status == FAILED and "NOPERM" in err, err
+
+
+@test
+def a_user_without_the_rights_is_told_which(server, r):
+    r.execute_command("ACL", "SETUSER", "poor", "on", ">x", "~*", "&*", "+@all", "-scan")
+    status, _, err = run(f"unix://poor:x@{server.socket}", "ls")
+    assert status == FAILED and "scan" in err and "+@read" in err, err
+
+
+@test
+def a_server_that_is_away_ends_it_when_the_wait_is_over(server, r):
+    url = f"redis://127.0.0.1:{free_port()}"
+    for command in [["inspect", "k"], ["force-release", "k"], ["ls"], ["top"]]:
+        start = time.monotonic()
+        status, _, err = run(url, command[0], "--wait", "700ms", *command[1:])
+        assert status == FAILED and "no connection" in err and "refused" in err and "--url" in err, err
+        assert 0.5 < time.monotonic() - start < 5
+    assert run(url, "ls", "--wait", "0")[0] == FAILED
+
+
+@test
+def a_server_that_comes_back_is_waited_for(server, r):
+    port = free_port()
+    process = subprocess.Popen([RLOCK, "ls", "--json"], env=environment(f"redis://127.0.0.1:{port}"),
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=dies_with_parent)
+    time.sleep(0.6)
+    with Server(port=port) as late:
+        assert late.process.poll() is None
+        assert process.wait(10) == 0
+        process.stdout.close()
+
+
+@test
+def a_silent_server_ends_it_too(server, r):
+    with Server() as mute:
+        os.kill(mute.process.pid, signal.SIGSTOP)
+        for command in [["inspect", "k"], ["ls"]]:
+            status, _, err = run(mute.url, command[0], "--wait", "1500ms", *command[1:])
+            assert status == FAILED and "rlock: " in err, err
+
+
+@test
+def a_quorum_is_inspected_and_not_listed(server, r):
+    servers = [server] + [Server() for _ in range(2)]
+    try:
+        for s in servers:
+            mutex(s.connect(), "q")
+        urls = ",".join(s.url for s in servers)
+        assert ask(server.url, "inspect", "--quorum", urls, "q")[0]["holders"] == 1
+        assert ask(server.url, "force-release", "--quorum", urls, "q")[0]["holders"] == 1
+        assert sum(s.connect().get("q") is None for s in servers) >= 2
+        for command in ["ls", "top"]:
+            status, _, err = run(server.url, command, "--quorum", urls)
+            assert status == FAILED and "--url" in err, err
+    finally:
+        for s in servers[1:]:
+            s.stop()
+
+
+@test
+def a_sentinel_leads_to_the_primary(server, r):
+    port, watch = free_port(), free_port()
+    with Server(port=port) as primary:
+        conf = os.path.join(primary.dir, "sentinel.conf")
+        with open(conf, "w", encoding="ascii") as file:
+            file.write(f"sentinel monitor locks 127.0.0.1 {port} 1\n")
+        with Server("--sentinel", port=watch, first=[conf]):
+            mutex(primary.connect(db=2), "k")
+            url = f"redis+sentinel://127.0.0.1:{watch}/locks/2"
+            assert [t["key"] for t in ask(url, "ls")] == ["k"]
+            assert ask(url, "inspect", "k")[0]["holders"] == 1
+
+
+class Cluster:
+    """Three masters, each with a third of the slots."""
+
+    def __init__(self):
+        self.nodes = []
+        try:
+            for i in range(3):
+                self.nodes.append(Server("--cluster-enabled", "yes", "--cluster-port", str(free_port()),
+                                         "--cluster-config-file", "nodes.conf", port=free_port()))
+                self.nodes[i].connect().execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+                self.nodes[i].connect().execute_command("CLUSTER", "ADDSLOTSRANGE", 16384 * i // 3,
+                                                        16384 * (i + 1) // 3 - 1)
+            bus = self.nodes[0].connect().config_get("cluster-port")["cluster-port"]
+            for node in self.nodes[1:]:
+                node.connect().execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, bus)
+            until(lambda: all(self.whole(node) for node in self.nodes), 30)
+        except BaseException:
+            self.stop()
+            raise
+        self.url = f"redis+cluster://127.0.0.1:{self.nodes[1].port}"
+
+    @staticmethod
+    def whole(node):
+        info = node.connect().execute_command("CLUSTER", "INFO")
+        info = info if isinstance(info, dict) else dict(line.split(":", 1) for line in info.decode().split())
+        return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "3"
+
+    def at(self, key):
+        """The node of a key."""
+        slot = self.nodes[0].connect().execute_command("CLUSTER", "KEYSLOT", key)
+        return next(node.connect() for i, node in enumerate(self.nodes) if slot < 16384 * (i + 1) // 3)
+
+    def stop(self):
+        for node in self.nodes:
+            node.stop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+@test
+def a_cluster_is_looked_at_as_a_whole(server, r):
+    keys = [f"k{i}" for i in range(12)] + ["{a}:1", "a}b"]
+    with Cluster() as cluster:
+        for key in keys:
+            mutex(cluster.at(key), key)
+        queued(cluster.at("f"), "f", [(1, 1, "f")])
+        cluster.at("f").zadd("rlock:{f}:queue", {f"{OTHER}:1:1f": 1})
+        told = ask(cluster.url, "ls")
+        assert sorted(t["key"] for t in told) == sorted(keys + ["f"])
+        assert [t["waiters"] for t in told if t["key"] == "f"] == [1]
+        for key in keys[:4] + ["f"]:
+            assert ask(cluster.url, "inspect", key)[0]["holders"] == 1
+            ask(cluster.url, "force-release", key)
+        with Top(cluster.url, "--json", "new*") as top:
+            time.sleep(1)
+            for key in ["new1", "new2", "new3", "new4", "new5"]:
+                mutex(cluster.at(key), key)
+                top.hears(key, 1)
+
+
+@test
+def a_lock_whose_slot_moves_is_followed(server, r):
+    with Cluster() as cluster:
+        slot = cluster.nodes[0].connect().execute_command("CLUSTER", "KEYSLOT", "k")
+        old = next(i for i in range(3) if slot < 16384 * (i + 1) // 3)
+        new = (old + 1) % 3
+        say = [node.connect().execute_command for node in cluster.nodes]
+        ids = [say[i]("CLUSTER", "MYID") for i in range(3)]
+        mutex(cluster.nodes[old].connect(), "k")
+        with Top(cluster.url, "--json") as top:
+            top.hears("k", 1)
+            say[new]("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[old])
+            say[old]("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[new])
+            say[old]("MIGRATE", "127.0.0.1", cluster.nodes[new].port, "k", 0, 1000)
+            top.is_quiet(0.5)
+            assert [t["key"] for t in ask(cluster.url, "ls")] == ["k"]
+            assert ask(cluster.url, "inspect", "k")[0]["holders"] == 1
+            for i in [new, old, 3 - new - old]:
+                say[i]("CLUSTER", "SETSLOT", slot, "NODE", ids[new])
+            top.is_quiet(0.5)
+            cluster.nodes[new].connect().delete("k")
+            top.hears("k", 0)
+
+
+# ---- top ----
+
+
+@test
+def top_prints_each_change_and_no_renewal(server, r):
+    mutex(r, "a")
+    with Top(server.url, "--json") as top:
+        top.hears("a", 1)
+        r.pexpire("a", 50000)
+        r.set("foreign", 1)
+        top.is_quiet(0.5)
+        mutex(r, "b", client=OTHER)
+        assert top.hears("b", 1)["holder"] == OTHER
+        r.delete("a")
+        assert top.hears("a", 0)["kind"] == "mutex"
+        mutex(r, "b", number=2)
+        assert top.hears("b", 1)["holder"] == ME
+        r.flushall()
+        top.hears("b", 0)
+
+
+@test
+def top_tells_of_waiters_and_fences_next_to_a_lock(server, r):
+    for pattern in ["*", "q*", "rlock*"]:
+        r.flushall()
+        key = "rlocked" if pattern == "rlock*" else "q:1"
+        with Top(server.url, "--json", pattern) as top:
+            until(lambda: len(r.client_list(_type="pubsub")) == 1)
+            time.sleep(0.3)
+            queued(r, key, [(1, 1, "f")])
+            top.hears(key, 1)
+            queued(r, key, [], [(1, 7, 1, "f")])
+            assert top.hears(key, 1)["waiters"] == 1
+            r.set(f"rlock:{{{key}}}:fence", 77)
+            assert top.hears(key, 1)["fence"] == 77
+
+
+@test
+def top_notices_leases_that_end_by_themselves(server, r):
+    ends = now_ms()
+    r.zadd("s", {f"{ME}:1:1s": ends + 700, f"{ME}:2:1s": ends + 1500, f"{ME}:3:1s": ends + 60000})
+    mutex(r, "short", ms=1000)
+    with Top(server.url, "--json") as top:
+        first = sorted([json.loads(top.line()) for _ in range(2)], key=lambda told: told["key"])
+        assert [(told["key"], told["holders"]) for told in first] == [("s", 3), ("short", 1)], first
+        rest = [(told["key"], told["holders"]) for told in [json.loads(top.line()) for _ in range(3)]]
+        assert rest == [("s", 2), ("short", 0), ("s", 1)], rest
+
+
+@test
+def top_asks_for_nothing_but_what_changed(server, r):
+    for i in range(200):
+        mutex(r, f"k{i}")
+    with Top(server.url, "--json") as top:
+        for _ in range(200):
+            top.line()
+        time.sleep(0.3)
+        r.config_resetstat()
+        mutex(r, "one")
+        top.hears("one", 1)
+        time.sleep(1.5)
+        sent = r.info("commandstats")
+        assert "cmdstat_scan" not in sent and "cmdstat_keys" not in sent
+        assert sent["cmdstat_evalsha"]["calls"] == 1, sent
+
+
+@test
+def top_polls_where_tracking_is_refused_and_says_so(server, r):
+    r.execute_command("ACL", "SETUSER", "deaf", "on", ">x", "~*", "&*", "+@all", "-client|tracking")
+    url = f"unix://deaf:x@{server.socket}"
+    with Top(url, "--json") as top:
+        time.sleep(0.3)
+        mutex(r, "a")
+        top.hears("a", 1)
+        r.delete("a")
+        top.hears("a", 0)
+    with Screen(url, "top", columns=200) as screen:
+        screen.shows("polled once a second: .*client\\|tracking")
+
+
+@test
+def top_ends_when_nobody_reads_any_more(server, r):
+    mutex(r, "a")
+    with Top(server.url) as top:
+        assert top.line().startswith("a ")
+        top.process.stdout.close()
+        assert top.process.wait(5) == 0
+        top.process.stdout = open(os.devnull, "rb")
+
+
+@test
+def top_goes_on_after_its_connections_were_killed(server, r):
+    mutex(r, "a")
+    with Top(server.url, "--json") as top:
+        top.hears("a", 1)
+        mutex(r, "b")
+        top.hears("b", 1)
+        for client in r.client_list():
+            if client["id"] != str(r.client_id()):
+                r.execute_command("CLIENT", "KILL", "ID", client["id"])
+        r.delete("a")
+        assert top.hears("a", 0)
+        mutex(r, "c")
+        top.hears("c", 1)
+
+
+@test
+def top_ends_when_the_server_stays_away(server, r):
+    with Server() as other:
+        mutex(other.connect(), "a")
+        with Top(other.url, "--json", "--wait", "1s") as top:
+            top.hears("a", 1)
+            other.process.kill()
+            assert top.process.wait(10) == FAILED
+
+
+ENTER, LEAVE = r"\x1b\[\?1049h", r"\x1b\[\?1049l"
+
+
+@test
+def top_shows_a_table_and_gives_the_terminal_back(server, r):
+    one_of_each(r)
+    with Screen(server.url, "top", lines=20, columns=140) as screen:
+        before = termios.tcgetattr(screen.fd)
+        screen.shows(ENTER)
+        screen.shows(r"\*  \S+socket: 7 locks, 4 waiting; told by push")
+        screen.shows(r"KEY +KIND +HELD-BY +LEFT +WAITERS +FENCE")
+        screen.shows(rf"fair +fair +{ME} +\d+s +2 +-")
+        mutex(r, "zzz", client=OTHER)
+        screen.shows(rf"zzz +mutex +{OTHER}", 1)
+        screen.type("q")
+        status, text = screen.ends()
+        assert status == 0 and re.search(r"\x1b\[\?25h" + LEAVE + "$", text), (status, text[-100:])
+        after = termios.tcgetattr(screen.fd)
+        assert after[3] == before[3] | after[3] & 0 and after[3] & termios.ECHO and after[3] & termios.ICANON
+
+
+@test
+def top_counts_the_time_down_by_itself(server, r):
+    mutex(r, "k", ms=30500)
+    with Screen(server.url, "top") as screen:
+        screen.shows(r"k +mutex +3f2504e0 +30s")
+        screen.shows(r"k +mutex +3f2504e0 +29s")
+        screen.shows(r"k +mutex +3f2504e0 +28s")
+
+
+@test
+def top_fits_the_window(server, r):
+    for i in range(30):
+        mutex(r, f"k{i:02}" + "x" * 100)
+    with Screen(server.url, "top", lines=8, columns=70) as screen:
+        screen.shows("30 locks")
+        time.sleep(0.5)
+        screen.read(0.1)
+        screen.text = ""
+        screen.size(12, 90)
+        time.sleep(0.5)
+        screen.type("q")
+        _, text = screen.ends()
+        drawn = re.findall(r"\x1b\[(\d+);1H\x1b\[K((?:\x1b\[\d*m|[^\x1b])*)", text)
+        assert drawn and max(int(line) for line, _ in drawn) == 12, drawn
+        assert max(len(re.sub(r"\x1b\[\d*m", "", words)) for _, words in drawn) <= 90
+
+
+@test
+def top_gives_the_terminal_back_when_it_is_ended_or_fails(server, r):
+    with Server() as other:
+        for number in [signal.SIGTERM, signal.SIGINT]:
+            with Screen(other.url, "top") as screen:
+                screen.shows("told by push")
+                os.kill(screen.pid, number)
+                status, text = screen.ends()
+                assert status == 0 and re.search(LEAVE, text)
+        with Screen(other.url, "top", "--wait", "1s") as screen:
+            screen.shows("told by push")
+            other.process.kill()
+            status, text = screen.ends(10)
+            assert status == FAILED and re.search(LEAVE + ".*rlock: ", text, re.S), text[-300:]
+
+
+@test
+def colours_are_for_terminals_that_want_them(server, r):
+    mutex(r, "k")
+    colour = r"\x1b\[\d+m"
+    with Screen(server.url, "ls", columns=90) as screen:
+        text = screen.ends()[1]
+        assert re.search(colour, text)
+        assert [len(line) for line in re.sub(r"\x1b\[\d*m", "", text).splitlines()] == [90, 90], text
+    with Screen(server.url, "ls", NO_COLOR="1") as screen:
+        text = screen.ends()[1]
+        assert "KEY" in text and not re.search(colour, text)
+    assert b"\x1b" not in run(server.url, "ls")[1]
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers and their folders go too
+    wanted = [t for t in TESTS if len(sys.argv) < 3 or fnmatch.fnmatch(t.__name__, sys.argv[2])]
+    failed = 0
+    with Server("--enable-debug-command", "yes") as server:
+        print(f"1..{len(wanted)}", flush=True)
+        for number, function in enumerate(wanted, 1):
+            r = server.connect()
+            r.flushall()
+            try:
+                function(server, r)
+                print(f"ok {number} - {function.__name__}", flush=True)
+            except Exception as error:  # a failed test must not hide the others
+                failed += 1
+                line = error.__traceback__.tb_next.tb_lineno if error.__traceback__.tb_next else 0
+                print(f"not ok {number} - {function.__name__}", flush=True)
+                print(f"# {type(error).__name__}: {error} (line {line})".replace("\n", "\n# "), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
