@@ -44,9 +44,8 @@ static struct cli {
     bool kind_given;
     uint32_t permits, weight;
     int64_t wait_ms, lease_ms, grace_ms;
-    bool wait_given;
     const char *fence_file;
-    bool json, verbose, help;
+    bool json, verbose;
     char **command;
     void (*pipe)(int); /* what SIGPIPE did before */
     /* made of these */

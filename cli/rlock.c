@@ -116,13 +116,26 @@ static void cli_option(int option) {
     case 'v': cli.verbose = true; break;
     case 'h': fputs(cli_help, stdout); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
     case 'V': puts("rlock " RLOCK_VERSION); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
-    default: exit(CLI_FAILED); /* getopt has said why */
+    default: /* getopt has said why */
+        fprintf(stderr, "       %s\n", cli_see_help);
+        exit(CLI_FAILED);
     }
 }
 
-/* Options and one word, in any order, up to "--" or the second word: there a command begins.
- * Returns the word, or NULL. */
-static const char *cli_parse(int argc, char **argv) {
+enum { RUN, ELECT, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
+static const char *const subcommands[] = {"run", "elect", "inspect", "force-release", "ls", "top"};
+
+static int cli_subcommand(const char *word) {
+    int what = SUBCOMMANDS - 1;
+    while (what != RUN && strcmp(word, subcommands[what]) != 0) {
+        what--;
+    }
+    return what;
+}
+
+/* Options, a subcommand and one word, up to "--" or the next word: there a command begins. Returns
+ * the word, or NULL. */
+static const char *cli_parse(int argc, char **argv, int *what) {
     const char *word = NULL;
     for (;;) {
         int before = optind, option = getopt_long(argc, argv, "+u:nw:l:k:vhV", cli_long, NULL);
@@ -134,20 +147,16 @@ static const char *cli_parse(int argc, char **argv) {
             return word;
         } else {
             word = argv[optind++];
+            if (*what == RUN && (*what = cli_subcommand(word)) != RUN) {
+                word = NULL;
+            }
         }
     }
 }
 
 int main(int argc, char **argv) {
-    static const char *const subcommands[] = {"run",           "elect", "inspect",
-                                              "force-release", "ls",    "top"};
-    enum { RUN, ELECT, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
     const char *word;
-    int i, fd, what = RUN;
-    for (i = ELECT; i < SUBCOMMANDS && argc > 1; i++) {
-        what = strcmp(argv[1], subcommands[i]) == 0 ? i : what;
-    }
-    optind = what == RUN ? 1 : 2;
+    int fd, what = RUN;
     cli.pipe = signal(SIGPIPE, SIG_IGN);
     for (fd = 0; fd < 3; fd++) { /* a closed one must not become a connection */
         if (fcntl(fd, F_GETFD) < 0) {
@@ -155,7 +164,7 @@ int main(int argc, char **argv) {
         }
     }
     cli.url = getenv("RLOCK_URL");
-    word = cli_parse(argc, argv);
+    word = cli_parse(argc, argv, &what);
     if (what >= LS) {
         if (*cli.command != NULL || cli.key_count > 0) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);

@@ -42,6 +42,7 @@ static struct run_page {
     volatile int result;     /* the command's exit status; -N: signal N has ended it */
     volatile int stopped;    /* by this signal the command is stopped; 0 = it is not */
     volatile bool lost;      /* the deadline came near: the command was told to end */
+    volatile bool not_run;   /* there is no such command, or it cannot be run */
 } * run_page;
 
 static struct {
@@ -190,6 +191,7 @@ static void run_command(pid_t keeper) {
     }
     sigprocmask(SIG_SETMASK, &run.mask, NULL);
     execvp(cli.command[0], cli.command);
+    run_page->not_run = true;
     fprintf(stderr, "rlock: %s: %s\n", cli.command[0], strerror(errno));
     _exit(errno == ENOENT ? CLI_NOT_FOUND : CLI_NOT_RUN);
 }
@@ -435,7 +437,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     if (run_page->lost) {
         fprintf(stderr, "rlock: the lock of %s was lost; the command was ended\n", cli.keys[0]);
     }
-    if (run.election == NULL || run.leaves) {
+    if (run.election == NULL || run.leaves || run.typed || run_page->not_run) {
         run_leave(run_page->lost ? CLI_LOST : run_page->result);
         return;
     }
@@ -592,7 +594,9 @@ static int run_main(bool elects) {
     if (elects) {
         status =
             rlock_elect(&run.election, cli.client, &options, run_on_lead, run_on_step_down, NULL);
-        run_notify("READY=1\nSTATUS=stands by");
+        if (status == RLOCK_OK) {
+            run_notify("READY=1\nSTATUS=stands by");
+        }
     } else {
         options.on_lost = run_on_lost;
         status = rlock_new(&run.lock, cli.client, &options);

@@ -1015,6 +1015,11 @@ def ctrl_c_ends_the_command_and_a_loop_around_it(place):
     t.say(CTRL_C)
     t.hears(t.PROMPT)
     assert "130" in t.runs("echo $?")
+    t.say("$RLOCK elect 2$K -- sh -c 'echo ready; exec sleep 60'\n")
+    t.hears("ready")
+    t.say(CTRL_C)
+    assert "ready" not in t.hears(t.PROMPT)
+    assert "130" in t.runs("echo $?")
 
 
 @test
@@ -1141,6 +1146,26 @@ def leader_whose_command_ends_starts_it_again_later_and_later(place):
     assert pauses[0] >= 0.9 and pauses[1] >= 1.9, pauses
     machine.signal(signal.SIGTERM)
     assert machine.ends() == 0
+
+
+@test
+def leader_that_cannot_run_its_command_leaves_the_lead(place):
+    for command, status in (("/no/such/program", NOT_FOUND), ("/etc/passwd", NOT_RUN)):
+        code, out, err = place.says("elect", place.key, "--", command)
+        assert code == status and command in err, (code, out, err)
+        assert not place.server.redis.exists(place.key)
+    machine = place.rlock("elect", place.key, "--", "sh", "-c", '"$0" "$1" for 10; exit 127', BEAT, place.log)
+    place.began(2, 4 + 3 * SOON_S)  # that status was the command's own
+    machine.signal(signal.SIGTERM)
+    assert machine.ends() == 0
+
+
+@test
+def subcommand_may_come_after_options(place):
+    code, out, err = place.says("--lease", "5s", "elect", place.key, "--", "/no/such/program")
+    assert code == NOT_FOUND, (code, out, err)
+    code, out, err = place.says("-n", "-k", "elect", "--", "sh", "-c", "echo $RLOCK_KEY")
+    assert (code, out) == (0, "elect\n"), (code, out, err)
 
 
 @test
