@@ -57,7 +57,7 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo demo-web quick test tests examples cli matrix sim mutants torture fuzz chaos failover moving coverage cross proof bench bench-peers
+.PHONY: help demo demo-web quick test tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-peers
 .PHONY: join docs lint format install install-cli uninstall deb clean
 
 help:
@@ -74,6 +74,7 @@ help:
 	@echo 'make torture            fail every allocation, read, write and connect in turn'
 	@echo 'make fuzz               SECONDS=60 for each fuzzer: hostile servers, replies, programs'
 	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
+	@echo 'make cli-chaos          ROUNDS=500: three machines run rlock while all that it needs is killed or stopped'
 	@echo 'make failover           SECONDS=120: leaders behind Sentinel, whose primary is killed every ten seconds;'
 	@echo '                        KIND=cluster: their node of a cluster; KIND=restarts: a server that forgets'
 	@echo 'make moving             SECONDS=60: 1,000 handles on a cluster, slots that move, nodes that are killed'
@@ -142,6 +143,12 @@ chaos:
 	@tools/setup test
 	@+$(build) $(BUILD)/tests/chaos
 	@$(BUILD)/tests/chaos $(SECONDS)
+
+cli-chaos: ROUNDS = 500
+cli-chaos:
+	@tools/setup test
+	@+$(build) $(BUILD)/cli/rlock $(BUILD)/tests/beat
+	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/cli.py $(BUILD)/cli/rlock $(BUILD)/tests/beat chaos $(ROUNDS)
 
 failover: SECONDS = 120
 failover:
