@@ -46,12 +46,14 @@ static struct cli {
     int64_t wait_ms, lease_ms, grace_ms;
     const char *fence_file;
     bool json, verbose;
+    bool quiet; /* a warning was shown, or the command has begun */
     char **command;
     void (*pipe)(int); /* what SIGPIPE did before */
     /* made of these */
     rlock_client *client;
     rlock_store *quorum;
     char warning[256]; /* the last line of the log that was one, without the client's id */
+    bool told;         /* ... and was shown */
 } cli = {.wait_ms = RLOCK_FOREVER, .lease_ms = 30000, .grace_ms = 10000};
 
 /* Says what is wrong, and what to do about it, and ends. */
@@ -69,12 +71,16 @@ static void cli_fail(int status, const char *cure, const char *format, ...) {
 /* A status of the library: its words, those of the server or of the connection if there are any,
  * and what helps. */
 static void cli_say_status(const char *what, int status, const char *text) {
-    const char *words = text != NULL ? text : cli.warning;
+    const char *words = text != NULL ? text : cli.told ? "" : cli.warning;
     const char *cure = NULL;
     if (status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN) {
         cure = "Is the server there? --url or RLOCK_URL says where: redis://host:6379";
     } else if (status == RLOCK_ERR_AUTH) {
         cure = "Give user and password in the URL: redis://user:password@host:6379";
+    } else if (status == RLOCK_ERR_ARG) { /* the words name the library's options */
+        cure = strncmp(cli.warning, "config.url", 10) == 0
+                   ? "The server is like redis://host:6379, in --url or RLOCK_URL"
+                   : "See rlock --help";
     } else if (status == RLOCK_ERR_WRONG_TYPE) {
         cure = "Something else is at this key, or a lock of another --kind: see rlock inspect";
     }
@@ -110,14 +116,17 @@ static int64_t cli_duration(const char *option, const char *text, int64_t least,
     return (int64_t)(number * units[i].ms + 0.5);
 }
 
-/* Warnings are kept for the words of an error, and shown once each. */
+/* Warnings are kept for the words of an error, and shown once each; where nobody looks on, as in a
+ * job of cron, the first of them, and only before the command begins: why it waits. */
 static void cli_log(void *user, int level, const char *line) {
     bool numbered = strlen(line) > 10 && strncmp(line + 8, ": ", 2) == 0; /* the client's id */
     const char *words = numbered ? line + 10 : line;
     (void)user;
     if (level <= RLOCK_LOG_WARNING && strcmp(words, cli.warning) != 0) {
         snprintf(cli.warning, sizeof cli.warning, "%s", words);
-        if (cli.verbose || isatty(STDERR_FILENO)) {
+        cli.told = cli.verbose || !cli.quiet || isatty(STDERR_FILENO);
+        cli.quiet = true;
+        if (cli.told) {
             fprintf(stderr, "rlock: %s\n", words);
         }
     } else if (cli.verbose) {
@@ -161,9 +170,15 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
     if (cli.members != NULL) {
         static rlock_config members[CLI_MEMBERS + 1]; /* that one is refused */
         char *urls = strdup(cli.members), *url, *rest = NULL;
-        int count = 0;
+        int count = 0, i;
         for (url = strtok_r(urls, ",", &rest); url != NULL && count <= CLI_MEMBERS;
              url = strtok_r(NULL, ",", &rest)) {
+            for (i = 0; i < count; i++) {
+                if (strcmp(members[i].url, url) == 0) {
+                    cli_fail(CLI_FAILED, "Give three or five servers, each once",
+                             "--quorum: %s is there twice", url);
+                }
+            }
             members[count] = (rlock_config){.url = url, .tls = config.tls};
             count++;
         }

@@ -19,7 +19,7 @@ _rlock() {
                 --fence-file | --grace | --cacert | --cert | --cert-key) i=$((i + 1)) ;;
             -*) ;;
             *)
-                if [ "$i" = 1 ] && [[ ${words[i]} =~ ^(elect|inspect|force-release|ls|top)$ ]]; then
+                if [ -z "$key$first" ] && [[ ${words[i]} =~ ^(elect|inspect|force-release|ls|top)$ ]]; then
                     first=${words[i]}
                 elif [ -n "$key" ]; then
                     begun=yes
@@ -62,7 +62,7 @@ _rlock() {
             esac
             if [[ $word != -* ]]; then
                 options=
-                [ ${#words[@]} != 2 ] || options='elect inspect force-release ls top'
+                [ -n "$key$first" ] || options='elect inspect force-release ls top'
             fi
             ;;
     esac

@@ -63,6 +63,45 @@ static const struct option cli_long[] = {{"url", required_argument, NULL, 'u'},
 
 static const char cli_see_help[] = "See rlock --help";
 
+enum { RUN, ELECT, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
+static const char *const subcommands[] = {"run", "elect", "inspect", "force-release", "ls", "top"};
+
+enum {
+    HOLDERS = 1 << RUN | 1 << ELECT,
+    LOOKERS = 1 << INSPECT | 1 << FORCE_RELEASE | 1 << LS | 1 << TOP,
+    KEYED = HOLDERS | 1 << INSPECT | 1 << FORCE_RELEASE
+};
+
+/* The options that not every subcommand takes, and which do. */
+static struct {
+    int option, takers;
+    bool given;
+} cli_some[] = {{'n', LOOKERS | 1 << RUN, false},
+                {'w', LOOKERS | 1 << RUN, false},
+                {'l', HOLDERS, false},
+                {'k', HOLDERS, false},
+                {CLI_PERMITS, HOLDERS, false},
+                {CLI_WEIGHT, HOLDERS, false},
+                {CLI_FENCE_FILE, HOLDERS, false},
+                {CLI_GRACE, 1 << ELECT, false},
+                {CLI_KIND, KEYED, false},
+                {CLI_JSON, LOOKERS, false}};
+
+/* Refuses what would be without effect. */
+static void cli_check_options(int what) {
+    size_t i;
+    for (i = 0; i < sizeof cli_some / sizeof *cli_some; i++) {
+        if (cli_some[i].given && !(cli_some[i].takers >> what & 1)) {
+            const struct option *named = cli_long;
+            while (named->val != cli_some[i].option) {
+                named++;
+            }
+            cli_fail(CLI_FAILED, cli_see_help, "--%s: not with rlock %s", named->name,
+                     what == RUN ? "KEY -- COMMAND" : subcommands[what]);
+        }
+    }
+}
+
 static void cli_add_key(const char *key) {
     if (cli.key_count == RLOCK_KEYS_MAX) {
         cli_fail(CLI_FAILED, NULL, "more than %d keys", RLOCK_KEYS_MAX);
@@ -92,6 +131,10 @@ static uint32_t cli_parse_count(const char *option, const char *text) {
 }
 
 static void cli_option(int option) {
+    size_t i;
+    for (i = 0; i < sizeof cli_some / sizeof *cli_some; i++) {
+        cli_some[i].given = cli_some[i].given || cli_some[i].option == option;
+    }
     switch (option) {
     case 'u': cli.url = optarg; break;
     case CLI_QUORUM: cli.members = optarg; break;
@@ -121,9 +164,6 @@ static void cli_option(int option) {
         exit(CLI_FAILED);
     }
 }
-
-enum { RUN, ELECT, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
-static const char *const subcommands[] = {"run", "elect", "inspect", "force-release", "ls", "top"};
 
 static int cli_subcommand(const char *word) {
     int what = SUBCOMMANDS - 1;
@@ -165,6 +205,11 @@ int main(int argc, char **argv) {
     }
     cli.url = getenv("RLOCK_URL");
     word = cli_parse(argc, argv, &what);
+    cli_check_options(what);
+    if (cli.url != NULL && cli.url[0] == 0) {
+        cli_fail(CLI_FAILED, "Unset RLOCK_URL, or let it be like redis://host:6379",
+                 "the URL of the server is empty");
+    }
     if (what >= LS) {
         if (*cli.command != NULL || cli.key_count > 0) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);

@@ -40,6 +40,7 @@ static struct run_page {
     rlock_deadline deadline; /* of the hold */
     volatile pid_t group;    /* of the command; 0 = not started, or nothing is in it any more */
     volatile int result;     /* the command's exit status; -N: signal N has ended it */
+    volatile bool ended;     /* the command itself is gone; what it started may be there */
     volatile int stopped;    /* by this signal the command is stopped; 0 = it is not */
     volatile bool lost;      /* the deadline came near: the command was told to end */
     volatile bool not_run;   /* there is no such command, or it cannot be run */
@@ -60,6 +61,7 @@ static struct {
     bool typed;           /* ... and Ctrl-C there ended the command */
     bool leaves;          /* rlock is to end */
     int status;           /* ... with this */
+    int64_t until_us;     /* how long it waits for the lock; with --wait */
     int64_t began_us, pause_ms;
     ev_child child;
     ev_timer watch, again;
@@ -109,14 +111,14 @@ static void run_signal_below(pid_t pid, int number) {
 }
 
 /* Sends a signal to the command: to its group, and to what has left that if the group is empty, or
- * to end it. */
+ * to end it: all below the keeper, and once that is gone below rlock. */
 static void run_signal(int number) {
     pid_t group = run_page->group;
     if (group > 0) {
         kill(-group, number);
     }
     if (group == 0 || number == SIGKILL) {
-        run_signal_below(getpid(), number);
+        run_signal_below(run.keeper != 0 ? run.keeper : getpid(), number);
     }
 }
 
@@ -214,6 +216,10 @@ static void run_tend(pid_t command, int number) {
             }
         } else if (pid == command) {
             run_page->result = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+            run_page->ended = true;
+            if (getppid() == run.rlock) {
+                kill(run.rlock, RUN_LOOK);
+            }
         }
     }
     if (pid < 0 && errno == ECHILD) {
@@ -242,6 +248,10 @@ static void run_keep(const sigset_t *all) {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, RUN_LOOK);
 #endif
+    run_watch();
+    if (run_page->lost) { /* all stood still meanwhile */
+        _exit(0);
+    }
     command = timer_create(RUN_CLOCK, &event, &timer) == 0 ? fork() : -1;
     if (command == 0) {
         run_command(keeper);
@@ -332,6 +342,7 @@ static void run_start(void) {
     run_page->group = 0;
     run_page->result = CLI_FAILED;
     run_page->stopped = 0;
+    run_page->ended = false;
     run_page->lost = false;
     run.end_us = 0;
     run.rlock = getpid();
@@ -352,6 +363,7 @@ static void run_start(void) {
         return;
     }
     run.began_us = RLOCK_NOW_US();
+    cli.quiet = true;
     ev_child_set(&run.child, run.keeper, 0);
     ev_child_start(EV_DEFAULT, &run.child);
     ev_timer_set(&run.watch, 0.001, 0);
@@ -412,6 +424,15 @@ static void run_take_terminal(void) {
     }
 }
 
+/* The command itself is gone: the terminal is ours again, as it was. */
+static void run_take_back(void) {
+    if (run.given && run_page->result < 0) {
+        tcsetattr(run.tty, TCSADRAIN, &run.modes);
+        run.typed = run_page->result == -SIGINT || run_page->result == -SIGQUIT;
+    }
+    run_take_terminal();
+}
+
 /* The command has ended, and all that it started. */
 static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     pid_t left;
@@ -429,11 +450,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
             }
         } while (left == 0);
     }
-    if (run.given && run_page->result < 0) {
-        tcsetattr(run.tty, TCSADRAIN, &run.modes);
-        run.typed = run_page->result == -SIGINT || run_page->result == -SIGQUIT;
-    }
-    run_take_terminal();
+    run_take_back();
     if (run_page->lost) {
         fprintf(stderr, "rlock: the lock of %s was lost; the command was ended\n", cli.keys[0]);
     }
@@ -451,33 +468,48 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     }
 }
 
-/* Lets the command go on, with the terminal. */
+/* Lets the command go on; with the terminal if it has that, or is to get it. Whoever stopped rlock
+ * may have taken the terminal meanwhile. */
 static void run_go_on(bool gives) {
-    run.given = run.given || (gives && tcsetpgrp(run.tty, run_page->group) == 0);
+    run.given = !run_page->ended && run_page->group > 0 && run.tty >= 0 &&
+                (tcgetpgrp(run.tty) == run_page->group ||
+                 (gives && tcsetpgrp(run.tty, run_page->group) == 0));
     run_pass(SIGCONT);
 }
 
-/* Stops rlock's job by SIGTSTP, as Ctrl-Z does, or SIGTTIN. Where no shell could let it go on,
- * nothing stops: the kernel sees to that for rlock. */
+/* Stops rlock's job by SIGTSTP, as Ctrl-Z does, or SIGTTIN. Where no shell could let it go on, the
+ * kernel does not stop rlock: no SIGCONT is pending then, and the command goes on too. */
 static void run_stop(int number) {
+    bool heard = ev_is_active(&run.signals[RUN_STOP]); /* else it is ignored */
+    sigset_t cont, pending;
     run_take_terminal();
+    sigemptyset(&cont);
+    sigaddset(&cont, SIGCONT);
     ev_signal_stop(EV_DEFAULT, &run.signals[RUN_STOP]);
+    sigprocmask(SIG_BLOCK, &cont, NULL);
     kill(0, number);
-    ev_signal_start(EV_DEFAULT, &run.signals[RUN_STOP]);
-    if (run.keeper != 0 && getsid(0) == getpid()) {
+    sigpending(&pending);
+    sigprocmask(SIG_UNBLOCK, &cont, NULL);
+    if (heard) {
+        ev_signal_start(EV_DEFAULT, &run.signals[RUN_STOP]);
+    }
+    if (run.keeper != 0 && !sigismember(&pending, SIGCONT) &&
+        (number == SIGTSTP || run_is_in_front())) {
         run_go_on(run.whole && run_is_in_front());
     }
 }
 
 /* The command was stopped. If it wants the terminal, and that is ours, it gets it (at once without
- * a pipeline: some programs, as top, hide that they want it); else rlock's job
- * stops too, and goes on when the shell says so: Ctrl-Z and fg. Meanwhile nothing is renewed; the
- * keeper ends the command if that takes too long. If it was stopped by hand the lock stays. */
+ * a pipeline: some programs, as top, hide that they want it); if it has got it meanwhile, it only
+ * goes on. Else rlock's job stops too, and goes on when the shell says so: Ctrl-Z and fg. Meanwhile
+ * nothing is renewed; the keeper ends the command if that takes too long. What was stopped by hand
+ * and has no terminal stays so, and the lock stays. */
 static void run_on_stopped(int number) {
     bool wants = number == SIGTTIN || number == SIGTTOU;
-    if (wants && run_is_in_front()) {
-        run_go_on(true);
-    } else if (wants || number == SIGTSTP) {
+    bool front = wants && run_is_in_front();
+    if (wants && (front || run.given)) {
+        run_go_on(front);
+    } else if (wants || number == SIGTSTP || (number != 0 && run.given)) {
         run_stop(wants ? SIGTTIN : SIGTSTP);
     }
 }
@@ -491,12 +523,18 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
         int stopped = run_page->stopped;
         run_page->stopped = 0;
         run_on_stopped(stopped);
+        if (run_page->ended) {
+            run_take_back();
+        }
     } else if (run.keeper != 0 && number == SIGCONT) {
         run_go_on(run.whole && run_is_in_front());
     } else if (run.keeper != 0) {
         run_pass(number);
         if (ends) {
             run_pass(SIGCONT); /* who is stopped would not hear that */
+        }
+        if (number == SIGTSTP && run_page->ended) {
+            run_stop(SIGTSTP);
         }
     } else if (number == SIGTSTP) {
         run_stop(SIGTSTP);
@@ -513,6 +551,24 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
 
 static void run_on_acquired(rlock *lock, const rlock_event *event, void *user);
 
+/* Waits for the lock; once more if a grant came too late to begin, for what is left of --wait. */
+static void run_acquire(void) {
+    int64_t wait_ms = cli.wait_ms, now_us = RLOCK_NOW_US();
+    if (wait_ms != RLOCK_FOREVER && run.until_us != 0) {
+        wait_ms = (run.until_us - now_us) / 1000;
+    }
+    run.until_us = run.until_us != 0 ? run.until_us : now_us + wait_ms * 1000;
+    if (wait_ms < 0 && cli.wait_ms != RLOCK_FOREVER) {
+        fprintf(stderr,
+                "rlock: %s: the answers of the server take too long for this lease\n"
+                "       Give a longer one: --lease\n",
+                cli.keys[0]);
+        run_leave(CLI_FAILED);
+    } else {
+        rlock_acquire(run.lock, wait_ms, 0, run_on_acquired, NULL);
+    }
+}
+
 /* The hold is gone: the deadline with it. */
 static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
@@ -522,7 +578,7 @@ static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
     }
     run_look();
     if (run.keeper == 0 && run.lock != NULL && !run.leaves) { /* before the command began */
-        rlock_acquire(run.lock, cli.wait_ms, 0, run_on_acquired, NULL);
+        run_acquire();
     }
 }
 
@@ -601,7 +657,7 @@ static int run_main(bool elects) {
         options.on_lost = run_on_lost;
         status = rlock_new(&run.lock, cli.client, &options);
         if (status == RLOCK_OK) {
-            status = rlock_acquire(run.lock, cli.wait_ms, 0, run_on_acquired, NULL);
+            run_acquire();
         }
     }
     if (status != RLOCK_OK) {

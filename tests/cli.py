@@ -449,7 +449,9 @@ def each_wrong_option_is_told_with_its_cure(place):
             (("--lease", "2d", key, "--", "true"), "--lease 2d"), (("--kind", "big", key, "--", "true"), "mutex, fair"),
             (("--permits", "0", key, "--", "true"), "--permits 0"), (("--weight", "x", key, "--", "true"), "--weight x"),
             (("--url", "http://x", key, "--", "true"), "url"), (("--quorum", ",", key, "--", "true"), "three"),
-            (("--weight", "2", key, "--", "true"), ""), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
+            (("--weight", "2", key, "--", "true"), ""), (("--grace", "1s", key, "--", "true"), "--grace: not with"),
+            (("elect", "-n", key, "--", "true"), "--try: not with rlock elect"), (("--url", "", key, "--", "true"), "empty"),
+            (("--quorum", "redis://a,redis://b,redis://a", key, "--", "true"), "redis://a is there twice"), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
             (("-w", "200ms", "--url", "redis://127.0.0.1:1", key, "--", "true"), "RLOCK_URL")):
         code, out, err = place.says(*arguments)
         assert code == FAILED and out == "" and err and words in err, (arguments, code, out, err)
@@ -1122,6 +1124,69 @@ def command_that_stops_itself_for_want_of_the_terminal_has_it(place):
     t.say("fg\n")
     t.hears("again")
     t.say("\n")
+    t.hears(t.PROMPT)
+
+
+@test
+def shell_keeps_its_terminal_when_rlock_was_stopped_by_hand(place):
+    t = Terminal(place)
+    script = "echo ready; sleep 0.5; read x; echo got $x"  # a read that has begun would take what is for the shell
+    t.say(f"$RLOCK $K -- sh -c '{script}'\n")
+    t.hears("ready")
+    send(children(t.machine.pid)[0], signal.SIGSTOP)
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    t.say("fg\n")
+    t.hears("RLOCK")
+    t.say("hello\n")
+    t.hears("got hello")  # it has the terminal again
+    t.hears(t.PROMPT)
+    t.say("$RLOCK $K -- sleep 0.5\n")
+    until("the command", SOON_S, lambda: children(t.machine.pid) and place.server.redis.exists(place.key))
+    time.sleep(0.1 * SCALE)
+    send(children(t.machine.pid)[0], signal.SIGSTOP)
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    t.runs("bg")
+    until("the end", SOON_S, lambda: not place.server.redis.exists(place.key))
+    assert "42" in t.runs("echo $((6 * 7))")  # the shell did not read the end of its terminal
+
+
+@test
+def what_a_command_left_does_not_keep_the_terminal(place):
+    t = Terminal(place)
+    for leaves in ("setsid sleep 60", "sleep 60"):
+        t.say(f"$RLOCK $K -- sh -c '{leaves} & echo ready'\n")
+        t.hears("ready")
+        time.sleep(0.2 * SCALE)
+        t.say(CTRL_Z)
+        t.hears("Stopped")
+        t.hears(t.PROMPT)
+        t.runs("kill %%")  # a shell's job in the background ignores Ctrl-C
+        t.runs("wait")
+
+
+@test
+def ctrl_z_in_a_script_that_leads_its_session_stops_nothing(place):
+    script = '"$RLOCK" "$K" -- sh -c "echo ready; while read x; do echo got \\$x; done"; echo after'
+    t = Terminal(place, "bash", "-c", script)
+    t.hears("ready")
+    t.say(CTRL_Z)
+    time.sleep(0.1 * SCALE)
+    t.say("two\n")
+    t.hears("got two")
+    t.say(CTRL_D)
+    t.hears("after")
+
+
+@test
+def command_that_stops_itself_on_a_terminal_stops_the_job(place):
+    t = Terminal(place)
+    t.say("$RLOCK $K -- sh -c 'echo ready; kill -STOP $$; echo on'\n")
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    t.say("fg\n")
+    t.hears("on")
     t.hears(t.PROMPT)
 
 
