@@ -679,6 +679,7 @@ def main():
     check("SIGTERM closes the shop", shop.close)
     check("with a fair lock too the sale is exact, though the holder is frozen", fair_is_exact)
     check("SIGINT closes it too, also with a frozen worker", closes, signal.SIGINT)
+    check("SIGHUP closes it too: its terminal is gone", closes, signal.SIGHUP)
     check("when the shop is killed, its workers and its server end", leaves_nothing_when_killed)
     check("a server of others is used, and neither stopped nor ended", uses_servers_of_others)
     browse()

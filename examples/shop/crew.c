@@ -53,7 +53,7 @@ static void on_news(struct bufferevent *from, void *user) {
     }
 }
 
-/* The socket ends after the last of its news, so nothing that a worker said is missed. Another one
+/* The socket ends after the last of its news, so nothing that a worker sent is missed. Another one
  * comes a second later, so that the loss can be seen; its place on the board stays until then. */
 static void on_worker_gone(struct bufferevent *from, short what, void *user) {
     member *m = user;
@@ -148,6 +148,7 @@ static void leave_the_front(int keep) {
     event_base_free(base);
     signal(SIGCHLD, SIG_DFL);
     signal(SIGINT, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     for (fd = 3; fd < FILES_MAX; fd++) {
         if (fd != keep) {

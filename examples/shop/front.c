@@ -5,6 +5,7 @@
 #include <event2/bufferevent.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ typedef struct watcher { /* a page that hears the live events */
 } watcher;
 
 static struct evhttp *http;
+static struct evconnlistener *listener;
 static struct event *tick, *stop_over;
 static watcher *watchers;
 static line lines[LINES_MAX];
@@ -158,7 +160,8 @@ void front_answer(struct evhttp_request *request, int code, const char *words) {
 
 /* --- what the browser asks --- */
 
-/* A page of another site may send a request here, too, but cannot hide where it comes from. */
+/* A page of another site may send a request here, too: its Origin is another one than our Host. A
+ * site whose name was made to point here is not noticed; it can press these buttons, no more. */
 static bool is_asked_by_us(struct evhttp_request *request) {
     struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
     const char *origin = evhttp_find_header(headers, "Origin");
@@ -321,6 +324,11 @@ static void on_events(struct evhttp_request *request, void *user) {
     struct evbuffer *hello = evbuffer_new();
     (void)user;
 
+    if (w == NULL) {
+        evbuffer_free(hello);
+        front_answer(request, 503, "out of memory");
+        return;
+    }
     w->request = request;
     w->next = watchers;
     watchers = w;
@@ -347,8 +355,15 @@ static void on_events(struct evhttp_request *request, void *user) {
 
 static void on_tick(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what, (void)user;
+    evconnlistener_enable(listener);
     sale_tick();
     show_state(handovers_a_second());
+}
+
+/* No descriptor is free: without a pause the loop would try again at once, and for ever. */
+static void on_full(struct evconnlistener *full, void *user) {
+    (void)user;
+    evconnlistener_disable(full); /* a tick listens again */
 }
 
 bool front_start(void) {
@@ -371,12 +386,15 @@ bool front_start(void) {
     for (i = 0; i < sizeof paths / sizeof *paths; i++) {
         evhttp_set_cb(http, paths[i].path, paths[i].answers, NULL);
     }
+    errno = 0;
     bound = evhttp_bind_socket_with_handle(http, shop.address, (ev_uint16_t)shop.port);
     if (bound == NULL) {
         fprintf(stderr, "shop: cannot listen on %s, port %d: %s\n", shop.address, shop.port,
-                strerror(errno));
+                errno == 0 || errno == ENOENT ? "no such address" : strerror(errno));
         return false;
     }
+    listener = evhttp_bound_socket_get_listener(bound);
+    evconnlistener_set_error_cb(listener, on_full);
     getsockname(evhttp_bound_socket_get_fd(bound), (struct sockaddr *)&address, &length);
     shop.port =
         ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
@@ -388,7 +406,9 @@ bool front_start(void) {
 }
 
 void front_end(void) {
-    evhttp_free(http);
+    if (http != NULL) {
+        evhttp_free(http);
+    }
     if (tick != NULL) {
         event_free(tick);
         event_free(stop_over);

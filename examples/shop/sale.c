@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "rlock.h"
 #include "../data.h"
 #include "shop.h"
@@ -62,6 +63,11 @@ static void on_last_stock(redisAsyncContext *c, void *reply, void *number) {
     (void)c;
 
     if (!read_stock(reply, number) || !sale.closing) {
+        redisReply *r = reply;
+        if (r != NULL && (uintptr_t)number == sale.number && sale.closing) {
+            sale.running = false;
+            tell("fault", "The data of the sale is gone: was Redis emptied?");
+        }
         sale.closing = false; /* a tick asks again */
         return;
     }
@@ -103,7 +109,8 @@ static void on_opened(redisAsyncContext *c, void *reply, void *number) {
 /* Each sale has a key of its own, so that what a frozen worker still wants to write into the last
  * one harms nothing in this one. */
 bool sale_open(bool rush, bool with_lock) {
-    uint32_t last = sale.number;
+    /* Two shops at one server sell things of their own. */
+    uint32_t last = sale.number ? sale.number : (uint32_t)getpid() * 1000;
 
     if (data == NULL) {
         return false;
@@ -272,7 +279,7 @@ static void look_at_holds(void) {
     if (sale.running && sale.with_lock && (holds == last || holder < 0)) {
         return; /* nobody new, or gone already: the next tick may see one */
     }
-    if (sale.running && sale.with_lock && now - hold_ms > GAP_MS) {
+    if (sale.running && sale.with_lock && now - hold_ms > GAP_MS + shop.think_ms) {
         tell("info", "Worker %d holds the lock now; nobody had got it for %.1f s", holder + 1,
              (double)(now - hold_ms) / 1000);
     }
@@ -280,7 +287,8 @@ static void look_at_holds(void) {
     last = holds;
 }
 
-/* Leaves no key behind at a server that is not the shop's own. */
+/* Leaves no stock behind at a server that is not the shop's own. The lock's count of fencing tokens
+ * stays there: it may never go back. */
 static void clean_up(void) {
     redisContext *c = server_is_ours() || sale.number == 0 ? NULL : data_connect();
 
@@ -320,7 +328,7 @@ void sale_end(void) {
 
     for (i = 0; i < visits_count; i++) {
         if (visits[i].worker >= 0 && visits[i].request != NULL) {
-            front_answer(visits[i].request, 503, "the shop closes");
+            front_answer(visits[i].request, 503, "the shop closes"); /* which gives it back */
         }
     }
     free(visits);

@@ -95,24 +95,30 @@ static bool open_shop(void) {
 }
 
 static bool run(void) {
-    struct event *ends[2];
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct event *ends[3];
     bool asked_to_end = false;
     int i;
 
     base = event_base_new();
-    ends[0] = evsignal_new(base, SIGINT, on_end, &asked_to_end);
-    ends[1] = evsignal_new(base, SIGTERM, on_end, &asked_to_end);
-    event_add(ends[0], NULL);
-    event_add(ends[1], NULL);
-    if (front_start() && crew_start()) {
-        printf("The shop is open: http://%s:%d/\nCtrl-C closes it.\n", shop.address, shop.port);
+    for (i = 0; i < 3; i++) {
+        struct sigaction before;
+        ends[i] = evsignal_new(base, numbers[i], on_end, &asked_to_end);
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            event_add(ends[i], NULL); /* nohup asked that one be ignored */
+        }
+    }
+    if (open_shop() && front_start() && crew_start()) {
+        bool v6 = strchr(shop.address, ':') != NULL;
+        printf("The shop is open: http://%s%s%s:%d/\nCtrl-C closes it.\n", v6 ? "[" : "",
+               shop.address, v6 ? "]" : "", shop.port);
         fflush(stdout);
         event_base_dispatch(base);
     }
     sale_end();
     front_end();
     crew_end();
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 3; i++) {
         event_free(ends[i]);
     }
     event_base_free(base);
@@ -131,7 +137,7 @@ int main(int argc, char **argv) {
         files.rlim_cur = FILES_MAX; /* a new worker closes all that the front has */
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    good = open_shop() && run();
+    good = run();
     server_end();
     return good ? 0 : 1;
 }
