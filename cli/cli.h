@@ -49,6 +49,7 @@ static struct cli {
     bool quiet; /* a warning was shown, or the command has begun */
     char **command;
     void (*pipe)(int); /* what SIGPIPE did before */
+    rlock_wire wire;   /* unless the URL says it */
     /* made of these */
     rlock_client *client;
     rlock_store *quorum;
@@ -158,6 +159,7 @@ static void cli_tls(rlock_config *config) {
 static rlock_config cli_config(void) {
     rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = cli_log};
     config.url = cli.url;
+    config.wire = cli.wire;
     config.watchdog_lease_ms = cli.lease_ms;
     cli_tls(&config);
     return config;
@@ -201,6 +203,8 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
 static void cli_disconnect(void) {
     rlock_client_free(cli.client);
     rlock_quorum_free(cli.quorum);
+    cli.client = NULL;
+    cli.quorum = NULL;
 }
 
 /* The lock that the options mean. */

@@ -214,8 +214,7 @@ int main(int argc, char **argv) {
         if (*cli.command != NULL || cli.key_count > 0) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);
         }
-        return what == LS ? look_ls(word != NULL ? word : "*")
-                          : look_top(word != NULL ? word : "*");
+        return look_main(what == LS ? LOOK_LS : LOOK_TOP, word);
     }
     if (word != NULL) { /* the first key: RLOCK_KEY names it */
         cli_add_key(word);
@@ -229,7 +228,7 @@ int main(int argc, char **argv) {
         if (*cli.command != NULL || cli.key_count > 1) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one key", subcommands[what]);
         }
-        return what == INSPECT ? look_inspect() : look_force_release();
+        return look_main(what == INSPECT ? LOOK_INSPECT : LOOK_FORCE, NULL);
     }
     if (*cli.command == NULL) {
         cli_fail(CLI_FAILED, "rlock KEY -- COMMAND", "which command?");

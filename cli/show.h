@@ -5,6 +5,7 @@
 #include <search.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <time.h>
 
 #include "cli.h"
 
@@ -13,23 +14,30 @@ struct show_row {
     const char *key, *token; /* token: that of a holder, or NULL */
     size_t key_len, token_len;
     int kind; /* rlock_kind; -1: nothing of ours is there */
-    int64_t held, left_ms, soon_ms, waiters, permits, need, fence;
+    int64_t held, left_ms, soon_ms, waiters, permits, need, fence; /* as the script has them */
     double at;
     /* the rest is look.h's */
-    struct look_node *node; /* which was asked last */
+    struct look_node *node; /* which is asked */
+    struct show_row *next;  /* of those that are asked now */
     unsigned round;         /* in which it was last answered */
-    bool shown, asked, again, redisson;
+    bool shown, asked, redisson;
     int hops;      /* from node to node since it was answered */
     char room[64]; /* of the token */
 };
 
 static struct show {
-    bool force, screen, dirty, color; /* force: held is how many held it */
-    int lines, columns, key_columns, id_columns;
+    bool force, screen, color; /* force: held is how many held it */
+    int lines, key_columns, id_columns;
     size_t shown, waiters;
-    double drawn;
+    void *rows; /* a tree, by tsearch() */
     struct termios saved;
 } show = {.key_columns = -32, .id_columns = -36};
+
+static double show_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
 
 /* Returns how many bytes are one character that can be shown; 0: the first byte cannot. */
 static size_t show_char(const unsigned char *s, size_t len) {
@@ -86,12 +94,13 @@ static void show_holder(const struct show_row *row, int columns) {
     show_bytes(many, strlen(many), columns);
 }
 
-/* Returns a number, or what stands for none. The last four are good. */
-static const char *show_number(bool known, int64_t number) {
+/* Returns a number, or what stands for none if it is negative. The last four are good. */
+static const char *show_number(int64_t number) {
     static char texts[4][24];
     static unsigned i;
     char *text = texts[i++ % 4];
-    snprintf(text, sizeof *texts, known ? "%lld" : cli.json ? "null" : "-", (long long)number);
+    const char *none = cli.json ? "null" : "-";
+    snprintf(text, sizeof *texts, number >= 0 ? "%lld" : none, (long long)number);
     return text;
 }
 
@@ -100,7 +109,7 @@ static const char *show_kind(const struct show_row *row) {
 }
 
 static int64_t show_left_ms(const struct show_row *row) {
-    int64_t left = row->left_ms - (int64_t)((ev_now(EV_DEFAULT) - row->at) * 1000);
+    int64_t left = row->left_ms - (int64_t)((show_now() - row->at) * 1000);
     return row->left_ms < 0 ? -1 : left > 0 ? left : 0;
 }
 
@@ -131,9 +140,8 @@ static void show_json(const struct show_row *row) {
         show_token(row, 0);
     }
     printf("%s,\"left_ms\":%s,\"waiters\":%s,\"permits\":%s,\"fence\":%s}\n", held ? "\"" : "",
-           show_number(row->held > 0 && !show.force, show_left_ms(row)),
-           show_number(row->waiters >= 0, row->waiters),
-           show_number(row->permits >= 0, row->permits), show_number(row->fence >= 0, row->fence));
+           show_number(row->held > 0 && !show.force ? show_left_ms(row) : -1),
+           show_number(row->waiters), show_number(row->permits), show_number(row->fence));
 }
 
 /* Writes a lock, or the heads of the columns, without the end of the line. */
@@ -141,30 +149,28 @@ static void show_line(const struct show_row *row) {
     static const char numbers[] = "  %8s  %7s  %16s";
     const char *color = row == NULL || row->waiters > 0 ? "\033[1m" : row->held ? "" : "\033[32m";
     fputs(show.color ? color : "", stdout);
+    show_bytes(row != NULL ? row->key : "KEY", row != NULL ? row->key_len : 3, show.key_columns);
+    printf("  %-9s  ", row != NULL ? show_kind(row) : "KIND");
     if (row == NULL) {
-        show_bytes("KEY", 3, show.key_columns);
-        printf("  %-9s  ", "KIND");
         show_bytes("HELD-BY", 7, show.id_columns);
         printf(numbers, "LEFT", "WAITERS", "FENCE");
     } else {
-        show_bytes(row->key, row->key_len, show.key_columns);
-        printf("  %-9s  ", show_kind(row));
         show_holder(row, show.id_columns);
-        printf(numbers, show_left(row), show_number(row->waiters >= 0, row->waiters),
-               show_number(row->fence >= 0, row->fence));
+        printf(numbers, show_left(row), show_number(row->waiters), show_number(row->fence));
     }
     fputs(show.color ? "\033[m" : "", stdout);
 }
 
-/* Fits the columns into the window. */
-static void show_fit(void) {
+/* Fits the columns into the window, and returns how many there are. */
+static int show_fit(void) {
     struct winsize size;
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 2;
-    show.columns = known ? size.ws_col : 80;
+    int columns = known ? size.ws_col : 80;
     show.lines = known ? size.ws_row : 24;
-    show.id_columns = show.columns >= 120 ? 36 : 8;
-    show.key_columns = show.columns - show.id_columns - 50;
+    show.id_columns = columns >= 120 ? 36 : 8;
+    show.key_columns = columns - show.id_columns - 50;
     show.key_columns = show.key_columns > 8 ? show.key_columns : 8;
+    return columns;
 }
 
 /* Prints a lock in one line. */
@@ -199,57 +205,95 @@ static void show_key(const struct show_row *row) {
     fputs("\n  held by  ", stdout);
     show_holder(row, 0);
     printf("\n  kind     %s\n  left     %s\n  waiters  %s\n  fence    %s\n", show_kind(row),
-           show_left(row), show_number(row->waiters >= 0, row->waiters),
-           show_number(row->fence >= 0, row->fence));
+           show_left(row), show_number(row->waiters), show_number(row->fence));
     if (row->permits >= 0) {
         printf("  permits  %lld left\n", (long long)row->permits);
     }
 }
 
-/* ---- the table ---- */
+/* ---- the rows ---- */
+
+static int show_compare(const void *left, const void *right) {
+    const struct show_row *a = left, *b = right;
+    int order = memcmp(a->key, b->key, a->key_len < b->key_len ? a->key_len : b->key_len);
+    return order != 0 ? order : (a->key_len > b->key_len) - (a->key_len < b->key_len);
+}
+
+/* Returns the row of a key; a new one has nothing of ours. */
+static struct show_row *show_find(const char *key, size_t len) {
+    struct show_row name = {.key = key, .key_len = len, .kind = -1}, *row;
+    struct show_row **found = tfind(&name, &show.rows, show_compare);
+    if (found != NULL) {
+        return *found;
+    }
+    row = malloc(sizeof *row + len + 1);
+    *row = name;
+    row->key = memcpy((char *)(row + 1), key, len + 1);
+    row->soon_ms = row->waiters = row->permits = row->fence = -1;
+    return *(struct show_row **)tsearch(row, &show.rows, show_compare);
+}
+
+static void show_drop(struct show_row *row) {
+    tdelete(row, &show.rows, show_compare);
+    free(row);
+}
 
 /* Returns the row that twalk() is at; NULL where it comes by once more. */
 static struct show_row *show_visited(const void *tree, VISIT visit) {
     return visit == postorder || visit == leaf ? *(struct show_row *const *)tree : NULL;
 }
 
-static void show_table_row(const void *tree, VISIT visit, int depth) {
+/* Shows a row: in the table, or as a line. */
+static void show_each(const void *tree, VISIT visit, int depth) {
     const struct show_row *row = show_visited(tree, visit);
     (void)depth;
-    if (row != NULL && row->shown) {
-        show.waiters += row->waiters > 0 ? (size_t)row->waiters : 0;
-        if (++show.shown + 2 <= (size_t)show.lines) {
-            printf("\033[%zu;1H\033[K", show.shown + 2);
-            show_line(row);
+    if (row == NULL || !row->shown) {
+        return;
+    }
+    if (!show.screen) {
+        show_row(row);
+        return;
+    }
+    show.waiters += row->waiters > 0 ? (size_t)row->waiters : 0;
+    if (++show.shown + 2 <= (size_t)show.lines) {
+        printf("\033[%zu;1H\033[K", show.shown + 2);
+        show_line(row);
+    }
+}
+
+/* Draws the table, if there is one: the head says what is looked at and how. Else there are lines.
+ * Brings either to whoever reads it, and ends if nobody does any more. */
+static void show_out(const char *what, const char *where, const char *how) {
+    char head[800];
+    if (show.screen) {
+        int columns = show_fit();
+        show.shown = show.waiters = 0;
+        fputs("\033[2;1H\033[K", stdout);
+        show_line(NULL);
+        twalk(show.rows, show_each);
+        if (show.shown + 2 < (size_t)show.lines) {
+            printf("\033[%zu;1H\033[J", show.shown + 3);
         }
+        snprintf(head, sizeof head, "%s  %s: %zu locks, %zu waiting; %s", what, where, show.shown,
+                 show.waiters, how);
+        fputs("\033[1;1H\033[K", stdout);
+        show_bytes(head, strlen(head), columns);
+    }
+    if (fflush(stdout) != 0) {
+        if (errno == EPIPE) {
+            exit(0);
+        }
+        cli_fail(CLI_FAILED, NULL, "standard output: %s", strerror(errno));
     }
 }
 
-/* Draws the rows, a tree of tsearch(). The head says what is looked at and how. */
-static void show_table(const void *rows, const char *what, const char *how) {
-    char head[700];
-    show_fit();
-    show.shown = show.waiters = 0;
-    fputs("\033[2;1H\033[K", stdout);
-    show_line(NULL);
-    twalk(rows, show_table_row);
-    if (show.shown + 2 < (size_t)show.lines) {
-        printf("\033[%zu;1H\033[J", show.shown + 3);
-    }
-    snprintf(head, sizeof head, "%s: %zu locks, %zu waiting; %s", what, show.shown, show.waiters,
-             how);
-    fputs("\033[1;1H\033[K", stdout);
-    show_bytes(head, strlen(head), show.columns);
-    show.dirty = false;
-    show.drawn = ev_now(EV_DEFAULT);
-}
-
+/* Gives the terminal back. A handler of signals may call this: so nothing of stdio is in it. */
 static void show_leave(void) {
+    static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
     if (show.screen) {
         show.screen = false;
-        fputs("\033[?7h\033[?25h\033[?1049l", stdout);
-        fflush(stdout);
-        tcsetattr(STDIN_FILENO, TCSADRAIN, &show.saved);
+        (void)!write(STDOUT_FILENO, leave, sizeof leave - 1);
+        tcsetattr(STDIN_FILENO, TCSANOW, &show.saved);
     }
 }
 
@@ -261,8 +305,7 @@ static void show_enter(void) {
         raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* a shell would come up inside the table */
         tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
     }
-    show.screen = show.dirty = true;
-    atexit(show_leave);
+    show.screen = true;
     fputs("\033[?1049h\033[?25l\033[?7l", stdout);
 }
 
