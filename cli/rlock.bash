@@ -57,7 +57,7 @@ _rlock() {
             case $first in
                 '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file' ;;
                 elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --grace' ;;
-                inspect | force-release) options+=' --json -n --try -w --wait --kind' ;;
+                inspect | force-release) options+=' --json -n --try -w --wait --kind --permits' ;;
                 *) options+=' --json -n --try -w --wait' ;;
             esac
             if [[ $word != -* ]]; then

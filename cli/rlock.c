@@ -80,7 +80,7 @@ static struct {
                 {'w', LOOKERS | 1 << RUN, false},
                 {'l', HOLDERS, false},
                 {'k', HOLDERS, false},
-                {CLI_PERMITS, HOLDERS, false},
+                {CLI_PERMITS, KEYED, false},
                 {CLI_WEIGHT, HOLDERS, false},
                 {CLI_FENCE_FILE, HOLDERS, false},
                 {CLI_GRACE, 1 << ELECT, false},

@@ -22,11 +22,13 @@ _rlock() {
     local -a lock=(
         '(-l --lease)'{-l,--lease=}'[how long others wait if this machine dies]:duration (30s): '
         '*'{-k,--key=}'[one more key]:key: '
-        '--permits=[permits of a semaphore]:number: '
         '--weight=[how many permits to take]:number: '
         '--fence-file=[where to write the fencing token]:file:_files'
     )
-    local -a kind=('--kind=[the kind of lock]:kind:(mutex fair read write semaphore)')
+    local -a kind=(
+        '--kind=[the kind of lock]:kind:(mutex fair read write semaphore)'
+        '--permits=[permits of a semaphore]:number: '
+    )
     local -a wait=(
         '(-n --try -w --wait)'{-n,--try}'[do not wait for the lock]'
         '(-n --try -w --wait)'{-w,--wait=}'[how long to wait for the lock]:duration: '
