@@ -559,10 +559,6 @@ static void run_acquire(void) {
     }
     run.until_us = run.until_us != 0 ? run.until_us : now_us + wait_ms * 1000;
     if (wait_ms < 0 && cli.wait_ms != RLOCK_FOREVER) {
-        fprintf(stderr,
-                "rlock: %s: the answers of the server take too long for this lease\n"
-                "       Give a longer one: --lease\n",
-                cli.keys[0]);
         run_leave(CLI_FAILED);
     } else {
         rlock_acquire(run.lock, wait_ms, 0, run_on_acquired, NULL);
@@ -578,6 +574,7 @@ static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
     }
     run_look();
     if (run.keeper == 0 && run.lock != NULL && !run.leaves) { /* before the command began */
+        fprintf(stderr, "       Do answers take longer than half of the lease? See --lease\n");
         run_acquire();
     }
 }

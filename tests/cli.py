@@ -155,6 +155,7 @@ class Network:
 
     def __init__(self, folder, server):
         self.server, self.cut, self.sockets = server, False, []
+        self.slow = 0  # seconds that each answer takes
         self.late, self.late_until = None, 0  # these bytes, and how late all answers are after they were sent
         self.family = socket.AF_UNIX if isinstance(server.socket, str) else socket.AF_INET
         path = tempfile.mktemp(dir=folder, prefix="n")
@@ -186,7 +187,7 @@ class Network:
                 if self.late and self.late[0] in data:
                     self.late_until, self.late = now() + self.late[1], None
                 elif back:
-                    time.sleep(max(0, self.late_until - now()))
+                    time.sleep(max(self.slow, self.late_until - now()))
                 if not self.cut:
                     b.sendall(data)
             if not self.cut:
@@ -757,6 +758,14 @@ def grant_that_comes_late_is_renewed_before_the_command_begins(place):
     machine = place.beats("for", "30", lease=lease, url=network.url)
     assert machine.ends() == 7
     assert network.late is None
+
+
+@test
+def lease_that_is_too_short_for_the_network_is_told(place):
+    network = place.network()
+    network.slow = 0.15
+    code, out, err = place.says("--lease", "200ms", "--wait", "1s", place.key, "--", "echo", "ran", url=network.url)
+    assert code == FAILED and out == "" and "See --lease" in err, (code, out, err)
 
 
 @test
