@@ -44,14 +44,16 @@ static int64_t opened_ms;
 
 /* --- live events --- */
 
-/* A page that does not read misses some of it. */
-static void stream(watcher *w, struct evbuffer *text) {
+/* A page that does not read misses some of it: false. */
+static bool stream(watcher *w, struct evbuffer *text) {
     struct evhttp_connection *connection = evhttp_request_get_connection(w->request);
     struct bufferevent *out = connection ? evhttp_connection_get_bufferevent(connection) : NULL;
 
-    if (out && evbuffer_get_length(bufferevent_get_output(out)) < BEHIND_MAX) {
-        evhttp_send_reply_chunk(w->request, text);
+    if (!out || evbuffer_get_length(bufferevent_get_output(out)) >= BEHIND_MAX) {
+        return false;
     }
+    evhttp_send_reply_chunk(w->request, text);
+    return true;
 }
 
 static void send_line(watcher *w, const line *l) {
@@ -137,10 +139,11 @@ static void show_state(int rate) {
     for (w = watchers; w != NULL && words != NULL; w = w->next) {
         if (w->seen == NULL || strcmp(w->seen, words) != 0) {
             evbuffer_add_printf(text, "data: %s\n\n", words);
-            stream(w, text);
+            if (stream(w, text)) {
+                free(w->seen);
+                w->seen = strdup(words);
+            }
             evbuffer_drain(text, evbuffer_get_length(text));
-            free(w->seen);
-            w->seen = strdup(words);
         }
     }
     evbuffer_free(text);
