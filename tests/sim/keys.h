@@ -268,6 +268,12 @@ static inline int64_t slot_now_ms(const struct slot *slot) {
     return sim_local_us(&slot->server->clock) / 1000;
 }
 
+/* Which script this is, among those of all servers: a slot goes from one to another. */
+static inline uint64_t slot_script(const struct slot *slot) {
+    uint64_t server = (uint64_t)(slot->server - sim.servers);
+    return slot->server->model->scripts_run * (sizeof sim.servers / sizeof *sim.servers) + server;
+}
+
 /* A rule was broken for it. */
 static inline void token_void(struct token *token) {
     token->is_void = true;
@@ -474,7 +480,7 @@ static inline void oracle_fence_touched(struct slot *slot, const struct sim_line
         fence->value = now;
         fence->used = false;
         fence->order = ++oracle.orders;
-        fence->script = slot->server->model->scripts_run;
+        fence->script = slot_script(slot);
         fence->at_ms = slot_now_ms(slot);
         memcpy(fence->client_id, by->client_id, sizeof fence->client_id);
     }
@@ -932,7 +938,7 @@ static inline void queue_touched(struct slot *slot, struct sim_line *by) {
     const struct token *head;
     int strangers = slot->strangers;
     bool foreign = slot->foreign, odd_line = slot->odd_line;
-    uint64_t script = slot->server->model->scripts_run;
+    uint64_t script = slot_script(slot);
     int64_t queue_until_us = slot->queue_until_us;
     int i, count;
     bool over = queue_until_us >= 0 && queue_until_us <= slot->server->model->wall_us;
