@@ -114,10 +114,8 @@ static void run_signal_below(pid_t pid, int number) {
  * to end it: all below the keeper, and once that is gone below rlock. */
 static void run_signal(int number) {
     pid_t group = run_page->group;
-    if (group > 0) {
-        kill(-group, number);
-    }
-    if (group == 0 || number == SIGKILL) {
+    bool empty = group == 0 || kill(-group, number) != 0;
+    if (empty || number == SIGKILL) {
         run_signal_below(run.keeper != 0 ? run.keeper : getpid(), number);
     }
 }
@@ -395,7 +393,9 @@ static void run_look(void) {
  * others behind. */
 static void run_pass(int number) {
     pid_t group = run_page->group;
-    kill(group > 0 ? -group : run.keeper, number);
+    if (group == 0 || kill(-group, number) != 0) {
+        kill(run.keeper, number);
+    }
 }
 
 static void run_soon(double pause_s) {
