@@ -664,8 +664,8 @@ def main():
     if "--screenshot" in sys.argv:
         make_picture(sys.argv[sys.argv.index("--screenshot") + 1])
         return 0
-    for number in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)  # a job in the background ignores them, and the shop keeps to that
+    for ignored in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(ignored, signal.SIG_DFL)  # a job in the background ignores them, and the shop keeps to that
     shop = Shop()
     check("one page, which names no address of elsewhere", serves_page, shop)
     check("what is not for it, the shop refuses: GET, another site's page, nobody to freeze", refuses, shop)
