@@ -61,7 +61,7 @@ static struct {
     bool typed;           /* ... and Ctrl-C there ended the command */
     bool leaves;          /* rlock is to end */
     int status;           /* ... with this */
-    int64_t until_us;     /* how long it waits for the lock; with --wait */
+    int64_t until_us;     /* the end of --wait; 0 = it has not begun to wait */
     int64_t began_us, pause_ms;
     ev_child child;
     ev_timer watch, again;
@@ -522,9 +522,10 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
     if (number == RUN_LOOK) {
         int stopped = run_page->stopped;
         run_page->stopped = 0;
-        run_on_stopped(stopped);
         if (run_page->ended) {
             run_take_back();
+        } else if (run.keeper != 0) {
+            run_on_stopped(stopped);
         }
     } else if (run.keeper != 0 && number == SIGCONT) {
         run_go_on(run.whole && run_is_in_front());
@@ -554,14 +555,19 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user);
 /* Waits for the lock; once more if a grant came too late to begin, for what is left of --wait. */
 static void run_acquire(void) {
     int64_t wait_ms = cli.wait_ms, now_us = RLOCK_NOW_US();
+    int status = RLOCK_OK;
     if (wait_ms != RLOCK_FOREVER && run.until_us != 0) {
         wait_ms = (run.until_us - now_us) / 1000;
     }
     run.until_us = run.until_us != 0 ? run.until_us : now_us + wait_ms * 1000;
     if (wait_ms < 0 && cli.wait_ms != RLOCK_FOREVER) {
-        run_leave(CLI_FAILED);
+        run_leave(CLI_FAILED); /* why, is said at each loss */
     } else {
-        rlock_acquire(run.lock, wait_ms, 0, run_on_acquired, NULL);
+        status = rlock_acquire(run.lock, wait_ms, 0, run_on_acquired, NULL);
+    }
+    if (status != RLOCK_OK) { /* nobody will be called */
+        cli_say_status(cli.keys[0], status, NULL);
+        run_leave(CLI_FAILED);
     }
 }
 
@@ -574,7 +580,9 @@ static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
     }
     run_look();
     if (run.keeper == 0 && run.lock != NULL && !run.leaves) { /* before the command began */
-        fprintf(stderr, "       Do answers take longer than half of the lease? See --lease\n");
+        if (event->reason == RLOCK_REASON_EXPIRED) {
+            fprintf(stderr, "       Do answers take longer than half of the lease? See --lease\n");
+        }
         run_acquire();
     }
 }

@@ -780,6 +780,26 @@ def top_gives_the_terminal_back_when_it_is_ended_or_fails(server, r):
 
 
 @test
+def each_connection_speaks_tls_and_looks_at_the_certificate(server, r):
+    key, cert, port = os.path.join(server.dir, "tls.key"), os.path.join(server.dir, "tls.crt"), free_port()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", cert,
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    with Server("--tls-port", str(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+                "--tls-auth-clients", "no") as other:
+        url, ca = f"rediss://127.0.0.1:{port}", ("--cacert", cert)
+        mutex(other.connect(), "k")
+        assert [told["key"] for told in ask(url, "ls", *ca)] == ["k"]
+        assert ask(url, "inspect", *ca, "k")[0]["holder"] == ME
+        with Top(url, "--json", *ca) as top:
+            top.hears("k", 1)
+            assert run(url, "force-release", *ca, "k")[0] == 0
+            top.hears("k", 0)
+        assert run(url, "--try", *ca, "k", "--", "echo", "ran")[:2] == (0, b"ran\n")
+        status, _, err = run(url, "ls", "--wait", "300ms")  # nobody says who signed it
+        assert status == FAILED and "certificate" in err, err
+
+
+@test
 def colours_are_for_terminals_that_want_them(server, r):
     mutex(r, "k")
     colour = r"\x1b\[\d+m"
