@@ -537,6 +537,8 @@ typedef struct rlock_answer {
     bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
     bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
     bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
+    bool spent;  /* acquire, a fault: the store sent a release of this token too, which may be
+                    executed late; so it is not asked for again */
     uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
                           were asked for; 0 = as asked for */
     uint64_t fence;  /* acquire, DONE: the first of them; 0 if none was wanted */
@@ -6155,30 +6157,32 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
     }
 }
 
-/* What was granted and not copied is surely gone, or may still be there. The token is asked for
- * again: a release of it may be no more late than an acquire. */
+/* What was granted and not copied is surely gone, or may still be there. If the release of it was
+ * not answered, a server may execute it late: at any time, wherever the client is by then. So that
+ * token is spent. */
 static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command *command = (rlock__command *)data;
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
     bool told = request && !redis->closing;
+    bool back = reply && reply->type == REDIS_REPLY_INTEGER;
     rlock_answer answer;
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     }
-    if (told && reply && reply->type == REDIS_REPLY_INTEGER) {
-        memset(&answer, 0, sizeof answer);
-        answer.outcome = RLOCK_OUTCOME_FAULT;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    if (told && back) {
         answer.fault = RLOCK_FAULT_BUSY;
         answer.text = redis->sync.words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
-    } else if (told && reply) {
-        rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
     } else if (told) {
-        redis->lost_epoch = redis->epoch;
-        rlock__answer_unknown(redis, request);
+        answer.fault = RLOCK_FAULT_UNKNOWN;
+        answer.text = reply ? reply->str : redis->commands.text;
+        answer.spent = !reply;
+        redis->events->answered(redis->owner, request, &answer);
     }
     command->kept = 0;
     rlock__command_done(redis, command);
@@ -9252,6 +9256,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
         vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        vote->spent = vote->spent || answer->spent;
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
@@ -11405,6 +11410,26 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     }
 }
 
+/* Makes another claim take the place of one whose token is spent, and lets that one go. Returns the
+ * one that waits now, or NULL: without memory the acquire has ended. */
+static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
+    rlock *lock = spent->lock;
+    rlock__claim *claim;
+    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->work);
+    rlock__claim_orphan(spent);
+    claim = rlock__claim_new(lock);
+    if (!claim) {
+        lock->claim = spent;
+        rlock__acquire_end(spent, RLOCK_ERR_NOMEM);
+        return NULL;
+    }
+    claim->until_us = spent->until_us;
+    rlock__claim_arm(claim);
+    rlock__list_append(&spent->link, &claim->link);
+    rlock__claim_let_go(spent);
+    return claim;
+}
+
 static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answer) {
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
@@ -11414,7 +11439,10 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
-    } else {
+        return;
+    }
+    claim = answer->spent ? rlock__attempt_anew(claim) : claim;
+    if (claim) {
         claim->again = true; /* it may not be in the queue, or has an offer that ends */
         rlock__claim_sleep(claim, -1, true);
     }

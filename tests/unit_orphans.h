@@ -17,6 +17,85 @@ static void clean_up_that_is_given_up_wakes_the_next_waiter(void **state) {
     SAME(waits->seen[RLOCK_ACQUIRED].count, 1);
 }
 
+static rlock_answer spent(void) {
+    rlock_answer answer = scripted_fault(RLOCK_FAULT_UNKNOWN, "closed");
+    answer.spent = true;
+    return answer;
+}
+
+/* The store has released it, which may be executed at any time: a hold under it could end so. */
+static void token_that_is_spent_is_let_go_and_another_one_is_asked_for(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR};
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *owner;
+        uint64_t token;
+        g.kind = kinds[i];
+        owner = handle(i ? "fair" : "key");
+        SAME(owner_acquire(owner, 5000, 1000), RLOCK_OK);
+        idle();
+        token = need(RLOCK_OP_ACQUIRE)->token;
+        reply(RLOCK_OP_ACQUIRE, spent());
+        SAME(need(RLOCK_OP_RELEASE)->token, token);
+        SAME(stats().cleaning, 1);
+        assert_true(retried(RLOCK_OP_ACQUIRE)->token != token);
+        reply(RLOCK_OP_ACQUIRE, scripted_done());
+        SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+        reply(RLOCK_OP_RELEASE, scripted_done());
+        SAME(stats().cleaning, 0);
+        assert_true(rlock_is_held(owner->lock));
+    }
+}
+
+static void waiter_whose_token_is_spent_stays_the_first(void **state) {
+    struct owner *first = handle("key"), *next = handle("key");
+    (void)state;
+    SAME(owner_acquire(first, 5000, 1000), RLOCK_OK);
+    SAME(owner_acquire(next, 60000, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, spent());
+    (void)retried(RLOCK_OP_ACQUIRE);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(first->seen[RLOCK_ACQUIRED].count, 1);
+    SAME(next->seen[RLOCK_ACQUIRED].count, 0);
+}
+
+static void acquire_whose_token_is_spent_ends_when_it_was_to_end(void **state) {
+    struct owner *waits = handle("key"), *tries = handle("other");
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    SAME(owner_acquire(waits, 5000, 1000), RLOCK_OK);
+    SAME(owner_acquire(tries, 0, 1000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, spent());
+    reply(RLOCK_OP_ACQUIRE, spent());
+    SAME(tries->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    run_ms(4900);
+    SAME(waits->seen[RLOCK_ACQUIRED].count, 0);
+    run_ms(200);
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    run_ms(100);
+    SAME(stats().cleaning, 0);
+}
+
+static void token_that_is_spent_is_let_go_without_memory_too(void **state) {
+    struct owner *owner = handle("key");
+    uint64_t token;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 1000), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    virtual_memory.none = true;
+    reply(RLOCK_OP_ACQUIRE, spent());
+    virtual_memory.none = false;
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_NOMEM);
+    SAME(need(RLOCK_OP_RELEASE)->token, token);
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(stats().cleaning, 0);
+}
+
 enum { BY_CANCEL, BY_TIMEOUT, BY_FREE, WAYS };
 
 /* Gives up an acquire that was sent and never answered. Returns its token. */

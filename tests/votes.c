@@ -213,6 +213,25 @@ static void token_that_was_given_back_is_not_used_again(void **state) {
     assert_true(scripted_need(&servers[1], RLOCK_OP_ACQUIRE)->token != before);
 }
 
+/* A server may have released it already, where it waited for replicas. */
+static void token_that_a_server_has_spent_is_not_used_again(void **state) {
+    struct owner *owner = handle("key");
+    rlock_answer spent = scripted_fault(RLOCK_FAULT_UNKNOWN, "closed");
+    uint64_t before;
+    (void)state;
+    push_all();
+    spent.spent = true;
+    SAME(owner_acquire(owner, 5000, LEASE_MS), RLOCK_OK);
+    before = scripted_need(&servers[0], RLOCK_OP_ACQUIRE)->token;
+    reply(RLOCK_OP_ACQUIRE, 0, 1, spent);
+    reply(RLOCK_OP_ACQUIRE, 1, 3, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    SAME(scripted_need(&servers[0], RLOCK_OP_RELEASE)->token, before);
+    reply(RLOCK_OP_RELEASE, 0, 1, gone());
+    assert_true(scripted_need(&servers[0], RLOCK_OP_ACQUIRE)->token != before);
+}
+
 static void refusal_gives_the_votes_back_at_once(void **state) {
     struct owner *owner = handle("key");
     (void)state;
@@ -1691,6 +1710,7 @@ int main(int argc, char **argv) {
         CASE(majority_grants_and_not_one_vote_before),
         CASE(validity_is_of_the_earliest_of_the_best_majority),
         CASE(token_that_was_given_back_is_not_used_again),
+        CASE(token_that_a_server_has_spent_is_not_used_again),
         CASE(refusal_gives_the_votes_back_at_once),
         CASE(time_left_is_when_a_majority_can_be_free),
         CASE(waiter_that_a_majority_tells_of_changes_sleeps),

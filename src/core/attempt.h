@@ -166,6 +166,26 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     }
 }
 
+/* Makes another claim take the place of one whose token is spent, and lets that one go. Returns the
+ * one that waits now, or NULL: without memory the acquire has ended. */
+static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
+    rlock *lock = spent->lock;
+    rlock__claim *claim;
+    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->work);
+    rlock__claim_orphan(spent);
+    claim = rlock__claim_new(lock);
+    if (!claim) {
+        lock->claim = spent;
+        rlock__acquire_end(spent, RLOCK_ERR_NOMEM);
+        return NULL;
+    }
+    claim->until_us = spent->until_us;
+    rlock__claim_arm(claim);
+    rlock__list_append(&spent->link, &claim->link);
+    rlock__claim_let_go(spent);
+    return claim;
+}
+
 static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answer) {
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
@@ -175,7 +195,10 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
-    } else {
+        return;
+    }
+    claim = answer->spent ? rlock__attempt_anew(claim) : claim;
+    if (claim) {
         claim->again = true; /* it may not be in the queue, or has an offer that ends */
         rlock__claim_sleep(claim, -1, true);
     }

@@ -141,6 +141,8 @@ typedef struct rlock_answer {
     bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
     bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
     bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
+    bool spent;  /* acquire, a fault: the store sent a release of this token too, which may be
+                    executed late; so it is not asked for again */
     uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
                           were asked for; 0 = as asked for */
     uint64_t fence;  /* acquire, DONE: the first of them; 0 if none was wanted */

@@ -641,6 +641,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
         vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        vote->spent = vote->spent || answer->spent;
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;

@@ -828,12 +828,27 @@ static inline bool slot_free(const struct slot *slot) {
     return slot->there == NULL || oracle_end_us(slot) <= sim.now_us;
 }
 
+/* Whether a client believes that it holds the key, which was taken away by force: where nothing is
+ * pushed it is told by its next renewal, or at the end of its lease, and asks for nobody before. */
+static inline bool slot_believed(const struct slot *slot, const struct actor *actor) {
+    int i;
+    for (i = 0; i < oracle.hand_count; i++) {
+        const struct hand *hand = &oracle.hands[i];
+        if (hand_wants(hand, slot) && hand->actor == actor && hand->holds &&
+            hand->token->forced_us != 0 && !oracle_hears(actor)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether somebody could have this key, with all others that it wants. */
 static inline bool slot_wanted(const struct slot *slot) {
     int i, k;
     for (i = 0; i < oracle.hand_count; i++) {
         const struct hand *hand = &oracle.hands[i];
-        bool could = hand_waits(hand) && hand_wants(hand, slot) && oracle_patient(hand->actor);
+        bool could = hand_waits(hand) && hand_wants(hand, slot) && oracle_patient(hand->actor) &&
+                     !slot_believed(slot, hand->actor);
         for (k = 0; k < hand->slot_count && could; k++) {
             could = slot_free(hand->slots[k]);
         }

@@ -252,7 +252,6 @@ static struct {                         /* of all worlds */
     uint64_t clusters, moved, asks;     /* worlds with a cluster; what its nodes said: ... */
     uint64_t again, arrived, replaced;  /* ... TRYAGAIN; slots that moved; nodes replaced */
     uint64_t synced, unsynced, saved;   /* worlds with WAIT; those with too few; holds promoted */
-    uint64_t given_late;                /* holds that a give-back of before ended */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -429,17 +428,6 @@ static inline void oracle_force(struct token *token) {
     seen.forced++;
 }
 
-/* With config.replicas a token that was given back is asked for again. If the connection on which
- * that was sent is gone and cannot be ended, it may come late, and ends the new hold. */
-static inline void oracle_given_back(struct token *token, const struct sim_line *by) {
-    if (oracle.replicas != 0 && by->fd < 0 && by->number != token->line &&
-        sim_unkilling(by->server)) {
-        token_void(token);
-        token->lawless = true;
-        seen.given_late++;
-    }
-}
-
 /* Whether a fence counter has a value that no client may go on from. */
 static inline bool fence_is_odd(const struct slot *slot) {
     struct model_value value;
@@ -514,8 +502,6 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
     }
     if (force) {
         oracle_force(before);
-    } else if (by != NULL && before != NULL && text[0] == 0) {
-        oracle_given_back(before, by);
     }
     sim_trace("  server %d: %s is %s until %lld", slot->server->number, slot->key,
               text[0] ? text : "free", (long long)expires_us);
@@ -759,8 +745,6 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
         if (oracle.quiet) {
             sim_failed("%s is skipped, who would hear a call", token->text);
         }
-    } else if (was && !is) {
-        oracle_given_back(token, by);
     } else if (was && is && token->next_ms != token->ends_ms) {
         if (!own || (token->next_ms < token->ends_ms && token->script != slot->script)) {
             sim_failed("%s makes %s's hold of %s shorter or longer, by %lld ms", by->client_id,
@@ -1093,6 +1077,7 @@ static inline void aside_forced(const struct sim_server *server, const struct sl
         for (k = 0; k < hand->slot_count && token != NULL; k++) {
             if (hand->slots[k] == slot && token->is_void && !token->lawless &&
                 aside_until(server, slot, token) == 0) {
+                token_void(token); /* what was granted there may be longer than at the new one */
                 token->lawless = true;
                 seen.forced++;
             }

@@ -435,7 +435,6 @@ static void print_tables(void) {
     print_row("stop of a process inside a callback", jobs[0].inside[0]);
     print_row("call from inside a callback", jobs[0].inside[1]);
     print_row("overlap of void holds, told by their fences", jobs[0].seen.overlaps);
-    print_row("hold that a give-back of before ended", jobs[0].seen.given_late);
     print_row("hold handed on", jobs[0].seen.handed_on);
     print_row("... by who had renewed it by hand", jobs[0].seen.handed_renewed);
     print_row("key that was handed on, then given to others", jobs[0].seen.given);

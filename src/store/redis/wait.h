@@ -75,30 +75,32 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
     }
 }
 
-/* What was granted and not copied is surely gone, or may still be there. The token is asked for
- * again: a release of it may be no more late than an acquire. */
+/* What was granted and not copied is surely gone, or may still be there. If the release of it was
+ * not answered, a server may execute it late: at any time, wherever the client is by then. So that
+ * token is spent. */
 static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command *command = (rlock__command *)data;
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
     bool told = request && !redis->closing;
+    bool back = reply && reply->type == REDIS_REPLY_INTEGER;
     rlock_answer answer;
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     }
-    if (told && reply && reply->type == REDIS_REPLY_INTEGER) {
-        memset(&answer, 0, sizeof answer);
-        answer.outcome = RLOCK_OUTCOME_FAULT;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    if (told && back) {
         answer.fault = RLOCK_FAULT_BUSY;
         answer.text = redis->sync.words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
-    } else if (told && reply) {
-        rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, reply->str);
     } else if (told) {
-        redis->lost_epoch = redis->epoch;
-        rlock__answer_unknown(redis, request);
+        answer.fault = RLOCK_FAULT_UNKNOWN;
+        answer.text = reply ? reply->str : redis->commands.text;
+        answer.spent = !reply;
+        redis->events->answered(redis->owner, request, &answer);
     }
     command->kept = 0;
     rlock__command_done(redis, command);
