@@ -122,16 +122,16 @@ def one_case(folder, tool, fault):
             time.sleep(0.01)
         time.sleep(0.3)
         found = place.runs()
-        lives = cli.runs(max(found[0][2])) and cli.state(max(found[0][2])) != "T"
+        lives = cli.runs(max(found[0][2]), place.log) and cli.state(max(found[0][2])) != "T"
         words = "runs on" if lives else f"ended after {max(0, found[0][1] - at):.2f} s"
         if fault is FAULTS["the command is stopped"]:
-            words = "stays stopped" if cli.runs(max(found[0][2])) else words
+            words = "stays stopped" if cli.runs(max(found[0][2]), place.log) else words
         words += f"; next after {found[1][0] - at:.2f} s" if len(found) > 1 else "; no next"
         return words + (" **both run**" if len(found) > 1 and place.overlap() > 0 else "")
     finally:
         for run in place.runs():
             for pid in run[2]:
-                if cli.runs(pid):
+                if cli.runs(pid, place.log):
                     cli.send(pid, signal.SIGKILL)
         place.close()
         if network:

@@ -135,6 +135,16 @@ static void cli_log(void *user, int level, const char *line) {
     }
 }
 
+static bool cli_names_tls(const char *urls) {
+    return urls != NULL && (strstr(urls, "rediss") != NULL || strstr(urls, "sentinel_tls") != NULL);
+}
+
+/* OpenSSL reads the system's certificates for 20 ms: not for who does not want it. */
+static bool cli_wants_tls(void) {
+    return cli.cacert != NULL || cli.cert != NULL || cli.cert_key != NULL ||
+           cli_names_tls(cli.url) || cli_names_tls(cli.members);
+}
+
 static void cli_tls(rlock_config *config) {
 #ifdef WITH_TLS
     static rlock_tls *tls;
@@ -147,11 +157,8 @@ static void cli_tls(rlock_config *config) {
     config->tls = tls;
 #else
     (void)config;
-    if (cli.cacert != NULL || cli.cert != NULL || cli.cert_key != NULL ||
-        (cli.url != NULL && strncmp(cli.url, "rediss", 6) == 0)) {
-        cli_fail(CLI_FAILED, "Build it with hiredis 1.0 or newer and OpenSSL, or use stunnel",
-                 "this rlock was built without TLS");
-    }
+    cli_fail(CLI_FAILED, "Build it with hiredis 1.0 or newer and OpenSSL, or use stunnel",
+             "this rlock was built without TLS");
 #endif
 }
 
@@ -161,7 +168,9 @@ static rlock_config cli_config(void) {
     config.url = cli.url;
     config.wire = cli.wire;
     config.watchdog_lease_ms = cli.lease_ms;
-    cli_tls(&config);
+    if (cli_wants_tls()) {
+        cli_tls(&config);
+    }
     return config;
 }
 

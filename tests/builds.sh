@@ -13,21 +13,7 @@ rm -rf "$work"
 mkdir -p "$work/nothing"
 out=$work/output
 version=$(sed -n 's/^#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
-count=0 failed=0
-
-# check NAME COMMAND...: one test; what a failing command said follows as comments.
-check() {
-    count=$((count + 1))
-    title=$1
-    shift
-    if "$@" >"$out" 2>&1; then
-        echo "ok $count - $title"
-    else
-        echo "not ok $count - $title"
-        sed 's/^/# /' "$out" | tail -n 30
-        failed=$((failed + 1))
-    fi
-}
+. tests/tap.sh
 
 # refuses TEXT COMMAND...: the command fails and says TEXT.
 refuses() {
@@ -315,5 +301,4 @@ if ! pkg-config --exists hiredis_ssl; then
     }
 fi
 
-echo "1..$count"
-[ $failed = 0 ]
+tap_ends

@@ -368,6 +368,14 @@ def command_knows_its_key_and_a_fence_that_rises(place):
 
 
 @test
+def server_without_tls_is_spoken_to_without_reading_the_systems_certificates(place):
+    pipe = os.path.join(place.folder, "certificates")  # whoever opens it waits for a writer
+    os.mkfifo(pipe)
+    code, out, err = place.says(place.key, "--", "echo", "ran", env={"SSL_CERT_FILE": pipe})
+    assert (code, out) == (0, "ran\n"), (code, out, err)
+
+
+@test
 def fence_is_written_into_a_file(place):
     path = os.path.join(place.folder, "fence")
     code, out, _ = place.says("--fence-file", path, place.key, "--", "sh", "-c", f'cat {path}; echo "$RLOCK_FENCE"')

@@ -12,28 +12,7 @@ others= # programs that would go on if this ended
 trap 'kill -9 $others 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 page=docs/command-line.md
-count=0 failed=0
-
-# check NAME COMMAND...: one test; what a failing command said follows as comments.
-check() {
-    count=$((count + 1))
-    name=$1
-    shift
-    if "$@" >"$work/output" 2>&1; then
-        echo "ok $count - $name"
-    else
-        echo "not ok $count - $name"
-        sed 's/^/# /' "$work/output" | head -n 30
-        failed=$((failed + 1))
-    fi
-}
-
-# silent COMMAND...: the command succeeds and says nothing.
-silent() {
-    said=$("$@" 2>&1) && [ -z "$said" ] && return 0
-    echo "$said"
-    return 1
-}
+. tests/tap.sh
 
 # --- what can be given ---
 
@@ -313,5 +292,4 @@ looks() {
 }
 check 'the questions of the page have an answer, and the holder is told that the lock was taken away' looks
 
-echo "1..$count"
-[ $failed = 0 ]
+tap_ends

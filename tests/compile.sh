@@ -10,21 +10,7 @@ warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
 hiredis_cflags=$(pkg-config --cflags hiredis 2>/dev/null)
 tls_cflags=$(pkg-config --cflags hiredis_ssl 2>/dev/null || echo "-isystem $PWD/build/hiredis/include")
 hiredis_libs=$(pkg-config --libs hiredis 2>/dev/null || echo -lhiredis)
-count=0 failed=0
-
-# check NAME COMMAND...: one test; what a failing command said follows as comments.
-check() {
-    count=$((count + 1))
-    name=$1
-    shift
-    if "$@" >"$work/output" 2>&1; then
-        echo "ok $count - $name"
-    else
-        echo "not ok $count - $name"
-        sed 's/^/# /' "$work/output" | head -n 30
-        failed=$((failed + 1))
-    fi
-}
+. tests/tap.sh
 
 # refuses TEXT COMMAND...: the command fails and says TEXT.
 refuses() {
@@ -517,5 +503,4 @@ same_traces() {
 }
 check "500 seeds of the simulator have one hash with gcc and with clang" same_traces
 
-echo "1..$count"
-[ $failed = 0 ]
+tap_ends

@@ -7,28 +7,7 @@ rm -rf "$work"
 mkdir -p "$work/none" "$work/names"
 : >"$work/lacking"
 pages=$work/pages
-count=0 failed=0
-
-# check NAME COMMAND...: one test; what a failing command said follows as comments.
-check() {
-    count=$((count + 1))
-    name=$1
-    shift
-    if "$@" >"$work/output" 2>&1; then
-        echo "ok $count - $name"
-    else
-        echo "not ok $count - $name"
-        sed 's/^/# /' "$work/output" | head -n 30
-        failed=$((failed + 1))
-    fi
-}
-
-# silent COMMAND...: the command succeeds and says nothing.
-silent() {
-    said=$("$@" 2>&1) && [ -z "$said" ] && return 0
-    echo "$said"
-    return 1
-}
+. tests/tap.sh
 
 # installed DOCS: what `make install` puts into $work/tree with the pages of that folder, if it has any.
 installed() {
@@ -264,5 +243,4 @@ check 'the same headers are the same pages' same_twice
 check 'SOURCE_DATE_EPOCH dates the pages' dated
 check 'make install takes the pages that were made' install_takes_pages
 
-echo "1..$count"
-[ $failed = 0 ]
+tap_ends
