@@ -8662,6 +8662,7 @@ typedef struct rlock__server { /* one of them, as one client sees it */
 
 typedef struct rlock__council { /* one client of the quorum */
     bool up, pushing;
+    bool gives_back;   /* config.replicas: its servers may be releasing what they granted */
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
     rlock_client *client;
     const rlock_store_events *events;
@@ -8747,8 +8748,9 @@ static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
     bool maybe = vote->request.out && server->store->forget(server->state, &vote->request);
     vote->request.out = false;
-    if (maybe && vote->request.op == RLOCK_OP_ACQUIRE && vote->has == RLOCK__NOT_THERE) {
-        vote->has = RLOCK__MAYBE_THERE;
+    if (maybe && vote->request.op == RLOCK_OP_ACQUIRE) {
+        vote->has = vote->has == RLOCK__NOT_THERE ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+        vote->spent = vote->spent || server->council->gives_back;
     }
 }
 
@@ -9252,7 +9254,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         vote->over_us = 0;
     }
     if (fault) {
-        bool maybe = acquire && rlock__may_exist(answer);
+        bool maybe = acquire && (rlock__may_exist(answer) || answer->spent);
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
         vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
@@ -9593,6 +9595,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->timeout_ms = config->command_timeout_ms;
     council->poll_ms = config->poll_ms;
     council->servers = (rlock__server *)(void *)(council + 1);
+    council->gives_back = config->replicas > 0;
     council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     council->count = quorum->count;
     council->need = quorum->count / 2 + 1;
@@ -11434,7 +11437,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || rlock__may_exist(answer);
+    claim->exists = claim->exists || rlock__may_exist(answer) || answer->spent;
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {

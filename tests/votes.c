@@ -31,7 +31,7 @@ static rlock_config config_on(const rlock_store *store) {
     return config;
 }
 
-static int setup_with(int up) {
+static int setup_with(int up, int replicas) {
     rlock_config nodes[SERVERS], config;
     int i;
     memset(&g, 0, sizeof g);
@@ -44,6 +44,7 @@ static int setup_with(int up) {
     }
     SAME(rlock_quorum_new(&g.store, nodes, SERVERS), RLOCK_OK);
     config = config_on(g.store);
+    config.replicas = replicas;
     SAME(rlock_client_new(&g.client, &config), RLOCK_OK);
     for (i = 0; i < up; i++) {
         scripted_up(&servers[i]);
@@ -53,12 +54,17 @@ static int setup_with(int up) {
 
 static int setup(void **state) {
     (void)state;
-    return setup_with(SERVERS);
+    return setup_with(SERVERS, 0);
 }
 
 static int setup_none_up(void **state) {
     (void)state;
-    return setup_with(0);
+    return setup_with(0, 0);
+}
+
+static int setup_replicated(void **state) {
+    (void)state;
+    return setup_with(SERVERS, 1);
 }
 
 static int teardown(void **state) {
@@ -230,6 +236,32 @@ static void token_that_a_server_has_spent_is_not_used_again(void **state) {
     SAME(scripted_need(&servers[0], RLOCK_OP_RELEASE)->token, before);
     reply(RLOCK_OP_RELEASE, 0, 1, gone());
     assert_true(scripted_need(&servers[0], RLOCK_OP_ACQUIRE)->token != before);
+}
+
+/* A vote that is late when the hold is renewed, and is asked for anew. */
+static uint64_t asked_anew(void) {
+    struct owner *owner = holder(3, LEASE_MS);
+    uint64_t before = scripted_need(&servers[4], RLOCK_OP_ACQUIRE)->token;
+    SAME(owner_renew(owner, 0), RLOCK_OK);
+    virtual_idle(&g.loop);
+    return before;
+}
+
+/* The same where the answer was not waited for: a server that waits for replicas may be releasing
+ * what it granted. */
+static void token_that_a_server_may_have_spent_is_not_used_again(void **state) {
+    uint64_t before = asked_anew();
+    (void)state;
+    SAME(scripted_pending(&servers[4], RLOCK_OP_ACQUIRE), 0);
+    SAME(scripted_need(&servers[4], RLOCK_OP_RELEASE)->token, before);
+    reply(RLOCK_OP_RELEASE, 4, 1, gone());
+    assert_true(scripted_need(&servers[4], RLOCK_OP_ACQUIRE)->token != before);
+}
+
+static void token_of_a_late_vote_is_asked_for_again_where_nothing_is_given_back(void **state) {
+    uint64_t before = asked_anew();
+    (void)state;
+    SAME(scripted_need(&servers[4], RLOCK_OP_ACQUIRE)->token, before);
 }
 
 static void refusal_gives_the_votes_back_at_once(void **state) {
@@ -1711,6 +1743,9 @@ int main(int argc, char **argv) {
         CASE(validity_is_of_the_earliest_of_the_best_majority),
         CASE(token_that_was_given_back_is_not_used_again),
         CASE(token_that_a_server_has_spent_is_not_used_again),
+        cmocka_unit_test_setup_teardown(token_that_a_server_may_have_spent_is_not_used_again,
+                                        setup_replicated, teardown),
+        CASE(token_of_a_late_vote_is_asked_for_again_where_nothing_is_given_back),
         CASE(refusal_gives_the_votes_back_at_once),
         CASE(time_left_is_when_a_majority_can_be_free),
         CASE(waiter_that_a_majority_tells_of_changes_sleeps),

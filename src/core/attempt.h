@@ -190,7 +190,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || rlock__may_exist(answer);
+    claim->exists = claim->exists || rlock__may_exist(answer) || answer->spent;
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text);
     if (verdict != RLOCK__RETRY) {
