@@ -147,6 +147,7 @@ static const struct CMUnitTest singles[] = {
     CASE(hold_with_too_little_left_does_not_go_on),
     CASE(hold_goes_on_only_to_who_asked_for_about_so_long_a_lease),
     CASE(renewals_do_not_keep_the_key_in_this_process),
+    CASE(waiter_that_was_refused_before_the_release_asks_again),
     CASE(client_gives_way_where_a_hold_was_too_old_to_be_handed_on),
     CASE(hold_that_was_asked_for_again_counts_its_hand_overs_anew),
     CASE(hold_limited_by_its_handle_does_not_go_on_to_one_that_is_not),

@@ -272,6 +272,25 @@ static void renewals_do_not_keep_the_key_in_this_process(void **state) {
     SAME(stats().handed_on, 2);
 }
 
+/* Where the release has to be sent again with its script, the acquire behind it comes first, and a
+ * quorum may keep the answer to it for a while. */
+static void waiter_that_was_refused_before_the_release_asks_again(void **state) {
+    struct owner *holds = holder("key", 10000), *waits = handle("key");
+    rlock_answer held = scripted_held(9000);
+    (void)state;
+    held.told = true;
+    run_ms(50); /* too old to be handed on: others would come first */
+    SAME(owner_release(holds), RLOCK_OK);
+    SAME(owner_acquire(waits, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    (void)need(RLOCK_OP_ACQUIRE);
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    reply(RLOCK_OP_ACQUIRE, held);
+    run_ms(100);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(waits->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
 static void client_gives_way_where_a_hold_was_too_old_to_be_handed_on(void **state) {
     static const struct { int64_t lease_ms, age_ms; } cases[] = {{160, 12}, {10000, 21}};
     size_t i;

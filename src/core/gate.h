@@ -149,7 +149,9 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     rlock__crowd *crowd = gate->crowd;
     RLOCK_ASSERT(pause_us >= 0);
     crowd->polls = 0;
-    if (!rlock__list_empty(&crowd->waiting) && !crowd->attempting && !rlock__holder(gate)) {
+    if (crowd->attempting) { /* it may have been refused before this release */
+        crowd->dirty = true;
+    } else if (!rlock__list_empty(&crowd->waiting) && !rlock__holder(gate)) {
         crowd->yields = true;
         rlock_timer_set(rlock__client_of(gate), &crowd->timer,
                         rlock__client_of(gate)->now_us +

@@ -1075,7 +1075,8 @@ static inline void aside_forced(const struct sim_server *server, const struct sl
         const struct hand *hand = &oracle.hands[i];
         struct token *token = hand_token(hand);
         for (k = 0; k < hand->slot_count && token != NULL; k++) {
-            if (hand->slots[k] == slot && token->is_void && !token->lawless &&
+            bool had = token->aside != 0 || token->both_us > 0; /* that one, or both of them */
+            if (hand->slots[k] == slot && token->is_void && !token->lawless && had &&
                 aside_until(server, slot, token) == 0) {
                 token_void(token); /* what was granted there may be longer than at the new one */
                 token->lawless = true;
@@ -1100,12 +1101,12 @@ static inline void aside_touched(const struct sim_server *server, const struct s
     if (slot == NULL || !oracle_is(slot->key, key, len)) {
         return;
     }
+    if (by != NULL && oracle_forces(slot, by)) {
+        aside_forced(server, slot);
+    }
     if (slot->aside != NULL) {
         slot->aside->aside = aside_until(server, slot, slot->aside);
         slot->aside = slot->aside->aside != 0 ? slot->aside : NULL;
-    }
-    if (by != NULL && oracle_forces(slot, by)) {
-        aside_forced(server, slot);
     }
     if (!model_get(server->model, server->database, key, len, &value)) {
         return;
