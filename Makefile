@@ -57,7 +57,7 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo demo-web quick test tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-peers
+.PHONY: help demo demo-web quick test test-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
 .PHONY: join docs lint format install install-cli uninstall deb clean
 
 help:
@@ -68,6 +68,7 @@ help:
 	@echo 'make examples           build the examples into build/examples/'
 	@echo 'make cli                build the program rlock into build/cli/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
+	@echo 'make test-stores        set up other engines, then run the suites of their stores'
 	@echo 'make matrix             the Redis, kinds and loop suites on other hiredis, Redis and Valkey versions'
 	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
 	@echo 'make mutants            plant bugs, one at a time: each must be caught'
@@ -82,6 +83,7 @@ help:
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, into docs/proof.md (an hour and a half); SEEDS=1000000 SECONDS=120; REST=1: what has not passed yet'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
+	@echo 'make bench-stores       locks in PostgreSQL beside the same statements sent by hand'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
 	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
@@ -115,6 +117,13 @@ test:
 	@+$(build) $(filter-out $(BUILD)/asan/%,$(suite_programs)) examples
 	@+$(build) SANITIZE=1 $(filter $(BUILD)/asan/%,$(suite_programs))
 	@tools/run-tests
+
+# The stores of other engines, whose servers are large.
+engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite)
+test-stores:
+	@tools/setup stores
+	@+$(build) SANITIZE=1 $(engines)
+	@SUITES=tests/engines/suites tools/run-tests
 
 matrix:
 	@tools/setup test
@@ -178,6 +187,11 @@ bench:
 	@tools/setup test
 	@+$(build) $(benches)
 	@tools/bench $(if $(QUICK),--quick)
+
+bench-stores:
+	@tools/setup stores
+	@+$(build) $(BUILD)/bench/engines/postgres
+	@$(BUILD)/bench/engines/postgres
 
 bench-peers:
 	@tools/setup peers
@@ -245,6 +259,9 @@ $(out)/tests/loops-asio: loops = -levent_core -luv -lev
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
+$(out)/tests/engines/%: flags = $(shell pkg-config --cflags libpq)
+$(out)/tests/engines/%: loops = -lpq -levent_core -luv -lev
+
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
@@ -283,6 +300,10 @@ $(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c Makefile
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
+$(out)/bench/engines/%: bench/engines/%.c Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(shell pkg-config --cflags libpq) -o $@ $< $(LDFLAGS) -lpq
 
 $(out)/bench/peers/%: bench/peers/%.c Makefile
 	@mkdir -p $(@D)

@@ -159,11 +159,13 @@ static void user_may_do_everything(void) {
 /* ---- the group ---- */
 
 static int group_begins(void **state) {
+    char path[128];
     (void)state;
     if (server_start(&server, NULL) != 0 || kit_open() != 0) {
         return -1;
     }
-    proxy_starts();
+    snprintf(path, sizeof path, "%s/proxy", server.dir);
+    proxy_starts(path, server.socket);
     return 0;
 }
 

@@ -1,0 +1,1460 @@
+/* rlock_postgres.h - the store of rlock.h in PostgreSQL, by libpq 14 or newer - MIT licence
+ *
+ *     psql -d shop -f stores/rlock_postgres.sql                          once, by the operator
+ *
+ *     rlock_store *store;
+ *     rlock_postgres_new(&store, "postgres://me@db.example.com/shop", 0);
+ *     config.store = store;                                              before rlock_client_new
+ *     ...
+ *     rlock_postgres_free(store);                                        after the clients
+ *
+ * All kinds, several keys, fencing tokens and questions, with the promises of docs/guarantees.md. A
+ * lease is a time by the server's clock, in a row; nothing depends on a session or a transaction.
+ * Everything here is static inline: include it after rlock.h, link with -lpq. The server is
+ * PostgreSQL 12 or newer; before 14 a clean-up after a lost connection takes a lease longer.
+ *
+ * One connection a client, in pipeline mode. What one loop iteration submits is one transaction: it
+ * is committed once for all. Waiters are told by NOTIFY, only where somebody waits. Names are
+ * resolved by the loop, and each address of each host is tried. A server that is read-only is left
+ * (target_session_attrs is read-write, unless the URL says otherwise). libpq speaks TLS and SCRAM,
+ * whose computing takes a few milliseconds of the loop at each connection.
+ *
+ * A key has at most 2,000 bytes. */
+
+#ifndef RLOCK_POSTGRES_H
+#define RLOCK_POSTGRES_H
+
+#include <arpa/inet.h>
+#include <libpq-fe.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "rlock.h"
+
+#ifndef LIBPQ_HAS_PIPELINING
+#error "rlock_postgres.h needs libpq 14 or newer: its pipeline mode"
+#endif
+
+RLOCK__C_CASTS_BEGIN
+
+/* There is a pooler between, as pgbouncer by transaction, in which a session has no state: nothing
+ * is prepared, waiters poll, and a clean-up after a lost connection takes a lease longer. */
+#define RLOCK_POSTGRES_POOLER 1u
+
+#define RLOCK__PG_VERSION 1 /* of rlock_postgres.sql */
+#define RLOCK__PG_KEY_MAX 2000u
+#define RLOCK__PG_GROUP 64 /* most requests in one transaction */
+#define RLOCK__PG_CHANNELS 64
+#define RLOCK__PG_ADDRESSES 16 /* of all hosts, that are tried */
+#define RLOCK__PG_PARAMS 10
+#define RLOCK__PG_BACKOFF_MIN_MS 10
+#define RLOCK__PG_BACKOFF_MAX_MS 1000
+#define RLOCK__PG_HEARTBEAT 3 /* command timeouts of silence, then the server is asked */
+#define RLOCK__PG_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
+
+/* What is sent. The letter of a kind is cast from text, because "char" has no other way in. */
+enum {
+    RLOCK__PG_ACQUIRE,
+    RLOCK__PG_RENEW,
+    RLOCK__PG_RELEASE,
+    RLOCK__PG_ACQUIRE_ALL,
+    RLOCK__PG_RENEW_ALL,
+    RLOCK__PG_RELEASE_ALL,
+    RLOCK__PG_ACQUIRE_QUEUED,
+    RLOCK__PG_RENEW_QUEUED,
+    RLOCK__PG_RELEASE_QUEUED,
+    RLOCK__PG_INSPECT,
+    RLOCK__PG_FORCE,
+    RLOCK__PG_SET_PERMITS,
+    RLOCK__PG_STATEMENTS
+};
+
+static const char *const rlock__pg_sql[RLOCK__PG_STATEMENTS] = {
+    "SELECT * FROM rlock.acquire($1::bytea, $2, $3::bigint, $4::int, $5::bool)",
+    "SELECT * FROM rlock.renew($1::bytea, $2, $3::bigint)",
+    "SELECT * FROM rlock.release($1::bytea, $2)",
+    "SELECT * FROM rlock.acquire_all($1::bytea[], $2, $3::bigint, $4::int, $5::bool)",
+    "SELECT * FROM rlock.renew_all($1::bytea[], $2, $3::bigint)",
+    "SELECT * FROM rlock.release_all($1::bytea[], $2)",
+    "SELECT * FROM rlock.acquire_queued($1::bytea, $2, $3::bigint, $4::int, $5::bool, "
+    "$6::text::\"char\", "
+    "$7::int, $8::int, $9, $10::bigint)",
+    "SELECT * FROM rlock.renew_queued($1::bytea, $2, $3::bigint, $4::text::\"char\", $5::int, "
+    "$6::int)",
+    "SELECT * FROM rlock.release_queued($1::bytea, $2, $3::text::\"char\", $4::int, $5::int, "
+    "$6::bigint, "
+    "$7)",
+    "SELECT * FROM rlock.inspect($1::bytea, $2, $3::text::\"char\", $4::int)",
+    "SELECT * FROM rlock.force($1::bytea, $2::text::\"char\", $3::int, $4::bigint)",
+    "SELECT * FROM rlock.set_permits($1::bytea, $2::text::\"char\", $3::int, $4::int, $5::bigint)"};
+
+enum { RLOCK__PG_DOWN, RLOCK__PG_NAMES, RLOCK__PG_CONNECTS, RLOCK__PG_GREETS, RLOCK__PG_READY };
+
+/* The greeting, a step at a time. */
+enum {
+    RLOCK__PG_STEP_KNOW,     /* who is there, and are the functions? */
+    RLOCK__PG_STEP_SET,      /* a statement does not outlive its command timeout */
+    RLOCK__PG_STEP_CHECK,    /* ... nor its client; nor does the half of a group */
+    RLOCK__PG_STEP_END_LAST, /* the session of the connection before */
+    RLOCK__PG_STEP_PREPARE,
+    RLOCK__PG_STEP_LISTEN,
+    RLOCK__PG_STEPS
+};
+
+typedef struct rlock__pg_group {              /* the statements up to one Sync: one transaction */
+    rlock_request *requests[RLOCK__PG_GROUP]; /* NULL: it was forgotten */
+    PGresult *results[RLOCK__PG_GROUP];
+    unsigned count, done;
+    unsigned guilty;   /* whose error has undone it; `count`: the commit's */
+    bool out, failed;  /* out: it was sent, and not answered */
+    uint64_t listened; /* channels, when it was sent */
+    PGresult *error;
+} rlock__pg_group;
+
+typedef struct rlock__pg { /* the store as one client sees it */
+    rlock_client *client;
+    const rlock_store_events *events;
+    void *owner;
+    rlock_stats *stats;
+    bool pooler, pushing, resolving;
+    uint8_t state, step;
+    PGconn *conn;
+    int fd;
+    rlock_io io;
+    rlock_timer timer;
+    rlock_link urgent, later; /* submitted, and not sent; later: sorted by due_us */
+    rlock__pg_group group;
+    uint64_t wanted, listened;                     /* channels; of `listened` changes are told */
+    uint64_t asked;                                /* by the LISTENs that are out */
+    int64_t timeout_us, alive_us, due_us, next_us; /* due: of the attempt to connect */
+    int64_t backoff_ms;
+    int64_t offer_ms;
+    bool doubted; /* an answer is late: one more look at the socket */
+
+    /* Who a session was: to end it before the next one sends anything. */
+    uint32_t epoch, gone_epoch, open_epoch;
+    int last_pid, pid;
+    char last_session[64], session[64]; /* when the postmaster began, and the session */
+
+    /* Where the server is. */
+    PQconninfoOption *options;
+    char *hosts[RLOCK__PG_ADDRESSES], *ports[RLOCK__PG_ADDRESSES]; /* as the URL has them */
+    char *numerics[RLOCK__PG_ADDRESSES];                           /* hostaddr, or NULL */
+    unsigned host_count;
+    unsigned naming, asking; /* the host that comes next; the one whose name is being resolved */
+    struct {
+        unsigned host;
+        char text[INET6_ADDRSTRLEN + 16]; /* "": a unix socket */
+    } addresses[RLOCK__PG_ADDRESSES];
+    unsigned address_count, turn; /* turn: which one is the first; the next at each attempt */
+    rlock_name name;
+    char words[256];                 /* of an error */
+    char logged[256], farewell[128]; /* the last words in the log; the server's when it ends */
+    rlock_info info;                 /* of the question being answered */
+} rlock__pg;
+
+typedef struct rlock__pg_store {
+    rlock_store store; /* first: it is what the user sees */
+    unsigned flags;
+    char url[1]; /* longer */
+} rlock__pg_store;
+
+/* --- small things --- */
+
+static inline void rlock__pg_list_init(rlock_link *list) {
+    list->prev = list->next = list;
+}
+
+static inline void rlock__pg_list_remove(rlock_link *link) {
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    rlock__pg_list_init(link);
+}
+
+/* Adds it before another one, or before the head: at the end. */
+static inline void rlock__pg_list_add(rlock_link *at, rlock_link *link) {
+    link->prev = at->prev;
+    link->next = at;
+    link->prev->next = at->prev = link;
+}
+
+static inline bool rlock__pg_queued(const rlock_request *request) {
+    return request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
+}
+
+static inline const char *rlock__pg_sort(const rlock_request *request) {
+    static const char *const sorts[] = {"m", "f", "w", "w", "s"}; /* [rlock_kind] */
+    return sorts[rlock__pg_queued(request) ? request->terms->kind : RLOCK_KIND_MUTEX];
+}
+
+/* The channel of a key, as rlock.changed() computes it. */
+static inline unsigned rlock__pg_channel(const char *key, size_t len) {
+    unsigned first = (unsigned char)key[0], last = (unsigned char)key[len - 1];
+    return (unsigned)((first + last * 7 + len) % RLOCK__PG_CHANNELS);
+}
+
+/* One line of the words of an error, without its class and where in the server it arose. */
+static inline const char *rlock__pg_words(rlock__pg *pg, const char *text) {
+    size_t n = 0;
+    while (text && text[n] && text[n] != '\n' && n < sizeof pg->words - 1) {
+        pg->words[n] = text[n];
+        n++;
+    }
+    pg->words[n] = 0;
+    return pg->words;
+}
+
+static inline const char *rlock__pg_error(rlock__pg *pg, const PGresult *result) {
+    const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    return rlock__pg_words(pg, text ? text : PQresultErrorMessage(result));
+}
+
+/* The fault that an SQLSTATE means; docs/protocol.md has the table. */
+static inline rlock_fault rlock__pg_fault(const char *code) {
+    static const struct {
+        const char *prefix;
+        rlock_fault fault;
+    } faults[] = {
+        {"57P03", RLOCK_FAULT_DOWN}, {"53300", RLOCK_FAULT_DOWN}, {"57P", RLOCK_FAULT_UNKNOWN},
+        {"08", RLOCK_FAULT_UNKNOWN}, {"25006", RLOCK_FAULT_BUSY}, {"40", RLOCK_FAULT_BUSY},
+        {"55P03", RLOCK_FAULT_BUSY}, {"57014", RLOCK_FAULT_BUSY}, {"53", RLOCK_FAULT_BUSY},
+        {"28", RLOCK_FAULT_AUTH},    {"3D000", RLOCK_FAULT_AUTH}, {"3F000", RLOCK_FAULT_AUTH},
+        {"42501", RLOCK_FAULT_AUTH}, {"42P01", RLOCK_FAULT_AUTH}, {"42883", RLOCK_FAULT_AUTH}};
+    size_t i;
+    for (i = 0; code && i < sizeof faults / sizeof faults[0]; i++) {
+        if (strncmp(code, faults[i].prefix, strlen(faults[i].prefix)) == 0) {
+            return faults[i].fault;
+        }
+    }
+    return RLOCK_FAULT_OTHER;
+}
+
+static inline void rlock__pg_answer(rlock__pg *pg, rlock_request *request, rlock_fault fault,
+                                    const char *text, bool undone) {
+    rlock_answer answer;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    answer.fault = fault;
+    answer.undone = undone;
+    answer.text = text;
+    pg->events->answered(pg->owner, request, &answer);
+}
+
+static inline void rlock__pg_report(const rlock__pg *pg, bool connected, const char *text) {
+    rlock_report report;
+    memset(&report, 0, sizeof report);
+    report.kind = connected ? RLOCK_REPORT_CONNECTED : RLOCK_REPORT_DISCONNECTED;
+    report.where = pg->conn ? PQhost(pg->conn) : NULL;
+    report.text = text;
+    rlock_client_report(pg->client, &report);
+}
+
+/* --- the end of a connection --- */
+
+static inline void rlock__pg_connect(rlock__pg *pg);
+
+static inline void rlock__pg_push(rlock__pg *pg, unsigned what) {
+    if (pg->pushing != (what != 0)) {
+        pg->pushing = what != 0;
+        pg->events->pushing(pg->owner, NULL, what);
+    }
+}
+
+static inline void rlock__pg_group_clear(rlock__pg_group *group) {
+    unsigned i;
+    for (i = 0; i < group->count; i++) {
+        PQclear(group->results[i]);
+        group->results[i] = NULL;
+        group->requests[i] = NULL;
+    }
+    PQclear(group->error);
+    group->error = NULL;
+    group->count = group->done = group->guilty = 0;
+    group->out = group->failed = false;
+}
+
+/* Closes what there is, without waiting: libpq's farewell goes where there is room for it. */
+static inline void rlock__pg_shut(rlock__pg *pg) {
+    if (pg->fd >= 0) {
+        rlock_io_watch(pg->client, &pg->io, pg->fd, 0);
+        pg->fd = -1;
+    }
+    if (pg->conn && !rlock_client_forked(pg->client)) {
+        PQfinish(pg->conn);
+    }
+    pg->conn = NULL;
+    pg->listened = pg->asked = 0;
+    pg->doubted = false;
+}
+
+/* A connection was lost, or an attempt to connect has failed. What was sent may have been done. */
+static inline void rlock__pg_fail(rlock__pg *pg, rlock_fault fault, const char *text) {
+    bool was_ready = pg->state == RLOCK__PG_READY;
+    unsigned i;
+    text = rlock__pg_words(pg, pg->farewell[0] ? pg->farewell : text);
+    pg->farewell[0] = 0;
+    if (was_ready || strcmp(pg->logged, text) != 0) { /* each attempt has the same to say */
+        memcpy(pg->logged, pg->words, sizeof pg->logged);
+        rlock_client_log(pg->client, RLOCK_LOG_WARNING, "connection to PostgreSQL", text);
+    }
+    if (was_ready) {
+        rlock__pg_report(pg, false, text);
+        pg->last_pid = pg->pid;
+        memcpy(pg->last_session, pg->session, sizeof pg->session);
+    }
+    rlock__pg_shut(pg);
+    pg->state = RLOCK__PG_DOWN;
+    pg->turn++;
+    pg->backoff_ms = pg->backoff_ms * 2 < RLOCK__PG_BACKOFF_MAX_MS ? pg->backoff_ms * 2
+                                                                   : RLOCK__PG_BACKOFF_MAX_MS;
+    if (pg->backoff_ms < RLOCK__PG_BACKOFF_MIN_MS || was_ready) {
+        pg->backoff_ms = RLOCK__PG_BACKOFF_MIN_MS;
+    }
+    pg->next_us = rlock_client_now_us(pg->client) +
+                  (int64_t)(rlock_client_random(pg->client) % (uint64_t)(pg->backoff_ms * 1000)) +
+                  pg->backoff_ms * 500;
+    rlock_timer_set(pg->client, &pg->timer, pg->next_us);
+    for (i = 0; i < pg->group.count; i++) {
+        rlock_request *request = pg->group.requests[i];
+        pg->group.requests[i] = NULL;
+        if (request) {
+            rlock__pg_answer(pg, request, RLOCK_FAULT_UNKNOWN, pg->words, false);
+        }
+    }
+    rlock__pg_group_clear(&pg->group);
+    pg->events->down(pg->owner, NULL, fault, pg->words);
+    rlock__pg_push(pg, 0);
+}
+
+/* --- where the server is --- */
+
+static inline const char *rlock__pg_option(const rlock__pg *pg, const char *keyword) {
+    const PQconninfoOption *option = pg->options;
+    while (option->keyword && strcmp(option->keyword, keyword) != 0) {
+        option++;
+    }
+    return option->val;
+}
+
+/* Cuts a list at its commas; the last entry stands for those that are missing. */
+static inline unsigned rlock__pg_split(const char *list, char **out) {
+    unsigned count = 0;
+    while (list && count < RLOCK__PG_ADDRESSES) {
+        size_t n = strcspn(list, ",");
+        out[count] = (char *)calloc(1, n + 1);
+        if (!out[count]) {
+            return 0;
+        }
+        memcpy(out[count++], list, n);
+        list = list[n] ? list + n + 1 : NULL;
+    }
+    return count;
+}
+
+/* False: no memory, or the lists do not fit each other. */
+static inline bool rlock__pg_hosts(rlock__pg *pg) {
+    const char *numeric = rlock__pg_option(pg, "hostaddr");
+    const char *hosts = rlock__pg_option(pg, "host");
+    const char *ports = rlock__pg_option(pg, "port");
+    unsigned count;
+    hosts = hosts ? hosts : numeric ? numeric : getenv("PGHOST");
+    ports = ports ? ports : getenv("PGPORT");
+    pg->host_count = rlock__pg_split(hosts ? hosts : "", pg->hosts);
+    count = numeric ? rlock__pg_split(numeric, pg->numerics) : pg->host_count;
+    if (count != pg->host_count) {
+        return false;
+    }
+    count = rlock__pg_split(ports ? ports : "", pg->ports);
+    return pg->host_count && (count == 1 || count == pg->host_count);
+}
+
+static inline void rlock__pg_add_address(rlock__pg *pg, const struct sockaddr *address) {
+    char *text = pg->addresses[pg->address_count].text;
+    if (pg->address_count == RLOCK__PG_ADDRESSES) {
+        return;
+    }
+    if (!address) {
+        text[0] = 0;
+    } else if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+        inet_ntop(AF_INET, &v4->sin_addr, text, INET6_ADDRSTRLEN);
+    } else if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+        inet_ntop(AF_INET6, &v6->sin6_addr, text, INET6_ADDRSTRLEN);
+        if (v6->sin6_scope_id) {
+            size_t n = strlen(text);
+            snprintf(text + n, sizeof pg->addresses[0].text - n, "%%%u",
+                     (unsigned)v6->sin6_scope_id);
+        }
+    } else {
+        return;
+    }
+    pg->addresses[pg->address_count++].host = pg->naming;
+}
+
+/* An address as it stands in the URL, or a unix socket. False: it is a name. */
+static inline bool rlock__pg_numeric(rlock__pg *pg, const char *host) {
+    unsigned char bytes[sizeof(struct in6_addr)];
+    bool numeric = inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
+    if (*host == '/' || *host == '@' || !*host) {
+        rlock__pg_add_address(pg, NULL);
+    } else if (numeric && pg->address_count < RLOCK__PG_ADDRESSES) {
+        snprintf(pg->addresses[pg->address_count].text, sizeof pg->addresses[0].text, "%s", host);
+        pg->addresses[pg->address_count++].host = pg->naming;
+    }
+    return numeric || *host == '/' || *host == '@' || !*host;
+}
+
+/* Goes on with the next host; when all are known, connects. */
+static inline void rlock__pg_name(rlock__pg *pg) {
+    for (; pg->naming < pg->host_count; pg->naming++) {
+        const char *numeric = pg->numerics[pg->naming];
+        if (rlock__pg_numeric(pg, numeric && *numeric ? numeric : pg->hosts[pg->naming])) {
+            continue;
+        }
+        if (!pg->resolving) { /* else one of an attempt before has not been answered */
+            pg->asking = pg->naming;
+            pg->resolving = rlock_name_resolve(pg->client, &pg->name, pg->hosts[pg->naming]) == 0;
+        }
+        if (pg->resolving) {
+            return; /* rlock__pg_on_name follows */
+        }
+        rlock_client_log(pg->client, RLOCK_LOG_WARNING, "this loop resolves no names",
+                         pg->hosts[pg->naming]);
+    }
+    if (!pg->address_count) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the name is not resolved");
+    } else {
+        rlock__pg_connect(pg);
+    }
+}
+
+static inline void rlock__pg_on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                                     unsigned count) {
+    rlock__pg *pg = RLOCK__PG_OF(name, rlock__pg, name);
+    unsigned i;
+    pg->resolving = false;
+    if (pg->state != RLOCK__PG_NAMES) {
+        return; /* it came too late for that attempt */
+    }
+    for (i = 0; i < count && pg->asking == pg->naming; i++) {
+        rlock__pg_add_address(pg, addresses[i]);
+    }
+    pg->naming += pg->asking == pg->naming;
+    rlock__pg_name(pg);
+}
+
+/* --- connecting --- */
+
+/* Joins what each address says with commas, from `turn` on. */
+static inline char *rlock__pg_join(const rlock__pg *pg, int what) {
+    size_t bytes = 1, n = 0;
+    unsigned i;
+    char *list;
+    for (i = 0; i < pg->address_count; i++) {
+        bytes += strlen(pg->hosts[pg->addresses[i].host]) + sizeof pg->addresses[0].text + 16;
+    }
+    list = (char *)calloc(1, bytes);
+    for (i = 0; list && i < pg->address_count; i++) {
+        unsigned at = (i + pg->turn) % pg->address_count, host = pg->addresses[at].host;
+        const char *port = pg->ports[host] ? pg->ports[host] : pg->ports[0];
+        const char *text = what == 0 ? pg->hosts[host] : what == 1 ? pg->addresses[at].text : port;
+        n += (size_t)snprintf(list + n, bytes - n, "%s%s", i ? "," : "", text);
+    }
+    return list;
+}
+
+static inline PGconn *rlock__pg_start(const rlock__pg *pg) {
+    enum { MOST = 96 };
+    const char *keywords[MOST + 1], *values[MOST + 1];
+    char *host = rlock__pg_join(pg, 0), *address = rlock__pg_join(pg, 1),
+         *port = rlock__pg_join(pg, 2);
+    const PQconninfoOption *option;
+    PGconn *conn = NULL;
+    int n = 0;
+    for (option = pg->options; option->keyword && n < MOST - 6; option++) {
+        bool ours = strcmp(option->keyword, "host") == 0 ||
+                    strcmp(option->keyword, "hostaddr") == 0 ||
+                    strcmp(option->keyword, "port") == 0;
+        if (option->val && !ours) {
+            keywords[n] = option->keyword;
+            values[n++] = option->val;
+        }
+    }
+    keywords[n] = "host", values[n++] = host;
+    keywords[n] = "hostaddr", values[n++] = address;
+    keywords[n] = "port", values[n++] = port;
+    keywords[n] = "fallback_application_name", values[n++] = "rlock";
+    if (!rlock__pg_option(pg, "target_session_attrs")) {
+        keywords[n] = "target_session_attrs", values[n++] = "read-write";
+    }
+    if (!rlock__pg_option(pg, "gssencmode")) {
+        keywords[n] = "gssencmode", values[n++] = "disable"; /* Kerberos would ask the DNS */
+    }
+    keywords[n] = values[n] = NULL;
+    if (host && address && port) {
+        conn = PQconnectStartParams(keywords, values, 0);
+    }
+    free(host);
+    free(address);
+    free(port);
+    return conn;
+}
+
+/* Watches what libpq waits for. Whenever it may have another socket, the old one is forgotten
+ * before: another descriptor may have the same number. */
+static inline bool rlock__pg_watch(rlock__pg *pg, unsigned events) {
+    int fd = PQsocket(pg->conn);
+    if (fd < 0 || rlock_io_watch(pg->client, &pg->io, fd, events) != 0) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the loop cannot watch the connection");
+        return false;
+    }
+    pg->fd = fd;
+    return true;
+}
+
+/* The words of a connection that was refused, and their SQLSTATE: "FATAL:  28P01: password ...". */
+static inline void rlock__pg_refused(rlock__pg *pg) {
+    const char *text = PQerrorMessage(pg->conn), *at = strstr(text, ":  ");
+    bool coded = at && strlen(at) > 9 && at[8] == ':' &&
+                 strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") >= 5;
+    rlock_fault fault = coded ? rlock__pg_fault(at + 3) : RLOCK_FAULT_DOWN;
+    if (fault != RLOCK_FAULT_AUTH) {
+        fault = RLOCK_FAULT_DOWN; /* nothing was sent */
+    }
+    rlock__pg_fail(pg, fault, coded ? at + 10 : text);
+}
+
+static inline void rlock__pg_greet(rlock__pg *pg);
+
+/* What the server says unasked: why it ends the session; all else is for nobody. */
+static inline void rlock__pg_noticed(void *data, const PGresult *notice) {
+    rlock__pg *pg = (rlock__pg *)data;
+    const char *severity = PQresultErrorField(notice, PG_DIAG_SEVERITY);
+    const char *text = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+    if (severity && text && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0)) {
+        snprintf(pg->farewell, sizeof pg->farewell, "%.120s", text);
+    }
+}
+
+static inline void rlock__pg_poll(rlock__pg *pg) {
+    PostgresPollingStatusType status;
+    if (pg->fd >= 0) {
+        rlock_io_watch(pg->client, &pg->io, pg->fd, 0);
+        pg->fd = -1;
+    }
+    status = PQconnectPoll(pg->conn);
+    if (status == PGRES_POLLING_FAILED) {
+        rlock__pg_refused(pg);
+    } else if (status == PGRES_POLLING_OK) {
+        pg->state = RLOCK__PG_GREETS;
+        pg->step = 0;
+        pg->alive_us = rlock_client_now_us(pg->client);
+        PQsetErrorVerbosity(pg->conn, PQERRORS_DEFAULT);
+        if (PQsetnonblocking(pg->conn, 1) != 0 || PQenterPipelineMode(pg->conn) != 1) {
+            rlock__pg_fail(pg, RLOCK_FAULT_DOWN, PQerrorMessage(pg->conn));
+        } else if (rlock__pg_watch(pg, RLOCK_IO_READ)) {
+            rlock__pg_greet(pg);
+        }
+    } else {
+        rlock__pg_watch(pg, status == PGRES_POLLING_READING ? RLOCK_IO_READ : RLOCK_IO_WRITE);
+    }
+}
+
+static inline void rlock__pg_connect(rlock__pg *pg) {
+    pg->conn = rlock__pg_start(pg);
+    if (!pg->conn) {
+        rlock__pg_fail(pg, RLOCK_FAULT_NOMEM, "no memory to connect");
+        return;
+    }
+    pg->state = RLOCK__PG_CONNECTS;
+    pg->farewell[0] = 0;
+    PQsetNoticeReceiver(pg->conn, rlock__pg_noticed, pg);
+    PQsetErrorVerbosity(pg->conn, PQERRORS_VERBOSE); /* its words have the SQLSTATE, too */
+    if (PQstatus(pg->conn) == CONNECTION_BAD) {
+        rlock__pg_refused(pg);
+    } else {
+        rlock__pg_watch(pg, RLOCK_IO_WRITE); /* libpq: as if the first poll had said so */
+    }
+}
+
+static inline void rlock__pg_open_next(rlock__pg *pg) {
+    int64_t now_us = rlock_client_now_us(pg->client);
+    pg->state = RLOCK__PG_NAMES;
+    pg->naming = pg->address_count = 0;
+    pg->due_us = now_us + pg->timeout_us;
+    rlock_timer_set(pg->client, &pg->timer, pg->due_us);
+    rlock__pg_name(pg);
+}
+
+/* --- what is sent --- */
+
+typedef struct rlock__pg_params { /* of one statement */
+    const char *values[RLOCK__PG_PARAMS];
+    int lengths[RLOCK__PG_PARAMS], formats[RLOCK__PG_PARAMS], count;
+    char numbers[RLOCK__PG_PARAMS][24];
+    char tokens[2][64];
+} rlock__pg_params;
+
+static inline void rlock__pg_bytes(rlock__pg_params *p, const char *bytes, size_t len) {
+    p->values[p->count] = bytes;
+    p->lengths[p->count] = (int)len;
+    p->formats[p->count++] = 1;
+}
+
+static inline void rlock__pg_text(rlock__pg_params *p, const char *text) {
+    p->values[p->count] = text;
+    p->formats[p->count++] = 0;
+}
+
+static inline void rlock__pg_number(rlock__pg_params *p, int64_t number) {
+    snprintf(p->numbers[p->count], sizeof p->numbers[0], "%lld", (long long)number);
+    rlock__pg_text(p, p->numbers[p->count]);
+}
+
+static inline void rlock__pg_token(const rlock__pg *pg, rlock__pg_params *p, int i,
+                                   uint64_t token) {
+    p->tokens[i][0] = 0;
+    if (token) {
+        snprintf(p->tokens[i], sizeof p->tokens[0], "%s:%llu", rlock_client_id(pg->client),
+                 (unsigned long long)token);
+    }
+    rlock__pg_text(p, p->tokens[i]);
+}
+
+static inline void rlock__pg_put32(char **at, uint32_t number) {
+    uint32_t wire = htonl(number);
+    memcpy(*at, &wire, sizeof wire);
+    *at += sizeof wire;
+}
+
+/* Several keys: an array of bytea as the server reads it. NULL: no memory. */
+static inline char *rlock__pg_keys(const rlock_request *request, size_t *len) {
+    const rlock_terms *terms = request->terms;
+    const char *key = request->key;
+    char *all, *at;
+    uint32_t i;
+    *len = 20;
+    for (i = 0; i < terms->count; i++) {
+        *len += 4 + (size_t)terms->lens[i];
+    }
+    all = at = (char *)malloc(*len);
+    if (all) {
+        rlock__pg_put32(&at, 1);  /* one dimension */
+        rlock__pg_put32(&at, 0);  /* without a NULL */
+        rlock__pg_put32(&at, 17); /* of bytea */
+        rlock__pg_put32(&at, terms->count);
+        rlock__pg_put32(&at, 1);
+        for (i = 0; i < terms->count; i++) {
+            rlock__pg_put32(&at, terms->lens[i]);
+            memcpy(at, key, terms->lens[i]);
+            at += terms->lens[i];
+            key += terms->lens[i] + 1;
+        }
+    }
+    return all;
+}
+
+static inline int rlock__pg_statement_of(const rlock_request *request) {
+    bool queued = rlock__pg_queued(request), several = request->terms && request->terms->count > 1;
+    int first = queued    ? RLOCK__PG_ACQUIRE_QUEUED
+                : several ? RLOCK__PG_ACQUIRE_ALL
+                          : RLOCK__PG_ACQUIRE;
+    return request->op >= RLOCK_OP_INSPECT ? RLOCK__PG_INSPECT + (request->op - RLOCK_OP_INSPECT)
+                                           : first + (request->op - RLOCK_OP_ACQUIRE);
+}
+
+static inline void rlock__pg_fill(const rlock__pg *pg, const rlock_request *request,
+                                  rlock__pg_params *p, const char *key, size_t len) {
+    const rlock_terms *terms = request->terms;
+    bool queued = rlock__pg_queued(request);
+    uint8_t op = request->op;
+    rlock__pg_bytes(p, key, len);
+    if (op < RLOCK_OP_FORCE) {
+        rlock__pg_token(pg, p, 0, request->token);
+    }
+    if (op == RLOCK_OP_ACQUIRE || op == RLOCK_OP_RENEW) {
+        rlock__pg_number(p, request->lease_ms);
+    }
+    if (op == RLOCK_OP_ACQUIRE) {
+        unsigned flag = queued ? RLOCK_REQUEST_ONCE : RLOCK_REQUEST_TRACK;
+        rlock__pg_number(p, request->fences);
+        rlock__pg_text(p, request->flags & flag ? "t" : "f");
+    }
+    if (queued || op >= RLOCK_OP_INSPECT) {
+        rlock__pg_text(p, rlock__pg_sort(request));
+        rlock__pg_number(p, queued ? terms->permits : 1);
+    }
+    if (queued && op < RLOCK_OP_INSPECT) {
+        rlock__pg_number(p, terms->weight);
+    }
+    if (queued && op == RLOCK_OP_ACQUIRE) {
+        rlock__pg_token(pg, p, 1, request->writer);
+    }
+    if (op == RLOCK_OP_SET_PERMITS) {
+        rlock__pg_number(p, request->permits);
+    }
+    if (op >= RLOCK_OP_FORCE || (queued && (op == RLOCK_OP_ACQUIRE || op == RLOCK_OP_RELEASE))) {
+        rlock__pg_number(p, pg->offer_ms);
+    }
+    if (queued && op == RLOCK_OP_RELEASE) {
+        rlock__pg_token(pg, p, 1, request->next);
+    }
+}
+
+/* False: libpq has no memory, or the connection is bad. */
+static inline bool rlock__pg_say(rlock__pg *pg, int statement, const rlock__pg_params *p) {
+    char name[16];
+    int ok;
+    if (pg->pooler) {
+        ok = PQsendQueryParams(pg->conn, rlock__pg_sql[statement], p->count, NULL, p->values,
+                               p->lengths, p->formats, 0);
+    } else {
+        snprintf(name, sizeof name, "rlock%d", statement);
+        ok = PQsendQueryPrepared(pg->conn, name, p->count, p->values, p->lengths, p->formats, 0);
+    }
+    return ok == 1;
+}
+
+/* Sends one request; false: it could not be. */
+static inline bool rlock__pg_send(rlock__pg *pg, const rlock_request *request) {
+    bool several = request->terms && request->terms->count > 1;
+    size_t len = request->key_len;
+    rlock__pg_params p;
+    char *keys = NULL;
+    bool ok;
+    p.count = 0;
+    if (several) {
+        keys = rlock__pg_keys(request, &len);
+        if (!keys) {
+            return false;
+        }
+    }
+    rlock__pg_fill(pg, request, &p, several ? keys : request->key, len);
+    ok = rlock__pg_say(pg, rlock__pg_statement_of(request), &p);
+    free(keys);
+    return ok;
+}
+
+/* The end of a group: it is committed, and answered. */
+static inline void rlock__pg_sync(rlock__pg *pg) {
+    if (PQpipelineSync(pg->conn) != 1) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, PQerrorMessage(pg->conn));
+        return;
+    }
+    if (!pg->group.out) {
+        pg->group.out = true;
+        pg->alive_us = rlock_client_now_us(pg->client);
+        rlock_timer_set(pg->client, &pg->timer, pg->alive_us + pg->timeout_us);
+    }
+}
+
+/* Writes what the socket takes. */
+static inline void rlock__pg_write(rlock__pg *pg) {
+    int left = pg->conn && pg->state >= RLOCK__PG_GREETS ? PQflush(pg->conn) : 0;
+    if (left < 0) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, PQerrorMessage(pg->conn));
+    } else if (pg->fd >= 0 && pg->state >= RLOCK__PG_GREETS) {
+        rlock_io_watch(pg->client, &pg->io, pg->fd,
+                       left ? RLOCK_IO_READ | RLOCK_IO_WRITE : RLOCK_IO_READ);
+    }
+}
+
+/* Rows are locked in one order in all transactions, or they could wait for each other. */
+static inline bool rlock__pg_before(const rlock_request *one, const rlock_request *other) {
+    size_t len = one->key_len < other->key_len ? one->key_len : other->key_len;
+    int order = memcmp(one->key, other->key, len);
+    return order < 0 || (order == 0 && one->key_len < other->key_len);
+}
+
+static inline bool rlock__pg_alone(const rlock_request *request) {
+    return request->terms && request->terms->count > 1;
+}
+
+/* Takes the requests of the next group. One with several keys is a transaction of its own. */
+static inline void rlock__pg_gather(rlock__pg *pg) {
+    rlock__pg_group *group = &pg->group;
+    while (group->count < RLOCK__PG_GROUP) {
+        rlock_link *list = pg->urgent.next != &pg->urgent ? &pg->urgent : &pg->later;
+        rlock_request *request = RLOCK__PG_OF(list->next, rlock_request, store.link);
+        unsigned at = group->count;
+        if (list->next == list || (rlock__pg_alone(request) && group->count)) {
+            break;
+        }
+        rlock__pg_list_remove(&request->store.link);
+        while (at > 0 && rlock__pg_before(request, group->requests[at - 1])) {
+            group->requests[at] = group->requests[at - 1];
+            at--;
+        }
+        group->requests[at] = request;
+        group->results[group->count++] = NULL;
+        if (rlock__pg_alone(request)) {
+            break;
+        }
+    }
+}
+
+/* Returns what a request notes: the first connection on which its token left, unless all that was
+ * sent there is over. */
+static inline bool rlock__pg_gone(const rlock__pg *pg, uint32_t epoch) {
+    return epoch > pg->open_epoch && epoch <= pg->gone_epoch;
+}
+
+static inline void rlock__pg_send_group(rlock__pg *pg) {
+    rlock__pg_group *group = &pg->group;
+    int64_t sent_us = rlock_client_clock_us(pg->client);
+    unsigned i;
+    group->listened = pg->listened;
+    for (i = 0; i < group->count; i++) {
+        rlock_request *request = group->requests[i];
+        uint32_t note = request->store.note;
+        request->sent_us = sent_us;
+        request->store.data = &group->requests[i];
+        request->store.where = 1;
+        request->store.how = !note; /* the first attempt of this token */
+        request->store.note = !note || rlock__pg_gone(pg, note) ? pg->epoch : note;
+        pg->stats->commands++;
+    }
+    for (i = 0; i < group->count; i++) {
+        if (!rlock__pg_send(pg, group->requests[i])) {
+            rlock__pg_fail(
+                pg, PQstatus(pg->conn) == CONNECTION_OK ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_DOWN,
+                PQerrorMessage(pg->conn));
+            return;
+        }
+    }
+    rlock__pg_sync(pg);
+}
+
+/* Listens to the channels that are wanted from now on. */
+static inline void rlock__pg_listen(rlock__pg *pg) {
+    char sql[96];
+    unsigned i;
+    int ok = 1;
+    pg->asked = pg->wanted & ~pg->listened;
+    for (i = 0; i < RLOCK__PG_CHANNELS && ok == 1; i++) {
+        if (pg->asked >> i & 1) {
+            snprintf(sql, sizeof sql, "LISTEN rlock_%u", i);
+            ok = PQsendQueryParams(pg->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
+            pg->stats->commands++;
+        }
+    }
+    rlock__pg_sync(pg); /* which fails if one of these has */
+}
+
+/* --- what is answered --- */
+
+static inline int64_t rlock__pg_column(const PGresult *result, int column) {
+    return PQgetisnull(result, 0, column) ? 0 : strtoll(PQgetvalue(result, 0, column), NULL, 10);
+}
+
+static inline void rlock__pg_told(rlock__pg *pg, const PGresult *result, rlock_answer *answer) {
+    rlock_info *info = &pg->info;
+    memset(info, 0, sizeof *info);
+    info->position = info->waiters = -1;
+    if (PQnfields(result) > 1) {
+        info->holders = rlock__pg_column(result, 1);
+    }
+    if (PQnfields(result) > 2) {
+        info->left_ms = rlock__pg_column(result, 2);
+        info->waiters = rlock__pg_column(result, 3);
+        info->permits = rlock__pg_column(result, 4);
+        info->position = rlock__pg_column(result, 5);
+        info->token = PQgetisnull(result, 0, 6) ? NULL : PQgetvalue(result, 0, 6);
+        info->token_len = info->token ? (size_t)PQgetlength(result, 0, 6) : 0;
+    }
+    answer->info = info;
+}
+
+/* True where nothing that was sent before can be executed any more. A pooler may have left it to a
+ * session that nobody knows. */
+static inline bool rlock__pg_sure(const rlock__pg *pg, const rlock_request *request) {
+    return pg->pooler ? request->store.how != 0
+                      : request->store.note == pg->epoch || rlock__pg_gone(pg, request->store.note);
+}
+
+/* Answers a request with the row that its function returned. */
+static inline void rlock__pg_answer_row(rlock__pg *pg, rlock_request *request,
+                                        const PGresult *result, uint64_t listened) {
+    bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    bool row = result && PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1;
+    int64_t outcome = row ? rlock__pg_column(result, 0) : -1;
+    rlock_answer answer;
+    if (outcome < 0 || outcome > 4) {
+        rlock__pg_answer(pg, request, RLOCK_FAULT_OTHER, "unexpected row", false);
+        return;
+    }
+    memset(&answer, 0, sizeof answer);
+    answer.sure = rlock__pg_sure(pg, request);
+    answer.outcome = outcome == 4 ? RLOCK_OUTCOME_FAULT : (rlock_outcome)outcome;
+    answer.fault = RLOCK_FAULT_TYPE;
+    if (outcome == 4) {
+        answer.text = "the key is in use as another kind of lock";
+    } else if (request->op >= RLOCK_OP_INSPECT) {
+        rlock__pg_told(pg, result, &answer);
+    } else if (acquire) {
+        bool queued = rlock__pg_queued(request);
+        answer.left_ms = rlock__pg_column(result, 1);
+        answer.fence = request->fences ? (uint64_t)rlock__pg_column(result, 2) : 0;
+        answer.ours = queued && PQgetvalue(result, 0, 3)[0] == 't';
+        answer.told = (request->flags & RLOCK_REQUEST_TRACK) && !queued && /* it was noted there */
+                      !rlock__pg_alone(request) && pg->pushing &&
+                      (listened >> rlock__pg_channel(request->key, request->key_len) & 1);
+    }
+    if (answer.sure && answer.outcome != RLOCK_OUTCOME_FAULT) {
+        request->store.note = 0; /* this attempt is over */
+    }
+    if (request->op == RLOCK_OP_FORCE && answer.outcome == RLOCK_OUTCOME_DONE) {
+        pg->events->woken(pg->owner, request->key, request->key_len); /* our own change */
+    }
+    pg->events->answered(pg->owner, request, &answer);
+}
+
+/* A group that was undone: who caused it is told, the others are sent once more, before all that
+ * waits. */
+static inline void rlock__pg_undone(rlock__pg *pg) {
+    rlock__pg_group *group = &pg->group;
+    const char *code = PQresultErrorField(group->error, PG_DIAG_SQLSTATE);
+    bool alone = group->guilty < group->count; /* else the commit failed, or what is after it */
+    rlock_fault fault = alone ? rlock__pg_fault(code) : RLOCK_FAULT_UNKNOWN;
+    const char *text = rlock__pg_error(pg, group->error);
+    unsigned i = group->count;
+    while (i-- > 0) {
+        rlock_request *request = group->requests[i];
+        if (request && alone && i != group->guilty) {
+            group->requests[i] = NULL;
+            request->store.where = 0;
+            rlock__pg_list_add(pg->urgent.next, &request->store.link);
+        }
+    }
+    for (i = 0; i < group->count; i++) {
+        rlock_request *request = group->requests[i];
+        group->requests[i] = NULL;
+        if (request) {
+            rlock__pg_answer(pg, request, fault, text, alone);
+        }
+    }
+}
+
+static inline void rlock__pg_settle(rlock__pg *pg) {
+    rlock__pg_group *group = &pg->group;
+    unsigned i;
+    for (i = 0; i < group->count && !group->failed; i++) {
+        rlock_request *request = group->requests[i];
+        group->requests[i] = NULL;
+        if (request) {
+            rlock__pg_answer_row(pg, request, group->results[i], group->listened);
+        }
+    }
+    if (group->failed) {
+        const char *code = PQresultErrorField(group->error, PG_DIAG_SQLSTATE);
+        bool moved =
+            code && strcmp(code, "25006") == 0; /* it is read-only: the primary is another */
+        rlock__pg_undone(pg);
+        if (moved) {
+            rlock__pg_fail(pg, RLOCK_FAULT_DOWN, rlock__pg_error(pg, group->error));
+        }
+    }
+    rlock__pg_group_clear(group);
+}
+
+/* --- the greeting --- */
+
+/* Who a server and a session are; whether the functions are there. */
+static inline int rlock__pg_know(rlock__pg *pg) {
+    pg->stats->commands++;
+    return PQsendQueryParams(
+        pg->conn,
+        "SELECT rlock.version(), extract(epoch FROM pg_postmaster_start_time())::text, "
+        "(SELECT extract(epoch FROM backend_start)::text FROM pg_stat_activity "
+        "WHERE pid = pg_backend_pid())",
+        0, NULL, NULL, NULL, NULL, 0);
+}
+
+/* $1 is the command timeout. A row that somebody has locked is given up first: then whoever waits
+ * for it is refused alone. */
+#define RLOCK__PG_KEEPALIVE                                                 \
+    "SELECT set_config('client_connection_check_interval', '100', false), " \
+    "set_config('tcp_keepalives_idle', '5', false), "                       \
+    "set_config('tcp_keepalives_interval', '2', false), "                   \
+    "set_config('tcp_keepalives_count', '3', false), "
+
+static const char *const rlock__pg_settings[] = {
+    "SELECT set_config('statement_timeout', ($1::int / 2 + 1)::text, false), "
+    "set_config('lock_timeout', ($1::int / 4 + 1)::text, false), "
+    "set_config('default_transaction_isolation', 'read committed', false)",
+    RLOCK__PG_KEEPALIVE "$1::text",
+    RLOCK__PG_KEEPALIVE "set_config('transaction_timeout', (2 * $1::int)::text, false)"};
+
+static inline int rlock__pg_set(rlock__pg *pg, const char *sql) {
+    rlock__pg_params p;
+    p.count = 0;
+    rlock__pg_number(&p, pg->timeout_us / 1000);
+    pg->stats->commands++;
+    return PQsendQueryParams(pg->conn, sql, p.count, NULL, p.values, NULL, NULL, 0);
+}
+
+/* Ends the session before this one, if it is of the same process of a server, and waits until it is
+ * gone: true. Without such a session it is gone as well. Another server knows nothing: false. */
+static inline int rlock__pg_end_last(rlock__pg *pg) {
+    char server[64];
+    rlock__pg_params p;
+    size_t n = strcspn(pg->last_session, " ");
+    memcpy(server, pg->last_session, n);
+    server[n] = 0;
+    p.count = 0;
+    rlock__pg_number(&p, pg->last_pid);
+    rlock__pg_text(&p, server);
+    rlock__pg_text(&p, pg->last_session + n + (pg->last_session[n] != 0));
+    rlock__pg_number(&p, pg->timeout_us / 2000 + 1); /* ms */
+    pg->stats->commands++;
+    return PQsendQueryParams(
+        pg->conn,
+        "SELECT CASE WHEN $3 <> '' AND extract(epoch FROM pg_postmaster_start_time())::text = $2 "
+        "THEN coalesce((SELECT pg_terminate_backend(pid, $4::bigint) FROM pg_stat_activity "
+        "WHERE pid = $1::int AND extract(epoch FROM backend_start)::text = $3), true) ELSE false "
+        "END",
+        p.count, NULL, p.values, NULL, NULL, 0);
+}
+
+static inline int rlock__pg_prepare(rlock__pg *pg) {
+    char name[24];
+    int i, ok = 1;
+    for (i = 0; i < RLOCK__PG_STATEMENTS && ok == 1; i++) {
+        snprintf(name, sizeof name, "rlock%d", i);
+        ok = PQsendPrepare(pg->conn, name, rlock__pg_sql[i], 0, NULL);
+        pg->stats->commands++;
+    }
+    return ok;
+}
+
+static inline int rlock__pg_listen_to_itself(rlock__pg *pg) {
+    char sql[96];
+    unsigned i;
+    int ok;
+    snprintf(sql, sizeof sql, "LISTEN \"rlock_%s\"", rlock_client_id(pg->client));
+    ok = PQsendQueryParams(pg->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
+    pg->stats->commands++;
+    pg->asked = pg->wanted;
+    for (i = 0; i < RLOCK__PG_CHANNELS && ok == 1; i++) {
+        if (pg->asked >> i & 1) {
+            snprintf(sql, sizeof sql, "LISTEN rlock_%u", i);
+            ok = PQsendQueryParams(pg->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
+            pg->stats->commands++;
+        }
+    }
+    return ok;
+}
+
+/* Whether a step is for this connection. */
+static inline bool rlock__pg_takes(const rlock__pg *pg, int step) {
+    bool waits =
+        PQserverVersion(pg->conn) >= 140000; /* it can be waited for the end of a session */
+    return step == RLOCK__PG_STEP_KNOW ||
+           (!pg->pooler && (step == RLOCK__PG_STEP_CHECK      ? waits
+                            : step == RLOCK__PG_STEP_END_LAST ? waits && pg->last_pid
+                                                              : true));
+}
+
+static inline void rlock__pg_ready(rlock__pg *pg) {
+    pg->state = RLOCK__PG_READY;
+    pg->backoff_ms = 0;
+    pg->pid = PQbackendPID(pg->conn);
+    pg->listened = pg->asked;
+    pg->stats->connects++;
+    rlock__pg_report(pg, true, NULL);
+    pg->events->up(pg->owner, NULL);
+    if (!pg->pooler) {
+        rlock__pg_push(pg, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
+    }
+}
+
+/* Sends what the next step says. */
+static inline void rlock__pg_greet(rlock__pg *pg) {
+    int ok = 1;
+    while (pg->step < RLOCK__PG_STEPS && !rlock__pg_takes(pg, pg->step)) {
+        if (pg->step == RLOCK__PG_STEP_END_LAST) {
+            pg->open_epoch = pg->epoch - 1;
+        }
+        pg->step++;
+    }
+    switch (pg->step) {
+    case RLOCK__PG_STEP_KNOW:
+        pg->epoch++;
+        ok = rlock__pg_know(pg);
+        break;
+    case RLOCK__PG_STEP_SET: ok = rlock__pg_set(pg, rlock__pg_settings[0]); break;
+    case RLOCK__PG_STEP_CHECK: /* where the system cannot, the server refuses it */
+        ok = rlock__pg_set(pg, rlock__pg_settings[PQserverVersion(pg->conn) >= 170000 ? 2 : 1]);
+        break;
+    case RLOCK__PG_STEP_END_LAST: ok = rlock__pg_end_last(pg); break;
+    case RLOCK__PG_STEP_PREPARE: ok = rlock__pg_prepare(pg); break;
+    case RLOCK__PG_STEP_LISTEN: ok = rlock__pg_listen_to_itself(pg); break;
+    default: rlock__pg_ready(pg); return;
+    }
+    if (ok == 1) {
+        rlock__pg_sync(pg);
+        rlock__pg_write(pg);
+    } else {
+        rlock__pg_fail(pg, RLOCK_FAULT_NOMEM, PQerrorMessage(pg->conn));
+    }
+}
+
+/* What the server said to a step: the first of its results, or its error. */
+static inline void rlock__pg_greeted(rlock__pg *pg) {
+    rlock__pg_group *group = &pg->group;
+    const PGresult *result = group->results[0];
+    bool row = !group->failed && result && PQresultStatus(result) == PGRES_TUPLES_OK;
+    uint8_t step = pg->step;
+    if (group->failed && step != RLOCK__PG_STEP_CHECK && step != RLOCK__PG_STEP_END_LAST) {
+        const char *code = PQresultErrorField(group->error, PG_DIAG_SQLSTATE);
+        bool missing = code && (strcmp(code, "3F000") == 0 || strcmp(code, "42883") == 0);
+        rlock_fault fault = rlock__pg_fault(code);
+        const char *text = rlock__pg_error(pg, group->error);
+        rlock__pg_fail(pg, fault == RLOCK_FAULT_AUTH ? fault : RLOCK_FAULT_DOWN,
+                       missing ? "rlock_postgres.sql is not installed in this database" : text);
+        return;
+    }
+    if (step == RLOCK__PG_STEP_KNOW) {
+        if (!row || rlock__pg_column(result, 0) != RLOCK__PG_VERSION) {
+            rlock__pg_fail(pg, RLOCK_FAULT_AUTH,
+                           "rlock_postgres.sql in this database is of another version");
+            return;
+        }
+        snprintf(pg->session, sizeof pg->session, "%s %s", PQgetvalue(result, 0, 1),
+                 PQgetvalue(result, 0, 2));
+    } else if (step == RLOCK__PG_STEP_END_LAST) {
+        if (row && PQgetvalue(result, 0, 0)[0] == 't') {
+            pg->gone_epoch = pg->epoch - 1;
+        } else {
+            pg->open_epoch = pg->epoch - 1;
+        }
+    }
+    rlock__pg_group_clear(group);
+    pg->step++;
+    rlock__pg_greet(pg);
+}
+
+/* --- what comes --- */
+
+static inline size_t rlock__pg_unhex(char *out, const char *hex) {
+    size_t n = 0;
+    unsigned byte;
+    while (hex[0] && hex[1] && n < RLOCK__PG_KEY_MAX && sscanf(hex, "%2x", &byte) == 1) {
+        out[n++] = (char)byte;
+        hex += 2;
+    }
+    return n;
+}
+
+/* On the client's own channel: "token key", a hold was offered or taken away. On another one: the
+ * key that changed. */
+static inline void rlock__pg_notified(rlock__pg *pg, const PGnotify *notify) {
+    char key[RLOCK__PG_KEY_MAX];
+    const char *name = notify->relname, *rest = strchr(notify->extra, ' ');
+    size_t len = rlock__pg_unhex(key, rest ? rest + 1 : notify->extra);
+    pg->stats->woken++;
+    if (!len || strncmp(name, "rlock_", 6) != 0) {
+        return;
+    }
+    if (strcmp(name + 6, rlock_client_id(pg->client)) == 0) {
+        uint64_t token = strtoull(notify->extra, NULL, 10);
+        pg->events->notified(pg->owner, key, len, token);
+    } else if (notify->be_pid != pg->pid) {
+        pg->events->woken(pg->owner, key, len);
+    }
+}
+
+/* A statement's result, or the end of its results; at the end of the group what it means. */
+static inline void rlock__pg_result(rlock__pg *pg, PGresult *result) {
+    rlock__pg_group *group = &pg->group;
+    ExecStatusType status = PQresultStatus(result);
+    if (status == PGRES_PIPELINE_SYNC) {
+        PQclear(result);
+        group->out = false;
+        rlock_timer_set(pg->client, &pg->timer,
+                        pg->alive_us + pg->timeout_us * RLOCK__PG_HEARTBEAT);
+        if (pg->state == RLOCK__PG_GREETS) {
+            rlock__pg_greeted(pg);
+            return;
+        }
+        if (pg->asked & ~pg->listened) {
+            if (group->failed) {
+                rlock_client_log(pg->client, RLOCK_LOG_WARNING, "LISTEN is refused",
+                                 rlock__pg_error(pg, group->error));
+                pg->wanted &= ~pg->asked;
+                rlock__pg_push(pg, 0); /* waiters poll from now on */
+            } else {
+                pg->listened |= pg->asked; /* more may be wanted meanwhile */
+            }
+            pg->asked = 0;
+        }
+        rlock__pg_settle(pg);
+        return;
+    }
+    if (status == PGRES_FATAL_ERROR && !group->failed) {
+        group->failed = true;
+        group->guilty = group->done < group->count ? group->done : group->count;
+        group->error = result;
+    } else if (group->done < RLOCK__PG_GROUP && !group->results[group->done] &&
+               (group->done < group->count || pg->state == RLOCK__PG_GREETS)) {
+        group->results[group->done] = result;
+        group->count = group->done < group->count ? group->count : group->done + 1;
+    } else {
+        PQclear(result);
+    }
+}
+
+static inline void rlock__pg_read(rlock__pg *pg) {
+    int ends = 0;
+    PGnotify *notify;
+    if (PQconsumeInput(pg->conn) != 1) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, PQerrorMessage(pg->conn));
+        return;
+    }
+    pg->alive_us = rlock_client_now_us(pg->client);
+    pg->doubted = false;
+    while (pg->conn && pg->group.out && !PQisBusy(pg->conn) && ends < 2) {
+        PGresult *result = PQgetResult(pg->conn);
+        ends = result ? 0 : ends + 1;
+        if (result) {
+            rlock__pg_result(pg, result);
+        } else {
+            pg->group.done++;
+        }
+    }
+    if (ends >= 2) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "unexpected end of results");
+    }
+    while (pg->conn && pg->state == RLOCK__PG_READY && (notify = PQnotifies(pg->conn)) != NULL) {
+        rlock__pg_notified(pg, notify);
+        PQfreemem(notify);
+    }
+}
+
+static inline void rlock__pg_on_io(rlock_io *io, unsigned events) {
+    rlock__pg *pg = RLOCK__PG_OF(io, rlock__pg, io);
+    if (pg->state == RLOCK__PG_CONNECTS) {
+        rlock__pg_poll(pg);
+    } else if (pg->conn) {
+        if (events & RLOCK_IO_READ) {
+            rlock__pg_read(pg);
+        }
+        rlock__pg_write(pg);
+    }
+}
+
+static inline void rlock__pg_fire(rlock_timer *timer) {
+    rlock__pg *pg = RLOCK__PG_OF(timer, rlock__pg, timer);
+    int64_t now_us = rlock_client_now_us(pg->client);
+    if (pg->state == RLOCK__PG_DOWN) {
+        rlock__pg_open_next(pg);
+    } else if (pg->state < RLOCK__PG_GREETS) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN,
+                       pg->state == RLOCK__PG_NAMES ? "the name is not resolved"
+                                                    : "no answer while connecting");
+    } else if (pg->group.out && pg->alive_us + pg->timeout_us <= now_us) {
+        if (!pg->doubted) { /* we may have slept: first a look at the socket, in the next turn */
+            pg->doubted = true;
+            rlock_timer_set(pg->client, timer, now_us + 10000);
+        } else {
+            rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the server does not answer");
+        }
+    } else if (pg->group.out) {
+        rlock_timer_set(pg->client, timer, pg->alive_us + pg->timeout_us);
+    } else if (pg->state == RLOCK__PG_READY) {
+        rlock__pg_sync(pg); /* a heartbeat: nothing but its end */
+        rlock__pg_write(pg);
+    }
+}
+
+/* --- the store --- */
+
+static inline void rlock__pg_submit(void *state, rlock_request *request) {
+    rlock__pg *pg = (rlock__pg *)state;
+    rlock_link *at = &pg->urgent;
+    bool urgent =
+        request->op >= RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(pg->client);
+    request->store.where = 0;
+    request->sent_us = rlock_client_now_us(pg->client);
+    if (!urgent) {
+        at = &pg->later;
+        while (at->prev != &pg->later &&
+               RLOCK__PG_OF(at->prev, rlock_request, store.link)->due_us > request->due_us) {
+            at = at->prev;
+        }
+    }
+    rlock__pg_list_add(at, &request->store.link);
+    if (pg->state == RLOCK__PG_DOWN) {
+        rlock_timer_set(pg->client, &pg->timer, pg->next_us);
+    }
+}
+
+static inline bool rlock__pg_forget(void *state, rlock_request *request) {
+    (void)state;
+    if (request->store.where == 0) {
+        rlock__pg_list_remove(&request->store.link);
+        return false;
+    }
+    *(rlock_request **)request->store.data = NULL;
+    return true;
+}
+
+/* A channel is left only with the connection: others' changes are hints like any other. */
+static inline void rlock__pg_track(void *state, const char *key, size_t len, bool on) {
+    rlock__pg *pg = (rlock__pg *)state;
+    if (on && !pg->pooler) {
+        pg->wanted |= (uint64_t)1 << rlock__pg_channel(key, len);
+    }
+}
+
+static inline void rlock__pg_flush(void *state) {
+    rlock__pg *pg = (rlock__pg *)state;
+    if (pg->state != RLOCK__PG_READY || pg->group.out) {
+        return;
+    }
+    if (pg->wanted & ~pg->listened) {
+        rlock__pg_listen(pg);
+    } else {
+        rlock__pg_gather(pg);
+        if (pg->group.count) {
+            rlock__pg_send_group(pg);
+        }
+    }
+    rlock__pg_write(pg);
+}
+
+static inline const char *rlock__pg_refuses(void *state, const char *key, size_t len,
+                                            const rlock_terms *terms, bool fencing) {
+    (void)state, (void)key, (void)terms, (void)fencing;
+    return len > RLOCK__PG_KEY_MAX ? "in PostgreSQL a key has at most 2,000 bytes" : NULL;
+}
+
+/* The releases of all holds are sent, if the socket takes them: as one transaction, because the
+ * server reads no further where it cannot deliver the answer to a Sync. */
+static inline void rlock__pg_farewell(rlock__pg *pg) {
+    bool ok = true;
+    rlock__pg_group_clear(&pg->group); /* nobody is answered any more */
+    for (rlock__pg_gather(pg); ok && pg->group.count; rlock__pg_gather(pg)) {
+        unsigned i;
+        for (i = 0; ok && i < pg->group.count; i++) {
+            const rlock_request *request = pg->group.requests[i];
+            ok = request->op != RLOCK_OP_RELEASE || rlock__pg_send(pg, request);
+        }
+        rlock__pg_group_clear(&pg->group);
+    }
+    if (ok && PQpipelineSync(pg->conn) == 1) {
+        PQflush(pg->conn);
+    }
+}
+
+static inline void rlock__pg_close(void *state) {
+    rlock__pg *pg = (rlock__pg *)state;
+    unsigned i;
+    if (pg->state == RLOCK__PG_READY) {
+        rlock__pg_farewell(pg);
+    }
+    rlock__pg_shut(pg);
+    rlock__pg_group_clear(&pg->group);
+    if (pg->options) {
+        PQconninfoFree(pg->options);
+    }
+    for (i = 0; i < RLOCK__PG_ADDRESSES; i++) {
+        free(pg->hosts[i]);
+        free(pg->ports[i]);
+        free(pg->numerics[i]);
+    }
+    rlock_timer_drop(pg->client, &pg->timer);
+    free(pg);
+}
+
+/* What is wrong with a URL, in words that show no password. */
+static inline bool rlock__pg_parse(rlock__pg *pg, const char *url) {
+    char *error = NULL;
+    pg->options = PQconninfoParse(url, &error);
+    if (!pg->options) {
+        bool plain = error && strstr(error, "query parameter") != NULL;
+        rlock_client_log(pg->client, RLOCK_LOG_ERROR, "the URL of PostgreSQL is not valid",
+                         plain ? rlock__pg_words(pg, error) : NULL);
+    } else if (!rlock__pg_hosts(pg)) {
+        rlock_client_log(pg->client, RLOCK_LOG_ERROR,
+                         "the URL of PostgreSQL needs 1 to 16 hosts, and one port or one for each",
+                         NULL);
+        PQfreemem(error);
+        return false;
+    }
+    PQfreemem(error);
+    return pg->options != NULL;
+}
+
+static inline int rlock__pg_open(const rlock_store *store, rlock_client *client,
+                                 const struct rlock_config *config,
+                                 const rlock_store_events *events, void *owner, void **state) {
+    const rlock__pg_store *made = (const rlock__pg_store *)store->ctx;
+    rlock__pg *pg = (rlock__pg *)calloc(1, sizeof *pg);
+    if (!pg || rlock_timer_add(client, &pg->timer, rlock__pg_fire) != RLOCK_OK) {
+        free(pg);
+        return RLOCK_ERR_NOMEM;
+    }
+    pg->client = client;
+    pg->events = events;
+    pg->owner = owner;
+    pg->stats = rlock_client_counters(client);
+    pg->pooler = (made->flags & RLOCK_POSTGRES_POOLER) != 0;
+    pg->timeout_us = config->command_timeout_ms * 1000;
+    pg->offer_ms = config->command_timeout_ms;
+    pg->fd = -1;
+    pg->io.ready = rlock__pg_on_io;
+    pg->name.resolved = rlock__pg_on_name;
+    rlock__pg_list_init(&pg->urgent);
+    rlock__pg_list_init(&pg->later);
+    if (!rlock__pg_parse(pg, made->url)) {
+        rlock__pg_close(pg);
+        return RLOCK_ERR_ARG;
+    }
+    *state = pg;
+    return RLOCK_OK;
+}
+
+static inline void rlock_postgres_free(rlock_store *store) {
+    free(store ? store->ctx : NULL);
+}
+
+/* Makes a store of the PostgreSQL that a URL, or a string of keywords, leads to, as libpq reads it
+ * (https://www.postgresql.org/docs/current/libpq-connect.html, "Connection Strings"); it is copied.
+ * Any number of clients, on any threads, may use it; free it after them. Flags are
+ * RLOCK_POSTGRES_POOLER or 0. What is wrong with the URL rlock_client_new says.
+ * Errors: RLOCK_ERR_ARG (out or url is NULL, flags are unknown), RLOCK_ERR_NOMEM. */
+static inline int rlock_postgres_new(rlock_store **out, const char *url, unsigned flags) {
+    static const rlock_store functions = {NULL,
+                                          rlock__pg_open,
+                                          rlock__pg_close,
+                                          rlock__pg_submit,
+                                          rlock__pg_forget,
+                                          rlock__pg_track,
+                                          rlock__pg_flush,
+                                          rlock__pg_refuses,
+                                          NULL};
+    rlock__pg_store *store;
+    if (!out || !url || (flags & ~RLOCK_POSTGRES_POOLER)) {
+        return RLOCK_ERR_ARG;
+    }
+    *out = NULL;
+    store = (rlock__pg_store *)calloc(1, sizeof *store + strlen(url));
+    if (!store) {
+        return RLOCK_ERR_NOMEM;
+    }
+    store->store = functions;
+    store->store.ctx = store;
+    store->flags = flags;
+    memcpy(store->url, url, strlen(url) + 1);
+    *out = &store->store;
+    return RLOCK_OK;
+}
+
+RLOCK__C_CASTS_END
+
+#endif /* RLOCK_POSTGRES_H */

@@ -1,0 +1,190 @@
+/* postgres.h - a private PostgreSQL for tests: in a folder of its own, ended by its pid
+ *
+ * Debian keeps the programs in a folder of their version, and postgres refuses to run as root. So
+ * the folder and the process belong to nobody where the tests run as root.
+ */
+
+#ifndef TESTS_POSTGRES_H
+#define TESTS_POSTGRES_H
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
+#include <libpq-fe.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server.h"
+
+#define POSTGRES_NOBODY 65534
+
+struct postgres {
+    char dir[64], url[128];
+    int port;
+    pid_t pid;
+};
+
+/* The folder of the newest version's programs: the system's, or what tools/setup has unpacked. */
+static inline const char *postgres_bin(void) {
+    static const char *const places[] = {"/usr", "build/postgres/usr"};
+    static char path[600];
+    size_t i;
+    for (i = 0; i < 2 && path[0] == 0; i++) {
+        char at[300], *real = realpath(places[i], NULL);
+        DIR *folder;
+        struct dirent *entry;
+        int newest = 0;
+        snprintf(at, sizeof at, "%.200s/lib/postgresql", real != NULL ? real : "");
+        folder = opendir(at);
+        while (folder != NULL && (entry = readdir(folder)) != NULL) {
+            newest = atoi(entry->d_name) > newest ? atoi(entry->d_name) : newest;
+        }
+        if (newest > 0) {
+            snprintf(path, sizeof path, "%s/%d/bin", at, newest);
+        }
+        if (newest > 0 && i == 1) { /* with the libraries that stand beside them */
+            glob_t found;
+            snprintf(at, sizeof at, "%.200s/lib/*-linux-gnu*", real);
+            if (glob(at, 0, NULL, &found) == 0) {
+                setenv("LD_LIBRARY_PATH", found.gl_pathv[0], 1);
+            }
+            globfree(&found);
+        }
+        if (folder != NULL) {
+            closedir(folder);
+        }
+        free(real);
+    }
+    return path;
+}
+
+/* Begins a program of PostgreSQL in the server's folder; what it says goes into the file `log`. */
+static inline pid_t postgres_runs(const struct postgres *server, const char *const *argv) {
+    pid_t pid = fork();
+    char path[400];
+    int fd;
+    if (pid != 0) {
+        return pid;
+    }
+    snprintf(path, sizeof path, "%s/%s", postgres_bin(), argv[0]);
+    if (chdir(server->dir) != 0 ||
+        (getuid() == 0 && (setgid(POSTGRES_NOBODY) != 0 || setuid(POSTGRES_NOBODY) != 0))) {
+        _exit(126);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGQUIT); /* at once, and its own processes with it */
+    fd = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(fd, 1);
+    dup2(fd, 2);
+    execv(path, (char *const *)argv);
+    _exit(127);
+}
+
+static inline bool postgres_answers(const struct postgres *server) {
+    return PQping(server->url) == PQPING_OK;
+}
+
+/* Starts the server on the data that is there. */
+static inline int postgres_continue(struct postgres *server) {
+    char port[16];
+    const char *argv[] = {"postgres",
+                          "-D",
+                          "data",
+                          "-k",
+                          server->dir,
+                          "-p",
+                          port,
+                          "-c",
+                          "listen_addresses=127.0.0.1",
+                          "-c",
+                          "fsync=off",
+                          "-c",
+                          "max_connections=200",
+                          NULL};
+    int tries = 0;
+    snprintf(port, sizeof port, "%d", server->port);
+    server->pid = postgres_runs(server, argv);
+    while (server->pid > 0 && !postgres_answers(server) && tries++ < 1000) {
+        server_sleep_ms(10);
+    }
+    return server->pid > 0 && postgres_answers(server) ? 0 : -1;
+}
+
+static inline void postgres_ends(struct postgres *server, int signal_number) {
+    if (server->pid > 0) {
+        kill(server->pid, signal_number);
+        waitpid(server->pid, NULL, 0);
+        server->pid = 0;
+    }
+}
+
+/* Sends a signal to the server and all of its processes. */
+static inline void postgres_signals(const struct postgres *server, int signal_number) {
+    char path[64], line[256];
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+    kill(server->pid, signal_number);
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        int pid = atoi(entry->d_name), parent = 0;
+        FILE *stat;
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        stat = pid > 0 ? fopen(path, "r") : NULL;
+        if (stat != NULL && fgets(line, sizeof line, stat) != NULL && strrchr(line, ')') != NULL &&
+            sscanf(strrchr(line, ')') + 1, " %*c %d", &parent) == 1 && parent == server->pid) {
+            kill(pid, signal_number);
+        }
+        if (stat != NULL) {
+            fclose(stat);
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
+/* Runs a file of SQL as the operator does. */
+static inline int postgres_installs(const struct postgres *server, const char *file) {
+    char command[600];
+    snprintf(command, sizeof command, "%s/psql -q -X -v ON_ERROR_STOP=1 '%s' -f '%s' >/dev/null",
+             postgres_bin(), server->url, file);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static inline int postgres_start(struct postgres *server) {
+    const char *argv[] = {"initdb", "-D",        "data", "-A",   "trust",      "-U",
+                          "me",     "--no-sync", "-E",   "UTF8", "--locale=C", NULL};
+    int status = 0;
+    pid_t pid;
+    memset(server, 0, sizeof *server);
+    snprintf(server->dir, sizeof server->dir, "/tmp/rlock-postgres-XXXXXX");
+    if (mkdtemp(server->dir) == NULL ||
+        (getuid() == 0 && chown(server->dir, POSTGRES_NOBODY, POSTGRES_NOBODY) != 0)) {
+        return -1;
+    }
+    server->port = server_free_port();
+    snprintf(server->url, sizeof server->url, "postgres://me@127.0.0.1:%d/postgres", server->port);
+    pid = postgres_runs(server, argv);
+    waitpid(pid, &status, 0);
+    return status == 0 ? postgres_continue(server) : -1;
+}
+
+static inline int postgres_remove_one(const char *path, const struct stat *what, int kind,
+                                      struct FTW *where) {
+    (void)what, (void)kind, (void)where;
+    return remove(path);
+}
+
+static inline void postgres_stop(struct postgres *server) {
+    postgres_ends(server, SIGQUIT);
+    if (server->dir[0] != 0) {
+        nftw(server->dir, postgres_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+#endif
