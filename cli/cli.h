@@ -136,7 +136,8 @@ static void cli_log(void *user, int level, const char *line) {
 }
 
 static bool cli_names_tls(const char *urls) {
-    return urls != NULL && (strstr(urls, "rediss") != NULL || strstr(urls, "sentinel_tls") != NULL);
+    return urls != NULL && (strstr(urls, "rediss://") != NULL || strstr(urls, "rediss+") != NULL ||
+                            strstr(urls, "sentinel_tls=yes") != NULL);
 }
 
 /* OpenSSL reads the system's certificates for 20 ms: not for who does not want it. */

@@ -371,8 +371,10 @@ def command_knows_its_key_and_a_fence_that_rises(place):
 def server_without_tls_is_spoken_to_without_reading_the_systems_certificates(place):
     pipe = os.path.join(place.folder, "certificates")  # whoever opens it waits for a writer
     os.mkfifo(pipe)
-    code, out, err = place.says(place.key, "--", "echo", "ran", env={"SSL_CERT_FILE": pipe})
-    assert (code, out) == (0, "ran\n"), (code, out, err)
+    for parameters in ("", "?wire=redisson"):  # which has the letters of rediss in it
+        code, out, err = place.says(place.key, "--", "echo", "ran", url=place.server.url + parameters,
+                                    env={"SSL_CERT_FILE": pipe})
+        assert (code, out) == (0, "ran\n"), (code, out, err)
 
 
 @test
