@@ -127,9 +127,9 @@ typedef struct rlock__pg { /* the store as one client sees it */
     rlock_timer timer;
     rlock_link urgent, later; /* submitted, and not sent; later: sorted by due_us */
     rlock__pg_group group;
-    uint64_t wanted, listened;                     /* channels; of `listened` changes are told */
-    uint64_t asked;                                /* by the LISTENs that are out */
-    int64_t timeout_us, alive_us, due_us, next_us; /* due: of the attempt to connect */
+    uint64_t wanted, listened;             /* channels; of `listened` changes are told */
+    uint64_t asked;                        /* by the LISTENs that are out */
+    int64_t timeout_us, alive_us, next_us; /* next: of the attempt to connect */
     int64_t backoff_ms;
     int64_t offer_ms;
     bool doubted; /* an answer is late: one more look at the socket */
@@ -185,6 +185,10 @@ static inline bool rlock__pg_queued(const rlock_request *request) {
     return request->terms && request->terms->kind != RLOCK_KIND_MUTEX;
 }
 
+static inline bool rlock__pg_several(const rlock_request *request) {
+    return request->terms && request->terms->count > 1;
+}
+
 static inline const char *rlock__pg_sort(const rlock_request *request) {
     static const char *const sorts[] = {"m", "f", "w", "w", "s"}; /* [rlock_kind] */
     return sorts[rlock__pg_queued(request) ? request->terms->kind : RLOCK_KIND_MUTEX];
@@ -212,7 +216,7 @@ static inline const char *rlock__pg_error(rlock__pg *pg, const PGresult *result)
     return rlock__pg_words(pg, text ? text : PQresultErrorMessage(result));
 }
 
-/* The fault that an SQLSTATE means; docs/protocol.md has the table. */
+/* The fault that an SQLSTATE means; docs/postgresql.md has the table. */
 static inline rlock_fault rlock__pg_fault(const char *code) {
     static const struct {
         const char *prefix;
@@ -339,7 +343,7 @@ static inline const char *rlock__pg_option(const rlock__pg *pg, const char *keyw
     return option->val;
 }
 
-/* Cuts a list at its commas; the last entry stands for those that are missing. */
+/* Cuts a list at its commas. Returns how many entries it has; 0: too many, or no memory. */
 static inline unsigned rlock__pg_split(const char *list, char **out) {
     unsigned count = 0;
     while (list && count < RLOCK__PG_ADDRESSES) {
@@ -351,7 +355,7 @@ static inline unsigned rlock__pg_split(const char *list, char **out) {
         memcpy(out[count++], list, n);
         list = list[n] ? list + n + 1 : NULL;
     }
-    return count;
+    return list ? 0 : count;
 }
 
 /* False: no memory, or the lists do not fit each other. */
@@ -372,10 +376,11 @@ static inline bool rlock__pg_hosts(rlock__pg *pg) {
 }
 
 static inline void rlock__pg_add_address(rlock__pg *pg, const struct sockaddr *address) {
-    char *text = pg->addresses[pg->address_count].text;
+    char *text;
     if (pg->address_count == RLOCK__PG_ADDRESSES) {
         return;
     }
+    text = pg->addresses[pg->address_count].text;
     if (!address) {
         text[0] = 0;
     } else if (address->sa_family == AF_INET) {
@@ -422,9 +427,7 @@ static inline void rlock__pg_name(rlock__pg *pg) {
         if (pg->resolving) {
             return; /* rlock__pg_on_name follows */
         }
-        rlock_client_log(pg->client, RLOCK_LOG_WARNING, "this loop resolves no names",
-                         pg->hosts[pg->naming]);
-    }
+    } /* a loop that resolves no names: the other hosts are tried */
     if (!pg->address_count) {
         rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the name is not resolved");
     } else {
@@ -449,19 +452,24 @@ static inline void rlock__pg_on_name(rlock_name *name, const struct sockaddr *co
 
 /* --- connecting --- */
 
+/* What one address says: its host, the address itself, or its port. */
+static inline const char *rlock__pg_part(const rlock__pg *pg, unsigned at, int what) {
+    unsigned host = pg->addresses[at].host;
+    const char *port = pg->ports[host] ? pg->ports[host] : pg->ports[0];
+    return what == 0 ? pg->hosts[host] : what == 1 ? pg->addresses[at].text : port;
+}
+
 /* Joins what each address says with commas, from `turn` on. */
 static inline char *rlock__pg_join(const rlock__pg *pg, int what) {
     size_t bytes = 1, n = 0;
     unsigned i;
     char *list;
     for (i = 0; i < pg->address_count; i++) {
-        bytes += strlen(pg->hosts[pg->addresses[i].host]) + sizeof pg->addresses[0].text + 16;
+        bytes += strlen(rlock__pg_part(pg, i, what)) + 1;
     }
     list = (char *)calloc(1, bytes);
     for (i = 0; list && i < pg->address_count; i++) {
-        unsigned at = (i + pg->turn) % pg->address_count, host = pg->addresses[at].host;
-        const char *port = pg->ports[host] ? pg->ports[host] : pg->ports[0];
-        const char *text = what == 0 ? pg->hosts[host] : what == 1 ? pg->addresses[at].text : port;
+        const char *text = rlock__pg_part(pg, (i + pg->turn) % pg->address_count, what);
         n += (size_t)snprintf(list + n, bytes - n, "%s%s", i ? "," : "", text);
     }
     return list;
@@ -582,11 +590,9 @@ static inline void rlock__pg_connect(rlock__pg *pg) {
 }
 
 static inline void rlock__pg_open_next(rlock__pg *pg) {
-    int64_t now_us = rlock_client_now_us(pg->client);
     pg->state = RLOCK__PG_NAMES;
     pg->naming = pg->address_count = 0;
-    pg->due_us = now_us + pg->timeout_us;
-    rlock_timer_set(pg->client, &pg->timer, pg->due_us);
+    rlock_timer_set(pg->client, &pg->timer, rlock_client_now_us(pg->client) + pg->timeout_us);
     rlock__pg_name(pg);
 }
 
@@ -659,7 +665,7 @@ static inline char *rlock__pg_keys(const rlock_request *request, size_t *len) {
 }
 
 static inline int rlock__pg_statement_of(const rlock_request *request) {
-    bool queued = rlock__pg_queued(request), several = request->terms && request->terms->count > 1;
+    bool queued = rlock__pg_queued(request), several = rlock__pg_several(request);
     int first = queued    ? RLOCK__PG_ACQUIRE_QUEUED
                 : several ? RLOCK__PG_ACQUIRE_ALL
                           : RLOCK__PG_ACQUIRE;
@@ -721,7 +727,7 @@ static inline bool rlock__pg_say(rlock__pg *pg, int statement, const rlock__pg_p
 
 /* Sends one request; false: it could not be. */
 static inline bool rlock__pg_send(rlock__pg *pg, const rlock_request *request) {
-    bool several = request->terms && request->terms->count > 1;
+    bool several = rlock__pg_several(request);
     size_t len = request->key_len;
     rlock__pg_params p;
     char *keys = NULL;
@@ -770,10 +776,6 @@ static inline bool rlock__pg_before(const rlock_request *one, const rlock_reques
     return order < 0 || (order == 0 && one->key_len < other->key_len);
 }
 
-static inline bool rlock__pg_alone(const rlock_request *request) {
-    return request->terms && request->terms->count > 1;
-}
-
 /* Takes the requests of the next group. One with several keys is a transaction of its own. */
 static inline void rlock__pg_gather(rlock__pg *pg) {
     rlock__pg_group *group = &pg->group;
@@ -781,7 +783,7 @@ static inline void rlock__pg_gather(rlock__pg *pg) {
         rlock_link *list = pg->urgent.next != &pg->urgent ? &pg->urgent : &pg->later;
         rlock_request *request = RLOCK__PG_OF(list->next, rlock_request, store.link);
         unsigned at = group->count;
-        if (list->next == list || (rlock__pg_alone(request) && group->count)) {
+        if (list->next == list || (rlock__pg_several(request) && group->count)) {
             break;
         }
         rlock__pg_list_remove(&request->store.link);
@@ -791,7 +793,7 @@ static inline void rlock__pg_gather(rlock__pg *pg) {
         }
         group->requests[at] = request;
         group->results[group->count++] = NULL;
-        if (rlock__pg_alone(request)) {
+        if (rlock__pg_several(request)) {
             break;
         }
     }
@@ -829,9 +831,9 @@ static inline void rlock__pg_send_group(rlock__pg *pg) {
     rlock__pg_sync(pg);
 }
 
-/* Listens to the channels that are wanted from now on. */
-static inline void rlock__pg_listen(rlock__pg *pg) {
-    char sql[96];
+/* Says LISTEN for the channels that are wanted. Returns 1, as libpq does; else it could not. */
+static inline int rlock__pg_say_listen(rlock__pg *pg) {
+    char sql[32];
     unsigned i;
     int ok = 1;
     pg->asked = pg->wanted & ~pg->listened;
@@ -842,7 +844,15 @@ static inline void rlock__pg_listen(rlock__pg *pg) {
             pg->stats->commands++;
         }
     }
-    rlock__pg_sync(pg); /* which fails if one of these has */
+    return ok;
+}
+
+static inline void rlock__pg_listen(rlock__pg *pg) {
+    if (rlock__pg_say_listen(pg) == 1) {
+        rlock__pg_sync(pg);
+    } else {
+        rlock__pg_fail(pg, RLOCK_FAULT_NOMEM, PQerrorMessage(pg->conn));
+    }
 }
 
 /* --- what is answered --- */
@@ -901,7 +911,7 @@ static inline void rlock__pg_answer_row(rlock__pg *pg, rlock_request *request,
         answer.fence = request->fences ? (uint64_t)rlock__pg_column(result, 2) : 0;
         answer.ours = queued && PQgetvalue(result, 0, 3)[0] == 't';
         answer.told = (request->flags & RLOCK_REQUEST_TRACK) && !queued && /* it was noted there */
-                      !rlock__pg_alone(request) && pg->pushing &&
+                      !rlock__pg_several(request) && pg->pushing &&
                       (listened >> rlock__pg_channel(request->key, request->key_len) & 1);
     }
     if (answer.sure && answer.outcome != RLOCK_OUTCOME_FAULT) {
@@ -1031,22 +1041,14 @@ static inline int rlock__pg_prepare(rlock__pg *pg) {
     return ok;
 }
 
-static inline int rlock__pg_listen_to_itself(rlock__pg *pg) {
-    char sql[96];
-    unsigned i;
-    int ok;
+/* To the channel of its own, and to those that were wanted before. */
+static inline int rlock__pg_listen_anew(rlock__pg *pg) {
+    char sql[64];
     snprintf(sql, sizeof sql, "LISTEN \"rlock_%s\"", rlock_client_id(pg->client));
-    ok = PQsendQueryParams(pg->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
     pg->stats->commands++;
-    pg->asked = pg->wanted;
-    for (i = 0; i < RLOCK__PG_CHANNELS && ok == 1; i++) {
-        if (pg->asked >> i & 1) {
-            snprintf(sql, sizeof sql, "LISTEN rlock_%u", i);
-            ok = PQsendQueryParams(pg->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
-            pg->stats->commands++;
-        }
-    }
-    return ok;
+    return PQsendQueryParams(pg->conn, sql, 0, NULL, NULL, NULL, NULL, 0) == 1
+               ? rlock__pg_say_listen(pg)
+               : 0;
 }
 
 /* Whether a step is for this connection. */
@@ -1092,7 +1094,7 @@ static inline void rlock__pg_greet(rlock__pg *pg) {
         break;
     case RLOCK__PG_STEP_END_LAST: ok = rlock__pg_end_last(pg); break;
     case RLOCK__PG_STEP_PREPARE: ok = rlock__pg_prepare(pg); break;
-    case RLOCK__PG_STEP_LISTEN: ok = rlock__pg_listen_to_itself(pg); break;
+    case RLOCK__PG_STEP_LISTEN: ok = rlock__pg_listen_anew(pg); break;
     default: rlock__pg_ready(pg); return;
     }
     if (ok == 1) {

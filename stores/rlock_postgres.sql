@@ -5,7 +5,7 @@
 -- It may be run again, by the same role, also while locks are held: nothing is lost. A role that locks needs
 -- `GRANT rlock_user TO shop` and no right to the tables: the functions run with the rights of their owner.
 --
--- One row a key. A release leaves it: the last fencing token stays there. rlock_sweep() removes rows that nobody has used
+-- One row a key. A release leaves it: the last fencing token stays there. rlock.sweep() removes rows that nobody has used
 -- for a day, from cron or by hand. All times are clock_timestamp(): now() would stand still in a transaction, and a lease
 -- that was given at its end would be over too early.
 \set ON_ERROR_STOP 1
@@ -94,7 +94,7 @@ BEGIN
             outcome := 0;
             RETURN;
         END IF;
-        IF waits THEN -- whoever lets go sees it: the row is locked
+        IF waits THEN -- whoever lets go after this sees it, and notifies
             UPDATE rlock.keys x SET watched = clock_timestamp() + interval '10 min'
                 WHERE x.key = k AND x.watched < clock_timestamp() + interval '5 min';
         END IF;
@@ -199,19 +199,23 @@ BEGIN
     END IF;
 END $$;
 
+-- Locks the rows, and says how they stand for a token: 0 = it has all of them, 2 = nobody has one, 3 = another one has.
+CREATE OR REPLACE FUNCTION rlock.stand(ks bytea[], t text, OUT outcome int, OUT at timestamptz) LANGUAGE plpgsql
+        SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM 1 FROM rlock.keys x WHERE x.key = ANY (ks) ORDER BY x.key FOR UPDATE;
+    at := clock_timestamp();
+    SELECT CASE WHEN count(*) FILTER (WHERE x.token = t AND x.sort = 'm' AND x.ends > at) = cardinality(ks) THEN 0
+                WHEN bool_or(x.ends > at AND x.token IS DISTINCT FROM t) THEN 3 ELSE 2 END
+        INTO outcome FROM rlock.keys x WHERE x.key = ANY (ks);
+END $$;
+
 CREATE OR REPLACE FUNCTION rlock.renew_all(ks bytea[], t text, lease bigint, OUT outcome int) LANGUAGE plpgsql
         SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at timestamptz;
-    mine bigint;
-    others bool;
 BEGIN
-    PERFORM 1 FROM rlock.keys x WHERE x.key = ANY (ks) ORDER BY x.key FOR UPDATE;
-    at := clock_timestamp();
-    SELECT count(*) FILTER (WHERE x.token = t AND x.sort = 'm' AND x.ends > at),
-           bool_or(x.ends > at AND x.token IS DISTINCT FROM t)
-        INTO mine, others FROM rlock.keys x WHERE x.key = ANY (ks);
-    outcome := CASE WHEN mine = cardinality(ks) THEN 0 WHEN others THEN 3 ELSE 2 END;
+    SELECT s.outcome, s.at INTO outcome, at FROM rlock.stand(ks, t) s;
     UPDATE rlock.keys x SET ends = greatest(x.ends, at + lease * interval '1 ms')
         WHERE outcome = 0 AND lease > 0 AND x.key = ANY (ks);
 END $$;
@@ -220,15 +224,8 @@ CREATE OR REPLACE FUNCTION rlock.release_all(ks bytea[], t text, OUT outcome int
         SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at timestamptz;
-    mine bigint;
-    others bool;
 BEGIN
-    PERFORM 1 FROM rlock.keys x WHERE x.key = ANY (ks) ORDER BY x.key FOR UPDATE;
-    at := clock_timestamp();
-    SELECT count(*) FILTER (WHERE x.token = t AND x.sort = 'm' AND x.ends > at),
-           bool_or(x.ends > at AND x.token IS DISTINCT FROM t)
-        INTO mine, others FROM rlock.keys x WHERE x.key = ANY (ks);
-    outcome := CASE WHEN mine = cardinality(ks) THEN 0 WHEN others THEN 3 ELSE 2 END;
+    SELECT s.outcome, s.at INTO outcome, at FROM rlock.stand(ks, t) s;
     PERFORM rlock.changed(x.key) FROM rlock.keys x
         WHERE x.key = ANY (ks) AND x.token = t AND x.sort = 'm' AND x.ends > at AND x.watched > at;
     UPDATE rlock.keys x SET token = NULL, ends = '-infinity' WHERE x.key = ANY (ks) AND x.token = t AND x.sort = 'm';

@@ -453,11 +453,18 @@ static void role_without_the_right_is_told(void **state) {
 }
 
 static void url_that_is_wrong_is_refused_without_its_password(void **state) {
-    static const char *const wrong[] = {
-        "postgres://me:s3cret@127.0.0.1:port/db", "postgres://me:s3cret%zz@h/db",
-        "postgres://me:s3cret@h/db?nonsense=1", "postgres://me:s3cret@a,b:1,2,3/db"};
+    static const char many[] = "postgres://me:s3cret@1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17/db";
+    char long_port[800];
+    const char *const wrong[] = {"postgres://me:s3cret@127.0.0.1:port/db",
+                                 "postgres://me:s3cret%zz@h/db",
+                                 "postgres://me:s3cret@h/db?nonsense=1",
+                                 "postgres://me:s3cret@a,b:1,2,3/db",
+                                 long_port,
+                                 many};
     size_t i;
     (void)state;
+    snprintf(long_port, sizeof long_port,
+             "postgres://me:s3cret@127.0.0.1:%0300d,127.0.0.1:%0300d/db", 1, 1);
     for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         rlock_config config;
         rlock_client *none = NULL;
@@ -734,6 +741,18 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
     assert_true(tries < 200);
 }
 
+static void functions_may_be_installed_again_while_locks_are_held(void **state) {
+    rlock_client *of = client();
+    struct owner *o = renewed(of, "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    assert_int_equal(postgres_installs(&g.server, "stores/rlock_postgres.sql"), 0);
+    assert_true(held("k"));
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(kit_stats(of).faults, 0);
+}
+
 static void rows_that_nobody_used_for_a_day_are_swept(void **state) {
     struct owner *o = owner_fenced(client(), "k");
     uint64_t before;
@@ -907,6 +926,7 @@ int main(int argc, char **argv) {
         TEST(behind_a_pooler_waiters_poll),
         TEST(error_of_one_request_undoes_no_other_one),
         TEST(client_that_is_freed_lets_go_of_all),
+        TEST(functions_may_be_installed_again_while_locks_are_held),
         TEST(rows_that_nobody_used_for_a_day_are_swept),
         TEST(every_failing_allocation_is_survived),
         TEST(no_call_of_the_loop_has_blocked),
