@@ -288,11 +288,11 @@ static void every_failing_allocation_of_a_cluster_is_survived(void **state) {
 
 /* With one argument, the tests of that name; with another one, on this store alone. */
 int main(int argc, char **argv) {
-    static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS};
+    static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS, STORE_KEYS};
     static const struct CMUnitTest of_mutexes[] = {STORE_MUTEX, STORE_FENCES};
     static const struct CMUnitTest without_fences[] = {STORE_MUTEX};
     static const struct CMUnitTest of_clusters[] = {
-        STORE_MUTEX, STORE_FENCES, STORE_KINDS,
+        STORE_MUTEX, STORE_FENCES, STORE_KINDS, STORE_KEYS,
         cmocka_unit_test(every_failing_allocation_of_a_cluster_is_survived)};
     int failed = 0;
     signal(SIGPIPE, SIG_IGN);

@@ -58,7 +58,7 @@ static int group_ends(void **state) {
 
 /* With one argument, the tests of that name; with another one, on this loop alone. */
 int main(int argc, char **argv) {
-    static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS};
+    static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS, STORE_KEYS};
     size_t i;
     int failed = 0;
     signal(SIGPIPE, SIG_IGN);
