@@ -119,7 +119,7 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite zookeeper_suite)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
@@ -259,8 +259,10 @@ $(out)/tests/loops-asio: loops = -levent_core -luv -lev
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
-$(out)/tests/engines/%: flags = $(shell pkg-config --cflags libpq)
-$(out)/tests/engines/%: loops = -lpq -levent_core -luv -lev
+$(out)/tests/engines/%: loops = $(engine_libs) -levent_core -luv -lev
+$(out)/tests/engines/postgres%: flags = $(shell pkg-config --cflags libpq)
+$(out)/tests/engines/postgres%: engine_libs = -lpq
+$(out)/tests/engines/zookeeper%: engine_libs = -lzookeeper_st
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)

@@ -1,19 +1,19 @@
 /* rlock_zookeeper.h - the store of rlock.h in ZooKeeper, by libzookeeper_st 3.5 or newer - MIT
  *
  *     rlock_store *store;
- *     rlock_zookeeper_new(&store, "zookeeper://zk1,zk2,zk3/locks", NULL);
+ *     rlock_zookeeper_new(&store, "zookeeper://zk1,zk2,zk3/locks");
  *     config.store = store;                                              before rlock_client_new
  *     ...
  *     rlock_zookeeper_free(store);                                       after the clients
  *
- * Each key is a container node, and each token an ephemeral sequential node in it, so the order in
+ * Each key is a container node, and each token an ephemeral sequential node in it. The order in
  * which they were made is the queue: FAIR, READ, WRITE and SEMAPHORE come from it, and a MUTEX is
- * its first. Fencing tokens are the zxid of the node. Several keys at once are refused.
+ * its first. A fencing token is the zxid of the node. Several keys at once are refused.
  *
  * One session a client. All its holds last as long as the session, so a lease is at most the
- * session's timeout less a tick of the server, whatever was asked for: ask the server's operator
- * for both. A hold whose lease is shorter is deleted by its own client when that ends; if the client
- * is gone, the server keeps it for the session's timeout.
+ * session's timeout less a tick of the server, whatever was asked for. A hold whose lease is
+ * shorter is deleted by its own client when that ends; if the client is gone, the server keeps it
+ * for the session's timeout.
  *
  * Everything here is static inline: include it after rlock.h, link with -lzookeeper_st, not with
  * the library that has threads (-lzookeeper_mt). Names are resolved by the loop. The server speaks
@@ -35,15 +35,11 @@
 
 RLOCK__C_CASTS_BEGIN
 
-/* What rlock_zookeeper_new reads, and copies. Zero is the default of each. */
-typedef struct rlock_zookeeper_options {
-    int session_ms; /* the timeout to ask for; default 10,000. The server gives 2 to 20 ticks */
-    int tick_ms;    /* the server's tickTime, which may come off a lease; default 2,000 */
-} rlock_zookeeper_options;
-
+#define RLOCK__ZK_SESSION_MS 10000
+#define RLOCK__ZK_TICK_MS 2000
 #define RLOCK__ZK_KEY_MAX 1000u
 #define RLOCK__ZK_PATH 2400u /* bytes of a path */
-#define RLOCK__ZK_HOSTS 16
+#define RLOCK__ZK_TRIES 8    /* to make a node in a line that goes away meanwhile */
 #define RLOCK__ZK_BUCKETS 256
 #define RLOCK__ZK_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 
@@ -51,10 +47,10 @@ typedef struct rlock_zookeeper_options {
 typedef struct rlock__zk_node {
     rlock_link link; /* in its bucket */
     uint64_t token;
-    bool holds, gone; /* gone: the server has said so */
-    uint8_t waits;    /* nobody, or for the node `before`, or for any change of the line */
-    int64_t czxid;    /* 0 = not known */
-    int64_t end_us;   /* of the lease of a hold */
+    bool holds;
+    uint8_t waits;  /* nobody, or for the node `before`, or for any change of the line */
+    int64_t czxid;  /* 0 = not known */
+    int64_t end_us; /* of the lease of a hold */
     uint32_t before;
     bool queued;
     size_t parent; /* bytes of the path that are the key's */
@@ -70,16 +66,18 @@ typedef struct rlock__zk_op {
     rlock_request *request; /* NULL: it was forgotten */
     uint8_t op, flags;
     char sort;
-    bool made, looked; /* the parent was made; a list was read before */
-    int made_rc;       /* of the node */
-    int64_t czxid, sent_us, lease_ms;
+    bool looked; /* a list was read before */
+    int tries;
+    int64_t sent_us, lease_ms;
     uint64_t token, writer;
     uint32_t permits, weight, number;
     uint32_t fences;
-    int left; /* answers that are awaited, of FORCE */
+    int awaited, rc; /* of FORCE: answers that are out, and what went wrong */
     int64_t count;
+    void (*left)(struct rlock__zk_op *op); /* what follows when its own node is away */
     size_t parent;
     char path[RLOCK__ZK_PATH]; /* the parent's, then a node's */
+    char before[RLOCK__ZK_PATH];
 } rlock__zk_op;
 
 typedef struct rlock__zk { /* the store as one client sees it */
@@ -93,10 +91,11 @@ typedef struct rlock__zk { /* the store as one client sees it */
     rlock_timer timer;
     rlock_link requests, ops; /* submitted, and not sent; being done */
     rlock_link buckets[RLOCK__ZK_BUCKETS];
-    bool up, expired, resolving, closing, busy;
+    bool up, expired, refused, resolving, closing;
     int64_t timeout_us, alive_us, next_us, backoff_ms;
     int64_t session_ms, tick_ms;
-    char hosts[512], chroot[256];
+    char hosts[512], chroot[256], password[256]; /* user:password, or nothing */
+    const struct ACL_vector *acl;
     char addresses[1024], asking[128];
     const char *at; /* the host that is being resolved */
     rlock_name name;
@@ -106,7 +105,6 @@ typedef struct rlock__zk { /* the store as one client sees it */
 
 typedef struct rlock__zk_store {
     rlock_store store;
-    rlock_zookeeper_options options;
     char url[1];
 } rlock__zk_store;
 
@@ -141,10 +139,12 @@ static inline char rlock__zk_group(char sort) {
 }
 
 static inline rlock_fault rlock__zk_fault(int rc) {
-    switch (rc) {
+    switch (rc) { /* not an enum: servers say what is newer than the header, too */
     case ZNOAUTH:
     case ZAUTHFAILED: return RLOCK_FAULT_AUTH;
-    case ZNOTREADONLY: return RLOCK_FAULT_BUSY;
+    case ZNOTREADONLY:
+    case ZTHROTTLEDOP:
+    case -125: return RLOCK_FAULT_BUSY; /* ZQUOTAEXCEEDED, which not every header names */
     case ZSYSTEMERROR:
     case ZMARSHALLINGERROR: return RLOCK_FAULT_NOMEM;
     case ZCONNECTIONLOSS:
@@ -206,119 +206,139 @@ typedef struct rlock__zk_child {
     const char *name;
     size_t token_len; /* of the token, at the head of the name */
     char sort;        /* p: a number of permits that was set */
+    bool holds;
     uint32_t weight, seq;
+    uint64_t writer; /* of d: the token of the writer that it came beside, of the same client */
 } rlock__zk_child;
 
 /* False: it is not one of ours. */
 static inline bool rlock__zk_child_of(const char *name, rlock__zk_child *child) {
-    size_t len = strlen(name);
     const char *at = strchr(name, ':'), *kind = at ? strchr(at + 1, ':') : NULL;
     const char *seq = kind ? strchr(kind + 1, ':') : NULL;
+    char *end;
+    size_t sign = seq && seq[1] == '-'; /* after 2,147,483,647 the server goes on below zero */
     memset(child, 0, sizeof *child);
     child->name = name;
-    if (!seq || len < 10 || strspn(seq + 1, "0123456789") != strlen(seq + 1)) {
+    if (!seq || strlen(seq + 1) < 10 ||
+        strspn(seq + 1 + sign, "0123456789") != strlen(seq + 1 + sign)) {
         return false;
     }
     child->token_len = (size_t)(kind - name);
     child->sort = kind[1];
-    child->weight = (uint32_t)strtoul(kind + 2, NULL, 10);
-    child->seq = (uint32_t)strtoul(seq + 1, NULL, 10);
-    return strchr("mfrwdsp", child->sort) != NULL;
+    child->weight = (uint32_t)strtoul(kind + 2, &end, 10);
+    child->writer = *end == '.' ? strtoull(end + 1, NULL, 10) : 0;
+    child->seq = (uint32_t)strtol(seq + 1, NULL, 10);
+    return child->sort && strchr("mfrwdsp", child->sort) != NULL;
 }
-
-/* The line as one token sees it. */
-typedef struct rlock__zk_line {
-    bool found, holds, differs;
-    rlock__zk_child own, blocks; /* blocks: whose end may let it in; the last that is before it */
-    uint32_t permits;
-    uint64_t used; /* by those that hold */
-    int64_t holders, waiters, position;
-    rlock__zk_child holder;
-    int others;
-} rlock__zk_line;
 
 static inline bool rlock__zk_is(const rlock__zk_child *child, const char *token) {
     return strlen(token) == child->token_len && memcmp(child->name, token, child->token_len) == 0;
 }
 
-/* Whether one that is before keeps another out, of all sorts but semaphores. */
-static inline bool rlock__zk_keeps_out(const rlock__zk_child *before, const rlock__zk_child *own) {
-    bool first = before->seq < own->seq;
-    if (own->sort == 'r') {
-        return before->sort == 'w' && first;
-    }
-    return before->sort == 'd' || first;
+static inline int rlock__zk_by_seq(const void *one, const void *other) {
+    uint32_t a = ((const rlock__zk_child *)one)->seq, b = ((const rlock__zk_child *)other)->seq;
+    return a == b ? 0 : (int32_t)(a - b) < 0 ? -1 : 1;
 }
 
-/* Reads who holds, by the names alone: everybody who reads the same line comes to the same. */
-static inline void rlock__zk_read(const struct String_vector *names, char sort, uint32_t permits,
+/* The line as one token sees it. */
+typedef struct rlock__zk_line {
+    rlock__zk_child *members; /* in their order */
+    int count, own;           /* own: of the token's, or -1 */
+    int blocks;               /* whose end may let it in, or -1 */
+    bool differs;             /* there are others, of another kind of lock */
+    uint32_t permits;
+    uint64_t used; /* by those that hold */
+    int64_t holders, waiters, position;
+    int last; /* of those that hold, or -1 */
+} rlock__zk_line;
+
+/* Who came beside another writer than this one, and so keeps it out; or -1. */
+static inline int rlock__zk_aside(const rlock__zk_line *line, const rlock__zk_child *writer) {
+    const char *token = strchr(writer->name, ':');
+    size_t uuid_len = (size_t)(token - writer->name);
+    uint64_t number = strtoull(token + 1, NULL, 10);
+    int i = line->count - 1;
+    while (i >= 0 && (line->members[i].sort != 'd' ||
+                      (line->members[i].writer == number &&
+                       memcmp(line->members[i].name, writer->name, uuid_len) == 0))) {
+        i--;
+    }
+    return i;
+}
+
+/* Says of each member whether it holds. A WRITE comes after all that are before it, a READ after
+ * the writers, a SEMAPHORE when the weights before it leave room; d is out of the line, and keeps
+ * other writers out. `blocks` of a MUTEX, whose waiters do not stay, is its holder. */
+static inline void rlock__zk_judge(rlock__zk_line *line) {
+    uint64_t weights = 0;
+    int i, before = -1, writer = -1, first = -1;
+    for (i = 0; i < line->count; i++) {
+        rlock__zk_child *at = &line->members[i];
+        int blocks = at->sort == 'm' ? first : at->sort == 'r' ? writer : before;
+        switch (at->sort) {
+        case 'd': at->holds = true; break;
+        case 'r': at->holds = writer < 0; break;
+        case 's': at->holds = weights + at->weight <= line->permits; break;
+        case 'w':
+            blocks = first < 0 ? rlock__zk_aside(line, at) : before;
+            at->holds = blocks < 0;
+            break;
+        default: at->holds = first < 0;
+        }
+        if (i == line->own && !at->holds) {
+            line->blocks = blocks;
+            line->position = line->waiters;
+        }
+        if (at->sort != 'd') {
+            first = first < 0 ? i : first;
+            writer = at->sort == 'w' ? i : writer;
+        }
+        before = i;
+        weights += at->weight <= line->permits ? at->weight : 0;
+        line->used += at->holds ? at->weight : 0;
+        line->holders += at->holds;
+        line->waiters += !at->holds;
+        line->last = at->holds ? i : line->last;
+    }
+}
+
+/* Reads who holds, by the names alone: everybody who reads the same line comes to the same.
+ * False: no memory. Free line->members. */
+static inline bool rlock__zk_read(const struct String_vector *names, char sort, uint32_t permits,
                                   const char *token, rlock__zk_line *line) {
-    rlock__zk_child child, other;
-    int i, k;
+    rlock__zk_child child;
+    int i;
     memset(line, 0, sizeof *line);
     line->permits = permits;
-    line->position = -1;
-    for (i = 0; i < names->count; i++) {
-        if (rlock__zk_child_of(names->data[i], &child)) {
-            if (child.sort == 'p') {
-                line->permits = child.weight;
-                line->differs = line->differs || sort != 's';
-            } else if (rlock__zk_is(&child, token)) {
-                line->found = true;
-                line->own = child;
-            } else {
-                line->differs =
-                    line->differs || rlock__zk_group(child.sort) != rlock__zk_group(sort);
-                line->others++;
-            }
-        }
+    line->position = line->own = line->blocks = line->last = -1;
+    line->members = (rlock__zk_child *)malloc(((size_t)names->count + 1) * sizeof child);
+    if (!line->members) {
+        return false;
     }
     for (i = 0; i < names->count; i++) {
-        uint64_t before = 0;
-        bool holds = true, mine;
-        if (!rlock__zk_child_of(names->data[i], &child) || child.sort == 'p') {
+        if (!rlock__zk_child_of(names->data[i], &child)) {
             continue;
         }
-        mine = line->found && child.seq == line->own.seq;
-        for (k = 0; k < names->count; k++) {
-            bool valid = rlock__zk_child_of(names->data[k], &other) && other.sort != 'p' && k != i;
-            if (!valid) {
-                continue;
-            }
-            if (child.sort == 's') {
-                before += other.seq < child.seq && other.weight <= line->permits ? other.weight : 0;
-                if (mine && other.seq < child.seq && other.seq >= line->blocks.seq) {
-                    line->blocks = other;
-                }
-            } else if (child.sort != 'd' && rlock__zk_keeps_out(&other, &child)) {
-                holds = false;
-                if (mine && (!line->blocks.name || other.seq > line->blocks.seq)) {
-                    line->blocks = other;
-                }
-            }
+        if (child.sort == 'p') {
+            line->permits = child.weight;
+            line->differs = line->differs || sort != 's';
+            continue;
         }
-        holds = child.sort == 's' ? before + child.weight <= line->permits : holds;
-        if (mine) {
-            line->holds = holds;
-        }
-        if (holds) {
-            line->holders++;
-            line->used += child.weight;
-            line->holder = child;
-        } else {
-            line->waiters++;
+        line->members[line->count++] = child;
+        if (!rlock__zk_is(&child, token)) {
+            line->differs = line->differs || rlock__zk_group(child.sort) != rlock__zk_group(sort);
         }
     }
-    for (i = 0; i < names->count && line->found && !line->holds;
-         i++) { /* how many wait before it */
-        if (rlock__zk_child_of(names->data[i], &child) && child.sort != 'p') {
-            line->position += child.seq < line->own.seq;
-        }
+    qsort(line->members, (size_t)line->count, sizeof child, rlock__zk_by_seq);
+    for (i = 0; i < line->count; i++) {
+        line->own = rlock__zk_is(&line->members[i], token) ? i : line->own;
     }
-    if (line->found && !line->holds) {
-        line->position += 1 - line->holders;
-        line->position = line->position < 0 ? 0 : line->position;
-    }
+    rlock__zk_judge(line);
+    return true;
+}
+
+static inline const rlock__zk_child *rlock__zk_own(const rlock__zk_line *line) {
+    return line->own < 0 ? NULL : &line->members[line->own];
 }
 
 /* --- answers --- */
@@ -362,6 +382,10 @@ static inline void rlock__zk_answer_plain(rlock__zk_op *op, rlock_outcome outcom
     rlock__zk_answer(op, &answer);
 }
 
+static inline void rlock__zk_due(rlock__zk *zk, int64_t end_us) {
+    zk->next_us = zk->next_us < 0 || end_us < zk->next_us ? end_us : zk->next_us;
+}
+
 /* A hold, or its renewal. The server counts from what it heard last, and a follower that dies may
  * have kept that to itself for a tick. */
 static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node) {
@@ -373,9 +397,7 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
     answer.lease_ms = lease_ms < op->lease_ms ? (lease_ms > 0 ? lease_ms : 1) : 0;
     if (op->lease_ms && node->end_us < op->sent_us + op->lease_ms * 1000) {
         node->end_us = op->sent_us + op->lease_ms * 1000;
-        if (zk->next_us < 0 || node->end_us < zk->next_us) {
-            zk->next_us = node->end_us;
-        }
+        rlock__zk_due(zk, node->end_us);
     }
     if (op->op == RLOCK_OP_ACQUIRE && op->fences) {
         answer.fence = (uint64_t)node->czxid;
@@ -402,8 +424,8 @@ static inline size_t rlock__zk_key(const rlock__zk *zk, const char *path, char *
 }
 
 /* Notifies those of ours in this line who wait for it, or for the node of that number. */
-static inline void rlock__zk_call(rlock__zk *zk, const char *path, size_t parent, bool any,
-                                  uint32_t seq) {
+static inline void rlock__zk_notify(rlock__zk *zk, const char *path, size_t parent, bool any,
+                                    uint32_t seq) {
     char key[RLOCK__ZK_KEY_MAX];
     size_t len = rlock__zk_key(zk, path, key);
     int i;
@@ -431,24 +453,27 @@ static inline void rlock__zk_deleted(rlock__zk *zk, const char *path) {
     size_t len = rlock__zk_key(zk, path, key);
     rlock__zk_child child;
     rlock__zk_node *node;
+    uint64_t token;
     if (!name || !rlock__zk_child_of(name + 1, &child)) {
         return;
     }
     zk->stats->woken++;
     if (strncmp(child.name, rlock_client_id(zk->client), 36) == 0) {
-        node = rlock__zk_find(zk, strtoull(child.name + 37, NULL, 10));
+        token = strtoull(child.name + 37, NULL, 10);
+        node = rlock__zk_find(zk, token);
         if (node && strcmp(node->path, path) == 0) {
-            node->gone = true;
-            if (node->holds && node->queued) {
-                zk->events->notified(zk->owner, key, len, node->token);
+            bool tells = node->holds && node->queued;
+            rlock__zk_drop(node);
+            if (tells) {
+                zk->events->notified(zk->owner, key, len, token);
             }
         }
     }
-    rlock__zk_call(zk, path, (size_t)(name - path), false, child.seq);
+    rlock__zk_notify(zk, path, (size_t)(name - path), false, child.seq);
     zk->events->woken(zk->owner, key, len);
 }
 
-static inline void rlock__zk_down(rlock__zk *zk, const char *text) {
+static inline void rlock__zk_down(rlock__zk *zk, rlock_fault fault, const char *text) {
     rlock_report report;
     if (zk->up) {
         memset(&report, 0, sizeof report);
@@ -458,7 +483,7 @@ static inline void rlock__zk_down(rlock__zk *zk, const char *text) {
         rlock_client_log(zk->client, RLOCK_LOG_WARNING, "connection to ZooKeeper", text);
     }
     zk->up = false;
-    zk->events->down(zk->owner, NULL, RLOCK_FAULT_DOWN, text);
+    zk->events->down(zk->owner, NULL, fault, text);
 }
 
 static inline void rlock__zk_ready(rlock__zk *zk) {
@@ -486,18 +511,20 @@ static inline void rlock__zk_on_event(zhandle_t *zh, int type, int state, const 
     } else if (type == ZOO_SESSION_EVENT &&
                (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)) {
         zk->expired = true;
+        zk->refused = state == ZOO_AUTH_FAILED_STATE;
     } else if (type == ZOO_SESSION_EVENT && zk->up) {
-        rlock__zk_down(zk, "the connection ended");
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "the connection ended");
     } else if (type == ZOO_DELETED_EVENT) {
         rlock__zk_deleted(zk, path);
     } else if (type == ZOO_CHILD_EVENT) {
-        rlock__zk_call(zk, path, strlen(path), true, 0);
+        rlock__zk_notify(zk, path, strlen(path), true, 0);
     }
 }
 
 /* --- what is answered --- */
 
 static inline void rlock__zk_on_line(int rc, const struct String_vector *names, const void *data);
+static inline void rlock__zk_on_left(int rc, const void *data);
 static inline void rlock__zk_make(rlock__zk_op *op);
 
 static inline rlock__zk_op *rlock__zk_heard(const void *data) {
@@ -514,31 +541,36 @@ static inline void rlock__zk_on_ignored(int rc, const char *value, const void *d
     (void)rc, (void)value, (void)data;
 }
 
-/* The watch on a hold: the path is the caller's. */
-typedef struct rlock__zk_watch {
+/* A call about a hold, which may not be there any more when it is answered. */
+typedef struct rlock__zk_call {
     rlock__zk *zk;
     char path[1];
-} rlock__zk_watch;
+} rlock__zk_call;
+
+static inline rlock__zk_call *rlock__zk_call_new(rlock__zk *zk, const char *path) {
+    rlock__zk_call *call = (rlock__zk_call *)malloc(sizeof *call + strlen(path));
+    if (call) {
+        call->zk = zk;
+        memcpy(call->path, path, strlen(path) + 1);
+        zk->stats->commands++;
+    }
+    return call;
+}
 
 static inline void rlock__zk_on_watched(int rc, const struct Stat *stat, const void *data) {
-    rlock__zk_watch *watch = (rlock__zk_watch *)(uintptr_t)data;
+    rlock__zk_call *call = (rlock__zk_call *)(uintptr_t)data;
     (void)stat;
-    if (rc == ZNONODE && !watch->zk->closing) {
-        rlock__zk_deleted(watch->zk, watch->path);
+    if (rc == ZNONODE && !call->zk->closing) {
+        rlock__zk_deleted(call->zk, call->path);
     }
-    free(watch);
+    free(call);
 }
 
 /* Asks to be told when a hold is taken away. Without memory its next renewal tells it. */
 static inline void rlock__zk_watch_own(rlock__zk *zk, const char *path) {
-    rlock__zk_watch *watch = (rlock__zk_watch *)malloc(sizeof *watch + strlen(path));
-    if (watch) {
-        watch->zk = zk;
-        memcpy(watch->path, path, strlen(path) + 1);
-        zk->stats->commands++;
-        if (zoo_aexists(zk->zh, path, 1, rlock__zk_on_watched, watch) != ZOK) {
-            free(watch);
-        }
+    rlock__zk_call *call = rlock__zk_call_new(zk, path);
+    if (call && zoo_aexists(zk->zh, path, 1, rlock__zk_on_watched, call) != ZOK) {
+        free(call);
     }
 }
 
@@ -562,13 +594,36 @@ static inline const char *rlock__zk_path(rlock__zk_op *op, const char *name) {
     return op->path;
 }
 
-/* Takes the operation's own node away; what is not there is gone. */
-static inline void rlock__zk_leave(rlock__zk_op *op, const rlock__zk_child *own) {
+/* Takes the operation's own node away, and goes on with `then`. Nothing may be answered before that
+ * is: a node that stayed would keep all others out for as long as the session lasts. */
+static inline void rlock__zk_leave(rlock__zk_op *op, const rlock__zk_child *own,
+                                   void (*then)(rlock__zk_op *op)) {
+    int rc;
     op->zk->stats->commands++;
-    zoo_adelete(op->zk->zh, rlock__zk_path(op, own->name), -1, rlock__zk_on_nothing, NULL);
+    op->left = then;
+    rc = zoo_adelete(op->zk->zh, rlock__zk_path(op, own->name), -1, rlock__zk_on_left, op);
     rlock__zk_drop(rlock__zk_find(op->zk, op->token));
     op->path[op->parent] = 0;
-    op->made_rc = 0;
+    if (rc != ZOK) {
+        rlock__zk_answer_rc(op, rc);
+    }
+}
+
+static inline void rlock__zk_on_left(int rc, const void *data) {
+    rlock__zk_op *op = rlock__zk_heard(data);
+    if (rc == ZOK || rc == ZNONODE) {
+        op->left(op);
+    } else {
+        rlock__zk_answer_rc(op, rc);
+    }
+}
+
+static inline void rlock__zk_answer_type(rlock__zk_op *op) {
+    rlock__zk_answer_fault(op, RLOCK_FAULT_TYPE, "the key is in use as another kind of lock", true);
+}
+
+static inline void rlock__zk_answer_busy(rlock__zk_op *op) {
+    rlock__zk_answer_plain(op, RLOCK_OUTCOME_HELD);
 }
 
 /* Whether who is before is watched; or it is gone, and the line is read again. */
@@ -591,7 +646,16 @@ static inline void rlock__zk_on_before(int rc, const struct Stat *stat, const vo
     rlock__zk_answer(op, &answer);
 }
 
-/* A hold whose node was made in an attempt before: its czxid is not known. */
+/* Asks to be told when who is before goes, and answers then. */
+static inline void rlock__zk_watch_before(rlock__zk_op *op) {
+    int rc = zoo_aexists(op->zk->zh, op->before, 1, rlock__zk_on_before, op);
+    op->zk->stats->commands++;
+    if (rc != ZOK) {
+        rlock__zk_answer_rc(op, rc);
+    }
+}
+
+/* Whether a hold is there: its czxid was not known, or it is renewed. */
 static inline void rlock__zk_on_own(int rc, const struct Stat *stat, const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
     rlock__zk_node *node = rlock__zk_find(op->zk, op->token);
@@ -600,13 +664,13 @@ static inline void rlock__zk_on_own(int rc, const struct Stat *stat, const void 
         node->holds = true;
         node->waits = RLOCK__ZK_WAITS_NOT;
         rlock__zk_answer_held(op, node);
-    } else if (rc == ZNONODE && op->op == RLOCK_OP_RENEW) {
+    } else if (rc != ZOK && rc != ZNONODE) {
+        rlock__zk_answer_rc(op, rc);
+    } else if (op->op == RLOCK_OP_RENEW) {
         rlock__zk_drop(node);
         rlock__zk_look(op, 0); /* gone, or is somebody else there? */
-    } else if (rc == ZNONODE) {
-        rlock__zk_answer_rc(op, ZCONNECTIONLOSS); /* taken away in between */
     } else {
-        rlock__zk_answer_rc(op, rc);
+        rlock__zk_answer_rc(op, ZCONNECTIONLOSS); /* taken away in between */
     }
 }
 
@@ -630,78 +694,79 @@ static inline void rlock__zk_enter(rlock__zk_op *op, const rlock__zk_child *own)
     }
 }
 
-/* The answer to an acquire that has to wait, or may not. */
-static inline void rlock__zk_wait(rlock__zk_op *op, const rlock__zk_line *line) {
-    rlock__zk *zk = op->zk;
-    bool once = (op->flags & RLOCK_REQUEST_ONCE) != 0, stays = op->sort != 'm' && !once;
-    bool tracks = stays || (op->sort == 'm' && (op->flags & RLOCK_REQUEST_TRACK));
-    char before[RLOCK__ZK_PATH];
-    rlock__zk_node *node;
-    int rc;
-    snprintf(before, sizeof before, "%s",
-             rlock__zk_path(op, line->blocks.name ? line->blocks.name : ""));
-    if (!stays) {
-        rlock__zk_leave(op, &line->own);
-    } else {
-        node = rlock__zk_note(op, rlock__zk_path(op, line->own.name));
-        if (!node) {
-            rlock__zk_answer_fault(op, RLOCK_FAULT_NOMEM, NULL, false);
-            return;
-        }
-        node->holds = false;
-        node->before = line->blocks.seq;
-        node->waits = op->sort == 's' ? RLOCK__ZK_WAITS_FOR_ANY : RLOCK__ZK_WAITS_FOR_ONE;
+/* It stays in the line: who is before it is watched, or all of it. */
+static inline void rlock__zk_stay(rlock__zk_op *op, const rlock__zk_line *line) {
+    rlock__zk_node *node = rlock__zk_note(op, rlock__zk_path(op, rlock__zk_own(line)->name));
+    if (!node) {
+        rlock__zk_answer_fault(op, RLOCK_FAULT_NOMEM, NULL, false);
+        return;
     }
-    if (op->sort == 's' && stays && !op->looked) {
+    node->holds = false;
+    node->before = line->members[line->blocks].seq;
+    node->waits = op->sort == 's' ? RLOCK__ZK_WAITS_FOR_ANY : RLOCK__ZK_WAITS_FOR_ONE;
+    if (op->sort != 's') {
+        rlock__zk_watch_before(op);
+    } else if (op->looked) {
+        rlock__zk_answer_busy(op);
+    } else {
         op->looked = true; /* once more, and the line is watched */
         rlock__zk_look(op, 1);
-    } else if (op->sort == 's' || !tracks || !line->blocks.name) {
-        rlock__zk_answer_plain(op, RLOCK_OUTCOME_HELD);
+    }
+}
+
+/* The answer to an acquire that has to wait, or may not. */
+static inline void rlock__zk_wait(rlock__zk_op *op, const rlock__zk_line *line) {
+    bool once = (op->flags & RLOCK_REQUEST_ONCE) != 0, tracks = line->blocks >= 0;
+    if (tracks) {
+        const char *name = line->members[line->blocks].name;
+        rlock__zk_path(op, "");
+        snprintf(op->before, sizeof op->before, "%s%s", op->path, name);
+    }
+    if (op->sort == 'm') {
+        tracks = tracks && (op->flags & RLOCK_REQUEST_TRACK);
+        rlock__zk_leave(op, rlock__zk_own(line),
+                        tracks ? rlock__zk_watch_before : rlock__zk_answer_busy);
+    } else if (once || !tracks) { /* who is alone, and does not fit, waits for a number */
+        rlock__zk_leave(op, rlock__zk_own(line), rlock__zk_answer_busy);
     } else {
-        zk->stats->commands++;
-        rc = zoo_aexists(zk->zh, before, 1, rlock__zk_on_before, op);
-        if (rc != ZOK) {
-            rlock__zk_answer_rc(op, rc);
-        }
+        rlock__zk_stay(op, line);
     }
 }
 
 /* Whether the writer beside which a reader came is there still. */
-static inline bool rlock__zk_has(const struct String_vector *names, const char *token) {
-    rlock__zk_child child;
+static inline bool rlock__zk_has(const rlock__zk_line *line, const char *token) {
     int i;
-    for (i = 0; i < names->count; i++) {
-        if (rlock__zk_child_of(names->data[i], &child) && child.sort == 'w' &&
-            rlock__zk_is(&child, token)) {
+    for (i = 0; i < line->count; i++) {
+        if (line->members[i].sort == 'w' && rlock__zk_is(&line->members[i], token)) {
             return true;
         }
     }
     return false;
 }
 
-static inline void rlock__zk_acquire(rlock__zk_op *op, const struct String_vector *names,
-                                     const rlock__zk_line *line) {
+static inline void rlock__zk_acquire(rlock__zk_op *op, const rlock__zk_line *line) {
+    const rlock__zk_child *own = rlock__zk_own(line);
     char writer[64];
+    bool beside;
     rlock__zk_token(op->zk, writer, op->writer);
-    if (!line->found) {
-        if (op->count++ < 8) {
+    beside = op->writer && rlock__zk_has(line, writer);
+    if (!own && op->rc != ZOK) {
+        rlock__zk_answer_fault(op, rlock__zk_fault(op->rc), zerror(op->rc), true);
+    } else if (!own) {
+        if (op->tries++ < RLOCK__ZK_TRIES) {
             rlock__zk_make(op);
         } else {
             rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
         }
     } else if (line->differs) {
-        rlock__zk_leave(op, &line->own);
-        rlock__zk_answer_fault(op, RLOCK_FAULT_TYPE, "the key is in use as another kind of lock",
-                               true);
-    } else if (line->own.sort == 'd' && !rlock__zk_has(names, writer)) {
-        rlock__zk_leave(op, &line->own); /* it stands in the line like any other */
-        op->writer = 0;
-        rlock__zk_make(op);
-    } else if (line->holds) {
-        rlock__zk_enter(op, &line->own);
-    } else if (op->writer && line->own.sort == 'r' && rlock__zk_has(names, writer)) {
-        rlock__zk_leave(op, &line->own); /* it comes beside its writer, out of the line */
-        rlock__zk_make(op);
+        rlock__zk_leave(op, own, rlock__zk_answer_type);
+    } else if (own->sort == 'd' && !beside) {
+        op->writer = 0; /* it stands in the line like any other */
+        rlock__zk_leave(op, own, rlock__zk_make);
+    } else if (own->holds) {
+        rlock__zk_enter(op, own);
+    } else if (own->sort == 'r' && beside) {
+        rlock__zk_leave(op, own, rlock__zk_make); /* it comes beside its writer, out of the line */
     } else {
         rlock__zk_wait(op, line);
     }
@@ -724,23 +789,24 @@ static inline void rlock__zk_on_deleted(int rc, const void *data) {
 /* A release or a renewal, whose node's path was not known, or which is not there. */
 static inline void rlock__zk_keep(rlock__zk_op *op, const rlock__zk_line *line) {
     rlock__zk *zk = op->zk;
-    bool full = line->used + op->weight > line->permits;
-    if (line->differs && !line->found) {
-        rlock__zk_answer_fault(op, RLOCK_FAULT_TYPE, NULL, true);
-    } else if (line->found && op->op == RLOCK_OP_RELEASE) {
+    const rlock__zk_child *own = rlock__zk_own(line);
+    if (line->differs && !own) {
+        rlock__zk_answer_type(op);
+    } else if (own && op->op == RLOCK_OP_RELEASE) {
+        int rc = zoo_adelete(zk->zh, rlock__zk_path(op, own->name), -1, rlock__zk_on_deleted, op);
         op->looked = true;
-        op->count = line->holds;
+        op->count = own->holds;
         zk->stats->commands++;
-        if (zoo_adelete(zk->zh, rlock__zk_path(op, line->own.name), -1, rlock__zk_on_deleted, op) !=
-            ZOK) {
-            rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
+        if (rc != ZOK) {
+            rlock__zk_answer_rc(op, rc);
         }
-    } else if (line->found && line->holds) {
-        rlock__zk_enter(op, &line->own);
+    } else if (own && own->holds) {
+        rlock__zk_enter(op, own);
     } else {
-        bool stolen =
-            op->sort == 's' || op->sort == 'r' ? full && line->holders > 0 : line->holders > 0;
-        rlock__zk_answer_plain(op, stolen ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE);
+        bool shared = op->sort == 's' || op->sort == 'r';
+        bool full = !shared || line->used + op->weight > line->permits;
+        rlock__zk_answer_plain(op, line->holders > 0 && full ? RLOCK_OUTCOME_STOLEN
+                                                             : RLOCK_OUTCOME_GONE);
     }
 }
 
@@ -756,10 +822,10 @@ static inline void rlock__zk_inspect(rlock__zk_op *op, const rlock__zk_line *lin
     info->left_ms = line->holders ? -1 : 0;
     info->waiters = op->sort == 'm' ? -1 : line->waiters;
     info->permits = line->permits > line->used ? (int64_t)(line->permits - line->used) : 0;
-    info->position = line->found && !line->holds && op->token ? line->position : -1;
-    if (line->holders) {
-        snprintf(zk->holder, sizeof zk->holder, "%.*s", (int)line->holder.token_len,
-                 line->holder.name);
+    info->position = op->token ? line->position : -1;
+    if (line->last >= 0) {
+        const rlock__zk_child *last = &line->members[line->last];
+        snprintf(zk->holder, sizeof zk->holder, "%.*s", (int)last->token_len, last->name);
         info->token = zk->holder;
         info->token_len = strlen(zk->holder);
     }
@@ -776,43 +842,40 @@ static inline void rlock__zk_answer_count(rlock__zk_op *op) {
     rlock__zk_answer(op, &answer);
 }
 
-static inline void rlock__zk_on_forced(int rc, const void *data) {
-    rlock__zk_op *op = rlock__zk_heard(data);
-    op->count += rc == ZOK;
-    op->made_rc = rc != ZOK && rc != ZNONODE ? rc : op->made_rc;
-    if (--op->left == 0) {
-        if (op->made_rc) {
-            rlock__zk_answer_rc(op, op->made_rc);
-        } else {
-            rlock__zk_answer_count(op);
-        }
+static inline void rlock__zk_forced_one(rlock__zk_op *op) {
+    if (--op->awaited > 0) {
+        return;
+    }
+    if (op->rc != ZOK) {
+        rlock__zk_answer_rc(op, op->rc);
+    } else {
+        rlock__zk_answer_count(op);
     }
 }
 
-static inline void rlock__zk_force(rlock__zk_op *op, const struct String_vector *names) {
+static inline void rlock__zk_on_forced(int rc, const void *data) {
+    rlock__zk_op *op = rlock__zk_heard(data);
+    op->count += rc == ZOK;
+    op->rc = rc != ZOK && rc != ZNONODE ? rc : op->rc;
+    rlock__zk_forced_one(op);
+}
+
+static inline void rlock__zk_force(rlock__zk_op *op, const rlock__zk_line *line) {
     rlock__zk *zk = op->zk;
     int i;
-    op->left = 1;
-    op->made_rc = 0;
+    op->awaited = 1; /* this loop's own */
+    op->rc = ZOK;
     op->count = 0;
-    for (i = 0; i < names->count; i++) {
-        rlock__zk_child child;
-        rlock__zk_line line;
-        char token[80];
-        if (!rlock__zk_child_of(names->data[i], &child) || child.sort == 'p') {
-            continue;
-        }
-        snprintf(token, sizeof token, "%.*s", (int)child.token_len, child.name);
-        rlock__zk_read(names, op->sort, op->permits, token, &line);
-        zk->stats->commands++;
-        if (line.holds && zoo_adelete(zk->zh, rlock__zk_path(op, child.name), -1,
-                                      rlock__zk_on_forced, op) == ZOK) {
-            op->left++;
+    for (i = 0; i < line->count; i++) {
+        if (line->members[i].holds) {
+            int rc = zoo_adelete(zk->zh, rlock__zk_path(op, line->members[i].name), -1,
+                                 rlock__zk_on_forced, op);
+            zk->stats->commands++;
+            op->awaited += rc == ZOK;
+            op->rc = rc != ZOK ? rc : op->rc;
         }
     }
-    if (--op->left == 0) {
-        rlock__zk_answer_count(op);
-    }
+    rlock__zk_forced_one(op);
 }
 
 static inline void rlock__zk_on_set(int rc, const char *value, const void *data) {
@@ -826,7 +889,7 @@ static inline void rlock__zk_on_set(int rc, const char *value, const void *data)
     }
 }
 
-static inline void rlock__zk_parents(rlock__zk_op *op, string_completion_t done);
+static inline void rlock__zk_parents(rlock__zk_op *op);
 
 /* The number is a node among the others: who reads the line reads it too. */
 static inline void rlock__zk_set(rlock__zk_op *op, const struct String_vector *names) {
@@ -845,60 +908,65 @@ static inline void rlock__zk_set(rlock__zk_op *op, const struct String_vector *n
         return;
     }
     if (!names) {
-        rlock__zk_parents(op, rlock__zk_on_ignored);
+        rlock__zk_parents(op);
     }
     snprintf(name, sizeof name, "permits:0:p%u:", (unsigned)op->number);
     zk->stats->commands++;
-    if (zoo_acreate(zk->zh, rlock__zk_path(op, name), "", 0, &ZOO_OPEN_ACL_UNSAFE,
-                    ZOO_PERSISTENT_SEQUENTIAL, rlock__zk_on_set, op) != ZOK) {
+    if (zoo_acreate(zk->zh, rlock__zk_path(op, name), "", 0, zk->acl, ZOO_PERSISTENT_SEQUENTIAL,
+                    rlock__zk_on_set, op) != ZOK) {
         rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
     }
 }
 
 /* The line was read: what it means for the request. */
+static inline void rlock__zk_judged(rlock__zk_op *op, const struct String_vector *names,
+                                    const rlock__zk_line *line) {
+    if (op->op == RLOCK_OP_ACQUIRE) {
+        rlock__zk_acquire(op, line);
+    } else if (op->op < RLOCK_OP_INSPECT) {
+        rlock__zk_keep(op, line);
+    } else if (line->differs) {
+        rlock__zk_answer_type(op);
+    } else if (op->op == RLOCK_OP_INSPECT) {
+        rlock__zk_inspect(op, line);
+    } else if (op->op == RLOCK_OP_FORCE) {
+        rlock__zk_force(op, line);
+    } else {
+        rlock__zk_set(op, names);
+    }
+}
+
 static inline void rlock__zk_on_line(int rc, const struct String_vector *names, const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
     struct String_vector none = {0, NULL};
     rlock__zk_line line;
     char token[64];
-    if (rc == ZNONODE && op->op == RLOCK_OP_ACQUIRE) {
-        if (op->count++ < 8) {
-            rlock__zk_parents(op, rlock__zk_on_ignored);
-            rlock__zk_make(op);
-        } else {
-            rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
-        }
+    if (rc == ZNONODE && op->op == RLOCK_OP_ACQUIRE && op->tries++ < RLOCK__ZK_TRIES) {
+        rlock__zk_parents(op);
+        rlock__zk_make(op);
         return;
     }
     if (rc == ZNONODE && op->op == RLOCK_OP_SET_PERMITS) {
         rlock__zk_set(op, NULL);
         return;
     }
-    if (rc != ZOK && rc != ZNONODE) {
+    if (rc != ZOK && (rc != ZNONODE || op->op == RLOCK_OP_ACQUIRE)) {
         rlock__zk_answer_rc(op, rc);
         return;
     }
-    names = rc == ZOK ? names : &none;
     rlock__zk_token(op->zk, token, op->token);
-    rlock__zk_read(names, op->sort, op->permits, token, &line);
-    if (op->op == RLOCK_OP_ACQUIRE) {
-        rlock__zk_acquire(op, names, &line);
-    } else if (op->op < RLOCK_OP_INSPECT) {
-        rlock__zk_keep(op, &line);
-    } else if (line.differs) {
-        rlock__zk_answer_fault(op, RLOCK_FAULT_TYPE, NULL, true);
-    } else if (op->op == RLOCK_OP_INSPECT) {
-        rlock__zk_inspect(op, &line);
-    } else if (op->op == RLOCK_OP_FORCE) {
-        rlock__zk_force(op, names);
+    if (rlock__zk_read(rc == ZOK ? names : &none, op->sort, op->permits, token, &line)) {
+        rlock__zk_judged(op, names, &line);
     } else {
-        rlock__zk_set(op, names);
+        rlock__zk_answer_fault(op, RLOCK_FAULT_NOMEM, NULL, false);
     }
+    free(line.members);
 }
 
 static inline void rlock__zk_on_made(int rc, const char *value, const struct Stat *stat,
                                      const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
+    op->rc = rc;
     if (rc == ZOK) { /* the line is on its way behind this, and tells all the rest */
         rlock__zk_node *node = rlock__zk_note(op, value);
         if (node) {
@@ -910,7 +978,7 @@ static inline void rlock__zk_on_made(int rc, const char *value, const struct Sta
 /* --- what is sent --- */
 
 /* Makes the nodes above a line; those that are there stay. */
-static inline void rlock__zk_parents(rlock__zk_op *op, string_completion_t done) {
+static inline void rlock__zk_parents(rlock__zk_op *op) {
     rlock__zk *zk = op->zk;
     char path[RLOCK__ZK_PATH];
     size_t i;
@@ -920,8 +988,8 @@ static inline void rlock__zk_parents(rlock__zk_op *op, string_completion_t done)
         }
         snprintf(path, sizeof path, "%.*s", (int)i, op->path);
         zk->stats->commands++;
-        zoo_acreate(zk->zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE,
-                    i < op->parent ? ZOO_PERSISTENT : ZOO_CONTAINER, done, NULL);
+        zoo_acreate(zk->zh, path, "", 0, zk->acl, i < op->parent ? ZOO_PERSISTENT : ZOO_CONTAINER,
+                    rlock__zk_on_ignored, NULL);
     }
 }
 
@@ -931,13 +999,18 @@ static inline void rlock__zk_make(rlock__zk_op *op) {
     char name[96], token[64];
     int rc;
     rlock__zk_token(zk, token, op->token);
-    snprintf(name, sizeof name, "%s:%c%u:", token, op->writer ? 'd' : op->sort,
-             (unsigned)op->weight);
+    if (op->writer) {
+        snprintf(name, sizeof name, "%s:d%u.%llu:", token, (unsigned)op->weight,
+                 (unsigned long long)op->writer);
+    } else {
+        snprintf(name, sizeof name, "%s:%c%u:", token, op->sort, (unsigned)op->weight);
+    }
     op->sent_us = rlock_client_clock_us(zk->client);
     op->looked = false;
+    op->rc = ZOK;
     zk->stats->commands++;
-    rc = zoo_acreate2(zk->zh, rlock__zk_path(op, name), "", 0, &ZOO_OPEN_ACL_UNSAFE,
-                      ZOO_EPHEMERAL_SEQUENTIAL, rlock__zk_on_made, op);
+    rc = zoo_acreate2(zk->zh, rlock__zk_path(op, name), "", 0, zk->acl, ZOO_EPHEMERAL_SEQUENTIAL,
+                      rlock__zk_on_made, op);
     if (rc != ZOK) {
         rlock__zk_answer_rc(op, rc);
     } else {
@@ -951,10 +1024,6 @@ static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op) {
     op->sent_us = rlock_client_clock_us(zk->client);
     if (op->request) {
         op->request->sent_us = op->sent_us;
-    }
-    if (node && node->gone && op->op < RLOCK_OP_INSPECT) {
-        rlock__zk_drop(node);
-        node = NULL;
     }
     if (op->op == RLOCK_OP_ACQUIRE && !node && !(op->flags & RLOCK_REQUEST_RETRY)) {
         rlock__zk_make(op);
@@ -985,10 +1054,11 @@ static inline void rlock__zk_shut(rlock__zk *zk) {
     if (zk->fd >= 0) {
         rlock_io_watch(zk->client, &zk->io, zk->fd, 0);
         shutdown(zk->fd, SHUT_RDWR);
-        zookeeper_process(zk->zh, ZOOKEEPER_READ);
         zk->fd = -1;
+        while (zookeeper_process(zk->zh, ZOOKEEPER_READ) == ZOK) { /* what came before that */
+        }
     }
-    if (zk->zh && !rlock_client_forked(zk->client)) {
+    if (zk->zh) {
         zookeeper_close(zk->zh);
     }
     zk->zh = NULL;
@@ -1009,11 +1079,14 @@ static inline void rlock__zk_connect(rlock__zk *zk) {
     zk->zh = zookeeper_init2(zk->addresses, rlock__zk_on_event, (int)zk->session_ms, NULL, zk,
                              ZOO_NO_LOG_CLIENTENV, rlock__zk_quiet);
     if (!zk->zh) {
-        rlock__zk_down(zk, "no memory to connect, or no such address");
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "no memory to connect, or no such address");
         rlock__zk_later(zk);
         return;
     }
     zoo_set_servers_resolution_delay(zk->zh, -1); /* it would ask for names in each turn */
+    if (zk->password[0]) {
+        zoo_add_auth(zk->zh, "digest", zk->password, (int)strlen(zk->password), NULL, NULL);
+    }
     rlock__zk_turn(zk, 0);
 }
 
@@ -1052,7 +1125,7 @@ static inline void rlock__zk_names(rlock__zk *zk) {
     if (zk->addresses[0]) {
         rlock__zk_connect(zk);
     } else {
-        rlock__zk_down(zk, "the name is not resolved");
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "the name is not resolved");
         rlock__zk_later(zk);
     }
 }
@@ -1087,20 +1160,29 @@ static inline void rlock__zk_dial(rlock__zk *zk) {
     }
 }
 
-/* A session that has ended takes all of its nodes with it. */
-static inline void rlock__zk_renewed_session(rlock__zk *zk) {
+static inline void rlock__zk_drop_all(rlock__zk *zk) {
     int i;
-    rlock__zk_shut(zk);
     for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
-        rlock_link *at = zk->buckets[i].next;
-        for (; at != &zk->buckets[i]; at = at->next) {
-            RLOCK__ZK_OF(at, rlock__zk_node, link)->gone = true;
+        while (zk->buckets[i].next != &zk->buckets[i]) {
+            rlock__zk_drop(RLOCK__ZK_OF(zk->buckets[i].next, rlock__zk_node, link));
         }
     }
-    if (zk->up) {
-        rlock__zk_down(zk, "the session has expired");
+}
+
+/* A session that has ended took all of its nodes with it: the core looks at its holds when the next
+ * one is there. */
+static inline void rlock__zk_ended(rlock__zk *zk) {
+    bool refused = zk->refused;
+    rlock__zk_shut(zk);
+    rlock__zk_drop_all(zk);
+    zk->expired = zk->refused = false;
+    rlock__zk_down(zk, refused ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN,
+                   refused ? "the password is refused" : "the session has expired");
+    if (refused) {
+        rlock__zk_later(zk);
+    } else {
+        rlock__zk_dial(zk);
     }
-    rlock__zk_dial(zk);
 }
 
 /* Lets the library do what is due, and watches what it waits for. It may have another socket of the
@@ -1120,17 +1202,17 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
         rc = zookeeper_interest(zk->zh, &fd, &interest, &tv);
     }
     if (zk->expired) {
-        rlock__zk_renewed_session(zk);
+        rlock__zk_ended(zk);
         return;
     }
     if (rc != ZOK && rc != ZNOTHING && !zk->up) {
-        rlock__zk_down(zk, zerror(rc));
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, zerror(rc));
     }
     if (fd >= 0) {
         unsigned wants = (interest & ZOOKEEPER_READ ? RLOCK_IO_READ : 0u) |
                          (interest & ZOOKEEPER_WRITE ? RLOCK_IO_WRITE : 0u);
-        zk->fd =
-            rlock_io_watch(zk->client, &zk->io, fd, wants ? wants : RLOCK_IO_READ) == 0 ? fd : -1;
+        zk->fd = fd; /* where the loop cannot watch it, the session runs out */
+        rlock_io_watch(zk->client, &zk->io, fd, wants ? wants : RLOCK_IO_READ);
     }
     due_us = now_us + (int64_t)tv.tv_sec * 1000000 + tv.tv_usec;
     if (due_us < now_us + 1000) {
@@ -1145,6 +1227,23 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     rlock_timer_set(zk->client, &zk->timer, due_us);
 }
 
+/* Where it was not deleted, that is tried again: a node lasts as long as the session. */
+static inline void rlock__zk_on_outlived(int rc, const void *data) {
+    rlock__zk_call *call = (rlock__zk_call *)(uintptr_t)data;
+    rlock__zk *zk = call->zk;
+    const char *name = strrchr(call->path, '/') + 1;
+    rlock__zk_node *node = rlock__zk_find(zk, strtoull(name + 37, NULL, 10));
+    if (node && strcmp(node->path, call->path) == 0 && !zk->closing) {
+        if (rc == ZOK || rc == ZNONODE) {
+            rlock__zk_drop(node);
+        } else {
+            node->end_us = rlock_client_now_us(zk->client) + 100000;
+            rlock__zk_due(zk, node->end_us);
+        }
+    }
+    free(call);
+}
+
 /* A lease that was shorter than the session has ended: its node goes. */
 static inline void rlock__zk_leases(rlock__zk *zk, int64_t now_us) {
     int i;
@@ -1153,13 +1252,15 @@ static inline void rlock__zk_leases(rlock__zk *zk, int64_t now_us) {
         rlock_link *at = zk->buckets[i].next;
         for (; at != &zk->buckets[i]; at = at->next) {
             rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
-            if (node->holds && !node->gone && node->end_us <= now_us) {
-                node->gone = true;
-                zk->stats->commands++;
-                zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_nothing, NULL);
-            } else if (node->holds && !node->gone &&
-                       (zk->next_us < 0 || node->end_us < zk->next_us)) {
-                zk->next_us = node->end_us;
+            if (node->holds && node->end_us <= now_us) {
+                rlock__zk_call *call = rlock__zk_call_new(zk, node->path);
+                node->end_us = now_us + zk->timeout_us; /* until that is answered */
+                if (call && zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_outlived, call)) {
+                    free(call);
+                }
+            }
+            if (node->holds) {
+                rlock__zk_due(zk, node->end_us);
             }
         }
     }
@@ -1291,15 +1392,14 @@ static inline void rlock__zk_close(void *state) {
         rlock_request *request = RLOCK__ZK_OF(zk->requests.next, rlock_request, store.link);
         rlock__zk_list_remove(&request->store.link);
     }
-    for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
-        while (zk->buckets[i].next != &zk->buckets[i]) {
-            rlock__zk_node *node = RLOCK__ZK_OF(zk->buckets[i].next, rlock__zk_node, link);
-            if (zk->up && !node->gone) {
-                zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_nothing, NULL);
-            }
-            rlock__zk_drop(node);
+    for (i = 0; i < RLOCK__ZK_BUCKETS && zk->up; i++) {
+        rlock_link *at = zk->buckets[i].next;
+        for (; at != &zk->buckets[i]; at = at->next) {
+            rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
+            zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_nothing, NULL);
         }
     }
+    rlock__zk_drop_all(zk);
     while (zk->ops.next != &zk->ops) { /* nobody is answered any more */
         rlock__zk_op *op = RLOCK__ZK_OF(zk->ops.next, rlock__zk_op, link);
         rlock__zk_list_remove(&op->link);
@@ -1310,29 +1410,57 @@ static inline void rlock__zk_close(void *state) {
     free(zk);
 }
 
-/* zookeeper://host:port,host/chroot */
-static inline bool rlock__zk_parse(rlock__zk *zk, const char *url) {
+/* The value of `name=` in the query of a URL, or what it is without: milliseconds. */
+static inline int64_t rlock__zk_number(const char *query, const char *name, int64_t otherwise) {
+    size_t len = strlen(name);
+    while (query && *query) {
+        query++; /* after ? or & */
+        if (strncmp(query, name, len) == 0 && query[len] == '=') {
+            return strtol(query + len + 1, NULL, 10);
+        }
+        query = strchr(query, '&');
+    }
+    return otherwise;
+}
+
+/* zookeeper://user:password@host:port,host/path?session_ms=10000&tick_ms=2000. NULL: it is good. */
+static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
     static const char scheme[] = "zookeeper://";
-    const char *hosts = url + sizeof scheme - 1;
+    const char *hosts = url + sizeof scheme - 1, *path, *query, *at;
     size_t len;
     if (strncmp(url, scheme, sizeof scheme - 1) != 0) {
-        rlock_client_log(zk->client, RLOCK_LOG_ERROR, "the URL is not like zookeeper://host/path",
-                         NULL);
-        return false;
+        return "the URL is not like zookeeper://host1,host2/path";
     }
-    len = strcspn(hosts, "/");
-    snprintf(zk->hosts, sizeof zk->hosts, "%.*s", (int)len, hosts);
-    snprintf(zk->chroot, sizeof zk->chroot, "%s",
-             hosts[len] && hosts[len + 1] ? hosts + len : "/rlock");
-    if (!len || len >= sizeof zk->hosts || strlen(hosts + len) >= sizeof zk->chroot ||
-        strchr(hosts, '@') || strstr(zk->chroot, "//") ||
-        zk->chroot[strlen(zk->chroot) - 1] == '/') {
-        rlock_client_log(zk->client, RLOCK_LOG_ERROR,
-                         "the URL needs hosts, a path without an empty part, and no password",
-                         NULL);
-        return false;
+    at = strchr(hosts, '@');
+    if (at) {
+        len = (size_t)(at - hosts);
+        if (len >= sizeof zk->password || !memchr(hosts, ':', len)) {
+            return "the URL needs user:password, of at most 255 bytes, before its @";
+        }
+        memcpy(zk->password, hosts, len);
+        hosts = at + 1;
     }
-    return true;
+    path = hosts + strcspn(hosts, "/?");
+    query = strchr(path, '?');
+    len = (size_t)(path - hosts);
+    if (!len || len >= sizeof zk->hosts) {
+        return "the URL needs hosts, of at most 511 bytes together";
+    }
+    memcpy(zk->hosts, hosts, len);
+    len = query ? (size_t)(query - path) : strlen(path);
+    if (len >= sizeof zk->chroot || (len > 1 && path[len - 1] == '/')) {
+        return "the path of the URL has at most 255 bytes, and no / at its end";
+    }
+    memcpy(zk->chroot, len > 1 ? path : "/rlock", len > 1 ? len : sizeof "/rlock");
+    zk->session_ms = rlock__zk_number(query, "session_ms", zk->session_ms);
+    zk->tick_ms = rlock__zk_number(query, "tick_ms", zk->tick_ms);
+    if (strstr(zk->chroot, "//") || strstr(zk->chroot, "/./") || strstr(zk->chroot, "/../")) {
+        return "the path of the URL has an empty part";
+    }
+    return zk->session_ms >= 100 && zk->session_ms <= 86400000 && zk->tick_ms >= 0 &&
+                   zk->tick_ms * 2 < zk->session_ms
+               ? NULL
+               : "session_ms is from 100 to 86,400,000, and more than two tick_ms";
 }
 
 static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
@@ -1340,6 +1468,7 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
                                  const rlock_store_events *events, void *owner, void **state) {
     const rlock__zk_store *made = (const rlock__zk_store *)store->ctx;
     rlock__zk *zk = (rlock__zk *)calloc(1, sizeof *zk);
+    const char *wrong;
     int i;
     if (!zk || rlock_timer_add(client, &zk->timer, rlock__zk_fire) != RLOCK_OK) {
         free(zk);
@@ -1350,8 +1479,8 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
     zk->owner = owner;
     zk->stats = rlock_client_counters(client);
     zk->timeout_us = config->command_timeout_ms * 1000;
-    zk->session_ms = made->options.session_ms ? made->options.session_ms : 10000;
-    zk->tick_ms = made->options.tick_ms ? made->options.tick_ms : 2000;
+    zk->session_ms = RLOCK__ZK_SESSION_MS;
+    zk->tick_ms = RLOCK__ZK_TICK_MS;
     zk->fd = -1;
     zk->next_us = -1;
     zk->io.ready = rlock__zk_on_io;
@@ -1361,7 +1490,10 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
         rlock__zk_list_init(&zk->buckets[i]);
     }
-    if (!rlock__zk_parse(zk, made->url)) {
+    wrong = rlock__zk_parse(zk, made->url);
+    zk->acl = zk->password[0] ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+    if (wrong) {
+        rlock_client_log(client, RLOCK_LOG_ERROR, wrong, NULL);
         rlock__zk_close(zk);
         return RLOCK_ERR_ARG;
     }
@@ -1373,12 +1505,15 @@ static inline void rlock_zookeeper_free(rlock_store *store) {
     free(store ? store->ctx : NULL);
 }
 
-/* Makes a store of the ZooKeeper that a URL leads to, zookeeper://host1:2181,host2/path; the path,
- * "/rlock" if there is none, is made when it is needed. Any number of clients, on any threads, may
- * use it; free it after them. options may be NULL. What is wrong with the URL rlock_client_new says.
- * Errors: RLOCK_ERR_ARG (out or url is NULL, an option is negative), RLOCK_ERR_NOMEM. */
-static inline int rlock_zookeeper_new(rlock_store **out, const char *url,
-                                      const rlock_zookeeper_options *options) {
+/* Makes a store of the ZooKeeper that a URL leads to, as
+ * zookeeper://user:password@host1:2181,host2/path?session_ms=10000&tick_ms=2000, of which all but
+ * one host may be left out. With a password (as of `addauth digest`) the nodes belong to it, else
+ * to everybody. The path, "/rlock" if there is none, is made when it is needed. session_ms is the
+ * timeout to ask for: the server gives 2 to 20 of its ticks. tick_ms is the server's tickTime,
+ * which may come off each lease. Any number of clients, on any threads, may use the store; free it
+ * after them. What is wrong with the URL rlock_client_new says.
+ * Errors: RLOCK_ERR_ARG (out or url is NULL), RLOCK_ERR_NOMEM. */
+static inline int rlock_zookeeper_new(rlock_store **out, const char *url) {
     static const rlock_store functions = {NULL,
                                           rlock__zk_open,
                                           rlock__zk_close,
@@ -1389,7 +1524,7 @@ static inline int rlock_zookeeper_new(rlock_store **out, const char *url,
                                           rlock__zk_refuses,
                                           NULL};
     rlock__zk_store *store;
-    if (!out || !url || (options && (options->session_ms < 0 || options->tick_ms < 0))) {
+    if (!out || !url) {
         return RLOCK_ERR_ARG;
     }
     *out = NULL;
@@ -1399,9 +1534,6 @@ static inline int rlock_zookeeper_new(rlock_store **out, const char *url,
     }
     store->store = functions;
     store->store.ctx = store;
-    if (options) {
-        store->options = *options;
-    }
     memcpy(store->url, url, strlen(url) + 1);
     *out = &store->store;
     return RLOCK_OK;

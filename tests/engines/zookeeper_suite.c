@@ -20,14 +20,14 @@ static struct {
 } g;
 
 static void begins(rlock_config *config) {
-    static const rlock_zookeeper_options options = {ZOOKEEPER_SESSION_MS, ZOOKEEPER_TICK_MS};
-    char url[128];
-    snprintf(url, sizeof url, "%s%d", g.server.url, g.test++); /* no keys of the test before */
+    char url[192]; /* with no keys of the test before */
+    snprintf(url, sizeof url, "%s%d?session_ms=%d&tick_ms=%d", g.server.url, g.test++,
+             ZOOKEEPER_SESSION_MS, ZOOKEEPER_TICK_MS);
     g.live = virtual_memory.live;
     loop = loop_kind->make();
     assert_non_null(loop);
     config->loop = loop_kind->hooks(loop);
-    IS(rlock_zookeeper_new(&g.store, url, &options), RLOCK_OK);
+    IS(rlock_zookeeper_new(&g.store, url), RLOCK_OK);
     config->store = g.store;
 }
 
