@@ -260,9 +260,9 @@ $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
 $(out)/tests/engines/%: loops = $(engine_libs) -levent_core -luv -lev
-$(out)/tests/engines/postgres%: flags = $(shell pkg-config --cflags libpq)
-$(out)/tests/engines/postgres%: engine_libs = -lpq
-$(out)/tests/engines/zookeeper%: engine_libs = -lzookeeper_st
+$(out)/tests/engines/postgre%: flags = $(shell pkg-config --cflags libpq)
+$(out)/tests/engines/postgre%: engine_libs = -lpq
+$(out)/tests/engines/zookeepe%: engine_libs = -lzookeeper_st
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)

@@ -68,10 +68,10 @@ static inline bool zookeeper_answers(const struct zookeeper *server) {
     return answers;
 }
 
-/* Starts the server on the data that is there. */
-static inline int zookeeper_continue(struct zookeeper *server) {
+/* Starts the server on the data that is there, and does not wait for it. */
+static inline void zookeeper_begins(struct zookeeper *server) {
     char path[8192], file[128];
-    int tries = 0, fd;
+    int fd;
     zookeeper_path(path, sizeof path);
     snprintf(file, sizeof file, "%s/zoo.cfg", server->dir);
     server->pid = fork();
@@ -87,13 +87,24 @@ static inline int zookeeper_continue(struct zookeeper *server) {
                path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, (char *)NULL);
         _exit(127);
     }
+}
+
+/* Waits until it serves. 0, or -1. */
+static inline int zookeeper_waits(struct zookeeper *server) {
+    int tries = 0;
     while (server->pid > 0 && !zookeeper_answers(server) && tries++ < 3000) {
         server_sleep_ms(10);
     }
     return zookeeper_answers(server) ? 0 : -1;
 }
 
-static inline int zookeeper_start(struct zookeeper *server) {
+static inline int zookeeper_continue(struct zookeeper *server) {
+    zookeeper_begins(server);
+    return zookeeper_waits(server);
+}
+
+/* Makes the folder and the configuration of one server, which is the first of one. 0, or -1. */
+static inline int zookeeper_prepare(struct zookeeper *server) {
     char path[128];
     FILE *file;
     memset(server, 0, sizeof *server);
@@ -110,7 +121,42 @@ static inline int zookeeper_start(struct zookeeper *server) {
             "admin.enableServer=false\nextendedTypesEnabled=true\n",
             ZOOKEEPER_TICK_MS, server->dir, server->port);
     fclose(file);
-    return zookeeper_continue(server);
+    return 0;
+}
+
+static inline int zookeeper_start(struct zookeeper *server) {
+    return zookeeper_prepare(server) == 0 ? zookeeper_continue(server) : -1;
+}
+
+/* Makes servers that know of each other, and starts them. 0, or -1. */
+static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count) {
+    char members[512] = "", path[128];
+    int i, status = 0;
+    for (i = 0; i < count && status == 0; i++) {
+        size_t n = strlen(members);
+        int peer = server_free_port(), election = server_free_port();
+        status = zookeeper_prepare(&servers[i]);
+        snprintf(members + n, sizeof members - n, "server.%d=127.0.0.1:%d:%d\n", i + 1, peer,
+                 election);
+    }
+    for (i = 0; i < count && status == 0; i++) {
+        FILE *file;
+        snprintf(path, sizeof path, "%s/zoo.cfg", servers[i].dir);
+        file = fopen(path, "a");
+        fprintf(file, "initLimit=20\nsyncLimit=10\n%s", members);
+        fclose(file);
+        snprintf(path, sizeof path, "%s/data", servers[i].dir);
+        mkdir(path, 0700);
+        snprintf(path, sizeof path, "%s/data/myid", servers[i].dir);
+        file = fopen(path, "w");
+        fprintf(file, "%d\n", i + 1);
+        fclose(file);
+        zookeeper_begins(&servers[i]);
+    }
+    for (i = 0; i < count && status == 0; i++) {
+        status = zookeeper_waits(&servers[i]);
+    }
+    return status;
 }
 
 static inline void zookeeper_ends(struct zookeeper *server, int signal_number) {
