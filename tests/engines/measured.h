@@ -1,23 +1,18 @@
-/* measured.h - for suites of faults: memory that a test refuses, and a loop whose calls are measured
+/* measured.h - what the tests of a store of another engine measure, and the memory they refuse
  *
- * Include it first, then the store with malloc and calloc as wish_malloc and wish_calloc.
+ * Included instead of rlock.h and kit.h. Around the header of the store its malloc and calloc are
+ * those of here.
  */
 
 #ifndef TESTS_ENGINES_MEASURED_H
 #define TESTS_ENGINES_MEASURED_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 /* The store asks for memory through these: a test says which wish is refused. */
 static int wishes, refused_wish; /* 0 = none is */
 
-static void *wish_malloc(size_t size) {
+static inline void *wish_malloc(size_t size) {
     return ++wishes == refused_wish ? NULL : malloc(size);
 }
 
@@ -78,5 +73,16 @@ static void measured_timer(rlock_client *client) {
 #include "kit.h"
 #undef rlock_on_io
 #undef rlock_on_timer
+
+#define LATE_US 20000 /* ten times what a turn of the loop may take at most */
+
+/* After all tests: what the loop was kept for. */
+static void no_call_of_the_loop_has_blocked(void **state) {
+    (void)state;
+    printf("# the longest call computed for %.2f ms; calls slept %ld times\n",
+           (double)longest_us / 1000, slept);
+    assert_int_equal(slept, 0);
+    assert_true(longest_us < LATE_US);
+}
 
 #endif

@@ -3,6 +3,13 @@
  * What every store must do is in tests/engines/zookeeper_suite.c.
  */
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "measured.h"
 
 #define ZOOKEEPER_TICK_MS 200
@@ -18,7 +25,6 @@
 
 #define TIMEOUT_MS 400
 #define LEASE_MS (ZOOKEEPER_SESSION_MS - ZOOKEEPER_TICK_MS) /* the longest that is given */
-#define LATE_US 20000 /* ten times what a turn of the loop may take at most */
 
 static struct {
     struct zookeeper server;
@@ -27,85 +33,20 @@ static struct {
     int store_count;
 } g;
 
-/* --- the administrator: a session for each question --- */
-
-static struct {
-    zhandle_t *zh;
-    bool done;
-    int rc, count;
-    char name[128]; /* of the first child */
-} hand;
-
-static void on_void(int rc, const void *data) {
-    (void)data;
-    hand.rc = rc;
-    hand.done = true;
-}
-
-static void on_string(int rc, const char *value, const void *data) {
-    (void)value;
-    on_void(rc, data);
-}
-
-static void on_children(int rc, const struct String_vector *names, const void *data) {
-    hand.count = rc == ZOK ? names->count : 0;
-    snprintf(hand.name, sizeof hand.name, "%s", hand.count > 0 ? names->data[0] : "");
-    on_void(rc, data);
-}
-
-static void on_event(zhandle_t *zh, int type, int state, const char *path, void *data) {
-    (void)zh, (void)type, (void)state, (void)path, (void)data;
-}
-
-static void is_quiet(const char *message) {
-    (void)message;
-}
-
-static void hand_turns(void) {
-    struct timeval wait;
-    struct pollfd p;
-    int interest = 0, fd = -1;
-    if (zookeeper_interest(hand.zh, &fd, &interest, &wait) == ZOK && fd >= 0) {
-        p.fd = fd;
-        p.events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) |
-                           (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
-        poll(&p, 1, 10);
-        zookeeper_process(hand.zh, (p.revents & (POLLIN | POLLHUP | POLLERR) ? ZOOKEEPER_READ : 0) |
-                                       (p.revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
-    }
-}
-
-enum { LIST, MAKE, DELETE };
+/* --- the administrator --- */
 
 static int asked(int what, const char *rest) {
-    char host[32], path[512];
-    int64_t end_us = kit_now_us() + 20000000;
-    int rc;
-    snprintf(host, sizeof host, "127.0.0.1:%d", g.server.port);
+    char path[512];
     snprintf(path, sizeof path, "/t%d%s", g.test, rest);
-    hand.done = false;
-    hand.zh = zookeeper_init2(host, on_event, 4000, NULL, NULL, ZOO_NO_LOG_CLIENTENV, is_quiet);
-    while (zoo_state(hand.zh) != ZOO_CONNECTED_STATE && kit_now_us() < end_us) {
-        hand_turns();
-    }
-    rc = what == LIST ? zoo_aget_children(hand.zh, path, 0, on_children, NULL)
-         : what == MAKE
-             ? zoo_acreate(hand.zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, on_string, NULL)
-             : zoo_adelete(hand.zh, path, -1, on_void, NULL);
-    assert_int_equal(rc, ZOK);
-    while (!hand.done && kit_now_us() < end_us) {
-        hand_turns();
-    }
-    zookeeper_close(hand.zh);
-    return hand.rc;
+    return zookeeper_asks(&g.server, what, path);
 }
 
 /* How many nodes there are in a line: "6b" is the key "k". */
 static int line(const char *hex) {
     char rest[64];
     snprintf(rest, sizeof rest, "/%s", hex);
-    asked(LIST, rest);
-    return hand.count;
+    asked(ZOOKEEPER_LIST, rest);
+    return zookeeper_hand.count;
 }
 
 static int line_is_empty(void *hex) {
@@ -390,8 +331,8 @@ static void hold_whose_node_is_gone_is_told_at_once(void **state) {
     assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
     kit_run(100);
     assert_int_equal(line("6b"), 1);
-    snprintf(rest, sizeof rest, "/6b/%s", hand.name);
-    assert_int_equal(asked(DELETE, rest), ZOK);
+    snprintf(rest, sizeof rest, "/6b/%s", zookeeper_hand.name);
+    assert_int_equal(asked(ZOOKEEPER_DELETE, rest), ZOK);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 300), RLOCK_ERR_LOST); /* before a renewal is due */
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
 }
@@ -400,10 +341,10 @@ static void hold_whose_node_is_gone_is_told_at_once(void **state) {
 static void what_is_not_ours_is_untouched(void **state) {
     struct owner *o = renewed(client(), "k");
     (void)state;
-    assert_int_equal(asked(MAKE, ""), ZOK);
-    assert_int_equal(asked(MAKE, "/6b"), ZOK);
-    assert_int_equal(asked(MAKE, "/6b/a-note"), ZOK);
-    assert_int_equal(asked(MAKE, "/6b/x:y:m1:12"), ZOK);
+    assert_int_equal(asked(ZOOKEEPER_MAKE, ""), ZOK);
+    assert_int_equal(asked(ZOOKEEPER_MAKE, "/6b"), ZOK);
+    assert_int_equal(asked(ZOOKEEPER_MAKE, "/6b/a-note"), ZOK);
+    assert_int_equal(asked(ZOOKEEPER_MAKE, "/6b/x:y:m1:12"), ZOK);
     assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
     assert_int_equal(line("6b"), 2);
@@ -415,8 +356,8 @@ static void line_that_was_removed_is_made_again(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(asked(DELETE, "/6b"), ZOK);
-    assert_int_equal(asked(DELETE, ""), ZOK);
+    assert_int_equal(asked(ZOOKEEPER_DELETE, "/6b"), ZOK);
+    assert_int_equal(asked(ZOOKEEPER_DELETE, ""), ZOK);
     assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
 }
 
@@ -693,15 +634,6 @@ static void every_failing_allocation_is_survived(void **state) {
     }
     assert_in_range(n, 5, 99);
     assert_true(granted > 1);
-}
-
-/* After all of these: what the loop was kept for. */
-static void no_call_of_the_loop_has_blocked(void **state) {
-    (void)state;
-    printf("# the longest call computed for %.2f ms; calls slept %ld times\n",
-           (double)longest_us / 1000, slept);
-    assert_int_equal(slept, 0);
-    assert_true(longest_us < LATE_US);
 }
 
 /* --- the group --- */
