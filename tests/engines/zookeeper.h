@@ -157,7 +157,7 @@ static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count)
         FILE *file;
         snprintf(path, sizeof path, "%s/zoo.cfg", servers[i].dir);
         file = fopen(path, "a");
-        fprintf(file, "initLimit=20\nsyncLimit=10\n%s", members);
+        fprintf(file, "initLimit=20\nsyncLimit=4\n%s", members);
         fclose(file);
         snprintf(path, sizeof path, "%s/data", servers[i].dir);
         mkdir(path, 0700);
