@@ -119,7 +119,8 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite zookeeper_suite)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite \
+    zookeeper zookeeper_chaos zookeeper_ensemble zookeeper_suite)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
