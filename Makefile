@@ -119,7 +119,7 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,mariadb_suite postgres postgres_chaos postgres_suite)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
@@ -259,8 +259,11 @@ $(out)/tests/loops-asio: loops = -levent_core -luv -lev
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
-$(out)/tests/engines/%: flags = $(shell pkg-config --cflags libpq)
-$(out)/tests/engines/%: loops = -lpq -levent_core -luv -lev
+# Each engine has its own library.
+engine_library = $(if $(findstring mariadb,$(@F)),libmariadb,libpq)
+engine_flags   = $(subst -I,-isystem ,$(shell pkg-config --cflags $(engine_library)))
+$(out)/tests/engines/%: flags = $(engine_flags)
+$(out)/tests/engines/%: loops = $(shell pkg-config --libs $(engine_library)) -levent_core -luv -lev
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
@@ -303,7 +306,7 @@ $(out)/bench/%: bench/%.c Makefile
 
 $(out)/bench/engines/%: bench/engines/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(shell pkg-config --cflags libpq) -o $@ $< $(LDFLAGS) -lpq
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(engine_flags) -o $@ $< $(LDFLAGS) $(shell pkg-config --libs $(engine_library))
 
 $(out)/bench/peers/%: bench/peers/%.c Makefile
 	@mkdir -p $(@D)

@@ -78,7 +78,7 @@ static inline MYSQL *mariadb_connects(const struct mariadb *server, const char *
 
 /* Starts the server on the data that is there. */
 static inline int mariadb_continue(struct mariadb *server) {
-    char port[24], data[96], shared[320], socket[128];
+    char port[24], data[96], shared[400], socket[128];
     const char *argv[] = {"/usr/sbin/mariadbd",
                           "--no-defaults",
                           data,
@@ -195,11 +195,15 @@ static inline int mariadb_bootstraps(const struct mariadb *server) {
 }
 
 static inline int mariadb_start(struct mariadb *server) {
-    char data[96], shared[320], path[96];
-    const char *argv[] = {"/usr/sbin/mariadbd", "--no-defaults",
-                          "--bootstrap",        data,
-                          shared,               "--innodb-buffer-pool-size=16M",
-                          "--log-warnings=0",   NULL};
+    char data[96], shared[400], path[96];
+    const char *argv[] = {"/usr/sbin/mariadbd",
+                          "--no-defaults",
+                          "--bootstrap",
+                          data,
+                          shared,
+                          "--innodb-buffer-pool-size=16M",
+                          "--log-warnings=0",
+                          NULL};
     int status = 0;
     MYSQL *hand;
     memset(server, 0, sizeof *server);
@@ -223,8 +227,9 @@ static inline int mariadb_start(struct mariadb *server) {
         return -1;
     }
     hand = mariadb_connects(server, NULL);
-    status = hand == NULL ? -1 : mariadb_does(hand, "CREATE USER app; "
-                                                    "GRANT EXECUTE ON shop.* TO app");
+    status = hand == NULL ? -1
+                          : mariadb_does(hand, "CREATE USER app; "
+                                               "GRANT EXECUTE ON shop.* TO app");
     mysql_close(hand);
     return status;
 }
