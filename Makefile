@@ -119,7 +119,7 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,mariadb_suite postgres postgres_chaos postgres_suite)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,mariadb mariadb_chaos mariadb_suite postgres postgres_chaos postgres_suite)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
