@@ -78,7 +78,7 @@ static inline MYSQL *mariadb_connects(const struct mariadb *server, const char *
 
 /* Starts the server on the data that is there. */
 static inline int mariadb_continue(struct mariadb *server) {
-    char port[24], data[96], shared[400], socket[128];
+    char port[24], data[96], messages[400], socket[128];
     const char *argv[] = {"/usr/sbin/mariadbd",
                           "--no-defaults",
                           data,
@@ -86,7 +86,7 @@ static inline int mariadb_continue(struct mariadb *server) {
                           port,
                           "--bind-address=127.0.0.1",
                           "--pid-file=pid",
-                          shared,
+                          messages,
                           "--innodb-flush-log-at-trx-commit=2", /* nobody cuts the power */
                           "--innodb-buffer-pool-size=16M",
                           "--skip-name-resolve",
@@ -98,7 +98,7 @@ static inline int mariadb_continue(struct mariadb *server) {
     snprintf(port, sizeof port, "--port=%d", server->port);
     snprintf(socket, sizeof socket, "--socket=%s", server->socket);
     snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
-    snprintf(shared, sizeof shared, "--lc-messages-dir=%s/usr/share/mysql", mariadb_root());
+    snprintf(messages, sizeof messages, "--lc-messages-dir=%s/usr/share/mysql", mariadb_root());
     server->pid = mariadb_runs(server, argv, "/dev/null");
     while (server->pid > 0 && (hand = mariadb_connects(server, NULL)) == NULL && tries++ < 2000) {
         server_sleep_ms(10);
@@ -195,12 +195,12 @@ static inline int mariadb_bootstraps(const struct mariadb *server) {
 }
 
 static inline int mariadb_start(struct mariadb *server) {
-    char data[96], shared[400], path[96];
+    char data[96], messages[400], path[96];
     const char *argv[] = {"/usr/sbin/mariadbd",
                           "--no-defaults",
                           "--bootstrap",
                           data,
-                          shared,
+                          messages,
                           "--innodb-buffer-pool-size=16M",
                           "--log-warnings=0",
                           NULL};
@@ -221,7 +221,7 @@ static inline int mariadb_start(struct mariadb *server) {
     snprintf(server->socket, sizeof server->socket, "%s/socket", server->dir);
     snprintf(server->url, sizeof server->url, "mysql://app@127.0.0.1:%d/shop", server->port);
     snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
-    snprintf(shared, sizeof shared, "--lc-messages-dir=%s/usr/share/mysql", mariadb_root());
+    snprintf(messages, sizeof messages, "--lc-messages-dir=%s/usr/share/mysql", mariadb_root());
     waitpid(mariadb_runs(server, argv, "bootstrap"), &status, 0);
     if (status != 0 || mariadb_continue(server) != 0) {
         return -1;
