@@ -83,7 +83,7 @@ help:
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, into docs/proof.md (an hour and a half); SEEDS=1000000 SECONDS=120; REST=1: what has not passed yet'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
-	@echo 'make bench-stores       locks in PostgreSQL beside the same statements sent by hand'
+	@echo 'make bench-stores       locks in PostgreSQL and MariaDB beside the same statements sent by hand'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
 	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
@@ -190,8 +190,9 @@ bench:
 
 bench-stores:
 	@tools/setup stores
-	@+$(build) $(BUILD)/bench/engines/postgres
+	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb)
 	@$(BUILD)/bench/engines/postgres
+	@$(BUILD)/bench/engines/mariadb
 
 bench-peers:
 	@tools/setup peers

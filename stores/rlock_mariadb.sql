@@ -4,12 +4,14 @@
 --
 -- It may be run again, by the same account, also while locks are held: nothing is lost. An account that locks needs
 -- `GRANT EXECUTE ON shop.* TO app` and no right to the tables: the functions run with the rights of whoever runs this file.
--- On a server with a binary log that account needs SUPER, or the server log_bin_trust_function_creators = 1 meanwhile.
+-- On a server with a binary log, SET GLOBAL log_bin_trust_function_creators = 1 while this runs; binlog_format is ROW or MIXED.
 --
 -- One row a key. A release leaves it: the last fencing token stays there. rlock_sweep() removes rows that nobody has used
 -- for a day, from cron, an event or by hand. All times are microseconds since 1970 by UTC_TIMESTAMP(6), which is the begin of
 -- the client's statement: no earlier than the client sent it, and it ignores time zones. Whatever decides reads with
 -- FOR UPDATE, so that it sees what was committed while it waited for the row of the key.
+--
+-- What stands in /*M! */ MariaDB alone reads: in MySQL it runs once, and a newer one after DROP FUNCTION and DROP PROCEDURE.
 
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 
@@ -42,7 +44,7 @@ CREATE TABLE IF NOT EXISTS rlock_members (
 
 DELIMITER $$
 
-CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN 1 $$
+CREATE /*M! OR REPLACE */ FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN 1 $$
 
 -- What a function returns begins with its outcome, as those of rlock_outcome: 0 done, 1 held, 2 gone, 3 stolen; and 4 is the
 -- fault TYPE. An acquire adds for how many milliseconds another one holds (-1: nobody knows), the first fencing token, and
@@ -50,7 +52,7 @@ CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETU
 
 -- ---- a mutex with one key ----
 
-CREATE OR REPLACE FUNCTION rlock_acquire(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT, a_fences INT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_acquire(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT, a_fences INT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -75,7 +77,7 @@ BEGIN
     RETURN CONCAT('0 -1 ', r_fence);
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_renew(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_renew(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -95,7 +97,7 @@ BEGIN
     RETURN '0';
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_release(a_name VARBINARY(2000), a_token VARBINARY(64))
+CREATE /*M! OR REPLACE */ FUNCTION rlock_release(a_name VARBINARY(2000), a_token VARBINARY(64))
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -113,7 +115,8 @@ END $$
 
 -- The keys follow each other, each with two bytes of its length before it, in the order of their bytes: all lock in that one.
 -- The operation is a, r or d, for acquire, renew and release.
-CREATE OR REPLACE FUNCTION rlock_several(a_does BINARY(1), a_names LONGBLOB, a_token VARBINARY(64), a_lease BIGINT, a_fences INT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_several(a_does BINARY(1), a_names LONGBLOB, a_token VARBINARY(64), a_lease BIGINT,
+        a_fences INT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -129,7 +132,8 @@ BEGIN
         SELECT token, sort, ends, fence, permits_until INTO r_token, r_sort, r_ends, r_fence, r_until
             FROM rlock_keys WHERE name = SUBSTR(a_names, place + 3, bytes) FOR UPDATE;
         IF r_ends IS NULL AND a_does = 'a' THEN
-            INSERT INTO rlock_keys (name, used) VALUES (SUBSTR(a_names, place + 3, bytes), at) ON DUPLICATE KEY UPDATE used = at;
+            INSERT INTO rlock_keys (name, used) VALUES (SUBSTR(a_names, place + 3, bytes),
+                at) ON DUPLICATE KEY UPDATE used = at;
             SELECT token, sort, ends, fence, permits_until INTO r_token, r_sort, r_ends, r_fence, r_until
                 FROM rlock_keys WHERE name = SUBSTR(a_names, place + 3, bytes) FOR UPDATE;
         END IF;
@@ -153,7 +157,8 @@ BEGIN
     WHILE place < LENGTH(a_names) DO
         SET bytes = ASCII(SUBSTR(a_names, place + 1, 1)) * 256 + ASCII(SUBSTR(a_names, place + 2, 1));
         IF a_does = 'a' THEN
-            UPDATE rlock_keys SET ends = GREATEST(IF(token = a_token, ends, 0), at + a_lease * 1000), token = a_token, sort = 'm',
+            UPDATE rlock_keys SET ends = GREATEST(IF(token = a_token, ends, 0), at + a_lease * 1000), token = a_token,
+                sort = 'm',
                 used = at, fence = IF(a_fences > 0, first + a_fences - 1, fence) WHERE name = SUBSTR(a_names, place + 3, bytes);
         ELSEIF a_does = 'r' AND outcome = 0 AND a_lease > 0 THEN
             UPDATE rlock_keys SET ends = GREATEST(ends, at + a_lease * 1000) WHERE name = SUBSTR(a_names, place + 3, bytes);
@@ -169,7 +174,8 @@ END $$
 -- ---- queued kinds ----
 
 -- Locks the row of a key, removes the holds that have ended, and says what stands there; r_fence NULL: no such row.
-CREATE OR REPLACE PROCEDURE rlock_queue(a_name VARBINARY(2000), makes BOOL, at BIGINT, OUT r_fence BIGINT, OUT r_permits INT,
+CREATE /*M! OR REPLACE */ PROCEDURE rlock_queue(a_name VARBINARY(2000), makes BOOL, at BIGINT, OUT r_fence BIGINT,
+        OUT r_permits INT,
         OUT r_until BIGINT, OUT r_mutex BIGINT, OUT r_token VARBINARY(64))
     MODIFIES SQL DATA
 BEGIN
@@ -184,7 +190,8 @@ BEGIN
 END $$
 
 -- Whether the key is in use as another sort. A mutex has its token in the row, all others are members.
-CREATE OR REPLACE FUNCTION rlock_differs(a_name VARBINARY(2000), a_sort BINARY(1), at BIGINT, r_until BIGINT, r_mutex BIGINT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_differs(a_name VARBINARY(2000), a_sort BINARY(1), at BIGINT, r_until BIGINT,
+        r_mutex BIGINT)
     RETURNS BOOL READS SQL DATA
 BEGIN
     DECLARE found INT;
@@ -193,7 +200,7 @@ BEGIN
     RETURN found > 0 OR (r_until > at AND a_sort <> 's') OR (a_sort <> 'm' AND r_mutex > at);
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_weigh(a_name VARBINARY(2000)) RETURNS BIGINT READS SQL DATA
+CREATE /*M! OR REPLACE */ FUNCTION rlock_weigh(a_name VARBINARY(2000)) RETURNS BIGINT READS SQL DATA
 BEGIN
     DECLARE taken BIGINT;
     SELECT COALESCE(SUM(weight), 0) INTO taken FROM rlock_members WHERE name = a_name AND ends > 0 FOR UPDATE;
@@ -201,7 +208,7 @@ BEGIN
 END $$
 
 -- Serves the queue while there is room: the first waiter holds for a while.
-CREATE OR REPLACE PROCEDURE rlock_offer(a_name VARBINARY(2000), most INT, offer BIGINT, at BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE rlock_offer(a_name VARBINARY(2000), most INT, offer BIGINT, at BIGINT)
     MODIFIES SQL DATA
 BEGIN
     DECLARE taken BIGINT DEFAULT rlock_weigh(a_name);
@@ -223,7 +230,7 @@ BEGIN
 END $$
 
 -- The row says when the last of the holds ends, so that a mutex need not look at the members.
-CREATE OR REPLACE PROCEDURE rlock_settle(a_name VARBINARY(2000), a_sort BINARY(1), at BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE rlock_settle(a_name VARBINARY(2000), a_sort BINARY(1), at BIGINT)
     MODIFIES SQL DATA
 BEGIN
     DECLARE last BIGINT;
@@ -231,7 +238,8 @@ BEGIN
     UPDATE rlock_keys SET token = '', sort = a_sort, used = at, ends = last WHERE name = a_name;
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_acquire_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT, a_fences INT,
+CREATE /*M! OR REPLACE */ FUNCTION rlock_acquire_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT,
+        a_fences INT,
         once BOOL, a_sort BINARY(1), a_permits INT, a_weight INT, writer VARBINARY(64), offer BIGINT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
@@ -287,7 +295,8 @@ BEGIN
     RETURN answer;
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_renew_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT, a_sort BINARY(1),
+CREATE /*M! OR REPLACE */ FUNCTION rlock_renew_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT,
+        a_sort BINARY(1),
         a_permits INT, a_weight INT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
@@ -311,7 +320,8 @@ BEGIN
     RETURN '0';
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_release_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_sort BINARY(1), a_permits INT,
+CREATE /*M! OR REPLACE */ FUNCTION rlock_release_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_sort BINARY(1),
+        a_permits INT,
         a_weight INT, offer BIGINT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
@@ -338,7 +348,8 @@ END $$
 -- ---- questions ----
 
 -- After the outcome: holders, milliseconds, waiters, free permits, the place of the token in the queue, and a holder's token.
-CREATE OR REPLACE FUNCTION rlock_inspect(a_name VARBINARY(2000), a_token VARBINARY(64), a_sort BINARY(1), a_permits INT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_inspect(a_name VARBINARY(2000), a_token VARBINARY(64), a_sort BINARY(1),
+        a_permits INT)
     RETURNS VARBINARY(200) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -360,7 +371,7 @@ BEGIN
         GREATEST(most - rlock_weigh(a_name), 0), IF(mine IS NULL, -1, place), COALESCE(r_token, ''));
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_force(a_name VARBINARY(2000), a_sort BINARY(1), a_permits INT, offer BIGINT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_force(a_name VARBINARY(2000), a_sort BINARY(1), a_permits INT, offer BIGINT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -383,7 +394,8 @@ BEGIN
     RETURN CONCAT('0 ', holders);
 END $$
 
-CREATE OR REPLACE FUNCTION rlock_set_permits(a_name VARBINARY(2000), a_sort BINARY(1), a_permits INT, number INT, offer BIGINT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_set_permits(a_name VARBINARY(2000), a_sort BINARY(1), a_permits INT, number INT,
+        offer BIGINT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -401,7 +413,7 @@ BEGIN
 END $$
 
 -- Removes what nobody has used for a day. Returns how many rows.
-CREATE OR REPLACE FUNCTION rlock_sweep() RETURNS BIGINT MODIFIES SQL DATA
+CREATE /*M! OR REPLACE */ FUNCTION rlock_sweep() RETURNS BIGINT MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DELETE rlock_keys, rlock_members FROM rlock_keys LEFT JOIN rlock_members ON rlock_members.name = rlock_keys.name
