@@ -83,7 +83,7 @@ help:
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, into docs/proof.md (an hour and a half); SEEDS=1000000 SECONDS=120; REST=1: what has not passed yet'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
-	@echo 'make bench-stores       locks in PostgreSQL beside the same statements sent by hand'
+	@echo 'make bench-stores       locks in PostgreSQL and MariaDB beside the same statements sent by hand'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
 	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
@@ -119,8 +119,8 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite \
-    zookeeper zookeeper_chaos zookeeper_ensemble zookeeper_suite)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,mariadb mariadb_chaos mariadb_suite \
+    postgres postgres_chaos postgres_suite zookeeper zookeeper_chaos zookeeper_ensemble zookeeper_suite)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
@@ -191,8 +191,9 @@ bench:
 
 bench-stores:
 	@tools/setup stores
-	@+$(build) $(BUILD)/bench/engines/postgres
+	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb)
 	@$(BUILD)/bench/engines/postgres
+	@$(BUILD)/bench/engines/mariadb
 
 bench-peers:
 	@tools/setup peers
@@ -260,10 +261,15 @@ $(out)/tests/loops-asio: loops = -levent_core -luv -lev
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
-$(out)/tests/engines/%: loops = $(engine_libs) -levent_core -luv -lev
-$(out)/tests/engines/postgre%: flags = $(shell pkg-config --cflags libpq)
-$(out)/tests/engines/postgre%: engine_libs = -lpq
-$(out)/tests/engines/zookeepe%: engine_libs = -lzookeeper_st
+# Each engine has its own library: the first word of a program's name says which.
+engine = $(firstword $(subst _, ,$(@F)))
+engine_flags_mariadb  = $(subst -I,-isystem ,$(shell pkg-config --cflags libmariadb))
+engine_flags_postgres = $(subst -I,-isystem ,$(shell pkg-config --cflags libpq))
+engine_libs_mariadb   = $(shell pkg-config --libs libmariadb)
+engine_libs_postgres  = -lpq
+engine_libs_zookeeper = -lzookeeper_st
+$(out)/tests/engines/%: flags = $(engine_flags_$(engine))
+$(out)/tests/engines/%: loops = $(engine_libs_$(engine)) -levent_core -luv -lev
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
@@ -306,7 +312,7 @@ $(out)/bench/%: bench/%.c Makefile
 
 $(out)/bench/engines/%: bench/engines/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(shell pkg-config --cflags libpq) -o $@ $< $(LDFLAGS) -lpq
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(engine_flags) -o $@ $< $(LDFLAGS) $(shell pkg-config --libs $(engine_library))
 
 $(out)/bench/peers/%: bench/peers/%.c Makefile
 	@mkdir -p $(@D)

@@ -22,6 +22,7 @@ struct store_row {
 static const struct store_row *row;
 static bool single_keys; /* several keys at once are refused, though there are kinds */
 static bool untimed;     /* nobody can say how long another's lease runs: it is told as -1 */
+static bool polled;      /* nothing is pushed: who waits polls, who holds finds out by renewing */
 
 #define STORE_CLIENTS 3
 #define STORE_HANDS 64
@@ -79,7 +80,7 @@ static int store_begins_with(int64_t command_timeout_ms) {
     int i;
     memset(&w, 0, sizeof w);
     w.config.watchdog_lease_ms = STORE_WATCHDOG_MS;
-    w.config.poll_ms = 60000; /* a waiter that is not notified comes too late */
+    w.config.poll_ms = polled ? 20 : 60000; /* a waiter that is not notified comes too late */
     w.config.command_timeout_ms = command_timeout_ms;
     w.config.log = on_log_line;
     row->begin(&w.config);
@@ -226,7 +227,7 @@ static int renewed(struct hand *hand, int64_t lease_ms) {
 static bool pushes(int client) {
     rlock_stats stats;
     rlock_client_stats(w.clients[client], &stats);
-    return stats.pushing;
+    return stats.pushing || polled;
 }
 
 /* Waits: it has asked, was refused, and is told of what happens. */
@@ -686,10 +687,12 @@ static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **
     (void)state;
     for (i = 0; i < kind_count(); i++) {
         bool shared = i >= 3;
-        struct hand *first = held(hand_of(0, all_kinds[i])), *second = hand_of(1, all_kinds[i]);
+        int64_t lease_ms = polled ? 0 : STORE_LEASE_MS; /* 0: the watchdog renews it */
+        struct hand *first = hand_of(0, all_kinds[i]), *second = hand_of(1, all_kinds[i]);
         struct hand *next = hand_of(2, all_kinds[i]);
+        IS(tried(first, 0, lease_ms), RLOCK_OK);
         if (shared) {
-            held(second);
+            IS(tried(second, 0, lease_ms), RLOCK_OK);
         }
         EVENTUALLY(pushes(0) && (!shared || pushes(1)));
         row->run_ms(200); /* a hold that is older than 100 ms is watched */
