@@ -31,6 +31,19 @@ comma      := ,
 cli_in_build  = $(if $(tls_system),,$(wildcard $(TLS_HIREDIS)/lib))
 cli_installed = $(BUILD)/cli/$(if $(cli_in_build),system/)rlock
 
+# The stores of other engines are in the program, the examples and the bench where their libraries are found; NO_STORES=1
+# leaves them out. Debian's package of ZooKeeper's library has no file for pkg-config.
+there        = $(shell pkg-config --exists $1 2>/dev/null && echo yes)
+zookeeper_h  = $(wildcard $(addsuffix /include/zookeeper/zookeeper.h,/usr /usr/local))
+store_names := $(if $(NO_STORES),,$(if $(call there,'libpq >= 14'),POSTGRES) \
+    $(if $(and $(zookeeper_h),$(filter /%,$(shell $(CC) -print-file-name=libzookeeper_st.so))),ZOOKEEPER) \
+    $(if $(and $(call there,libmariadb),$(wildcard stores/rlock_mariadb.h)),MARIADB))
+store_flags := $(addprefix -DRLOCK_WITH_,$(store_names)) $(if $(store_names),-Istores) \
+    $(subst -I,-isystem ,$(if $(filter POSTGRES,$(store_names)),$(shell pkg-config --cflags libpq)) \
+    $(if $(filter MARIADB,$(store_names)),$(shell pkg-config --cflags libmariadb)))
+store_libs  := $(if $(filter POSTGRES,$(store_names)),$(shell pkg-config --libs libpq)) \
+    $(if $(filter ZOOKEEPER,$(store_names)),-lzookeeper_st) $(if $(filter MARIADB,$(store_names)),$(shell pkg-config --libs libmariadb))
+
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines loops-asio)
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
@@ -243,7 +256,6 @@ $(addprefix $(BUILD)/asan/tests/,cluster faults kinds loops memory metrics quoru
 
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
 # they are found: GLib, sd-event, and uloop, whose libubox may also stand in a folder UBOX with include/ and lib/.
-there        = $(shell pkg-config --exists $1 2>/dev/null && echo yes)
 UBOX        ?=
 uloop_there  = $(or $(UBOX),$(wildcard /usr/include/libubox/uloop.h /usr/local/include/libubox/uloop.h))
 loops_flags  = $(if $(call there,glib-2.0),-DHAVE_GLIB $(subst -I,-isystem ,$(shell pkg-config --cflags glib-2.0)))
@@ -266,18 +278,18 @@ $(out)/tests/engines/zookeeper%: engine_libs = -lzookeeper_st
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(store_libs) $(HIREDIS_LIBS)
 
 $(out)/examples/cares: loops = -lcares
 
 # The implementation is compiled once for all of them, in a file of its own.
 $(out)/examples/cookbook/rlock.o: rlock.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -c -o $@ $<
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -c -o $@ $<
 
 $(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(store_libs) $(HIREDIS_LIBS)
 
 # The page is a part of the program: its bytes, as C.
 $(out)/examples/shop/page.h: examples/shop/page.html Makefile
@@ -286,18 +298,23 @@ $(out)/examples/shop/page.h: examples/shop/page.html Makefile
 
 $(out)/examples/shop/shop: $(wildcard examples/shop/*.[ch]) $(out)/examples/shop/page.h examples/data.h rlock.h \
     adapters/rlock_libevent.h adapters/rlock_resolve.h $(out)/examples/cookbook/rlock.o Makefile
-	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(HIREDIS_LIBS)
+	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(store_libs) $(HIREDIS_LIBS)
 
 $(out)/examples/%: examples/%.cc Makefile
 	@mkdir -p $(@D)
-	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS)
+	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(store_flags) $(follow) -o $@ $< $(LDFLAGS) $(store_libs) $(HIREDIS_LIBS)
 
 $(out)/cli/rlock: HIREDIS_CFLAGS = $(if $(no_tls),$(shell pkg-config --cflags hiredis 2>/dev/null),$(tls_cflags) -DWITH_TLS)
 $(out)/cli/rlock: HIREDIS_LIBS = $(if $(no_tls),$(or $(shell pkg-config --libs hiredis 2>/dev/null),-lhiredis),$(tls_libs))
 
-$(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c Makefile
+# It loads the libraries of other engines when a URL names one: cli/engines.h.
+$(out)/cli/calls.h: tools/calls $(wildcard stores/rlock_*.h) Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_GNU_SOURCE -Icli -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	@CC='$(CC)' tools/calls $(store_flags) >$@ || { rm -f $@; exit 1; }
+
+$(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c $(out)/cli/calls.h Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -D_GNU_SOURCE $(store_flags) -Icli -I$(out)/cli -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS) $(if $(store_names),-ldl)
 
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)

@@ -7291,7 +7291,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     const char *wrong = NULL;
     url->part = "the scheme";
     if (!rest) {
-        return rlock__url_other(text)
+        return !url->member && rlock__url_other(text)
                    ? " is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
                      "_MARIADB, see stores/rlock_stores.h"
                    : " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these "
