@@ -345,9 +345,9 @@ format:
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
-headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp)
+headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp stores/*.h)
 made      = share/pkgconfig/rlock.pc share/pkgconfig/rlock-no-redis.pc share/cmake/rlock/rlock-config-version.cmake
-copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/doc/rlock/LICENSE
+copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/rlock/rlock_postgres.sql share/doc/rlock/LICENSE
 ours      = share/cmake/rlock share/rlock share/doc/rlock
 put       = install -m 644
 completions = share/bash-completion/completions share/zsh/site-functions
@@ -358,7 +358,7 @@ install:
 	install -d $(addprefix "$(place)"/,include share/pkgconfig $(ours))
 	$(put) $(headers) "$(place)/include"
 	$(put) tools/rlock-config.cmake "$(place)/share/cmake/rlock"
-	$(put) rlock.c "$(place)/share/rlock"
+	$(put) rlock.c stores/rlock_postgres.sql "$(place)/share/rlock"
 	$(put) LICENSE "$(place)/share/doc/rlock"
 	for file in $(made); do \
 		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/$${file##*/}.in >"$(place)/$$file" && \
