@@ -1,8 +1,8 @@
 /* engines.h - the servers of other engines than Redis: which are built in, and their libraries
  *
- * A client library is loaded when a URL asks for it: libpq alone would take 3 ms of every start, and
- * a machine without one can run this program with Redis. So what a store calls there is called by
- * pointers. calls.h is made by the Makefile of the stores' headers: it names what they call. */
+ * A client library is loaded when a URL asks for it: libpq alone would take 3 ms of every start,
+ * and a machine without one can run this program with Redis. So what a store calls there is called
+ * by pointers. calls.h is made by the Makefile of the stores' headers: it names what they call. */
 #ifndef RLOCK_CLI_ENGINES_H
 #define RLOCK_CLI_ENGINES_H
 
@@ -75,7 +75,7 @@ static const struct cli_engine {
 
 #define CLI_ENGINES (sizeof cli_engines / sizeof *cli_engines)
 
-/* Returns the engine that a URL, which may be NULL, names; NULL: Redis, or nothing that is known. */
+/* Returns the engine that a URL, which may be NULL, names; NULL: Redis, or nothing known. */
 static const struct cli_engine *cli_engine_of(const char *url) {
     char scheme[16], known[64];
     size_t i, length = url != NULL ? strcspn(url, ":") : 0;

@@ -1,8 +1,8 @@
 /* data.h - connections for an example's own data, which is in the Redis that RLOCK_DATA names, or
  * else RLOCK_URL
  *
- * So the locks may be in another engine: RLOCK_URL=postgres://... RLOCK_DATA=redis://... hiredis reads
- * no URLs. These connections know unix:///path and redis://host:port, without a user and with
+ * So the locks may be in another engine: RLOCK_URL=postgres://... RLOCK_DATA=redis://... hiredis
+ * reads no URLs. These connections know unix:///path and redis://host:port, without a user and with
  * database 0; where neither is set, they go to 127.0.0.1, port 6379. The library itself takes every
  * form that rlock.h lists. */
 #ifndef DATA_H

@@ -11,11 +11,11 @@
  *
  *     config.url = "postgres://app@db.example.com/shop";
  *
- * rlock_client_new makes the store, and rlock_client_free frees it. Each URL is that of the engine's
- * own header; one of PostgreSQL may also have ?pooler=yes, which is RLOCK_POSTGRES_POOLER.
+ * rlock_client_new makes the store, and rlock_client_free frees it. Each URL is that of the
+ * engine's own header; one of PostgreSQL may also have ?pooler=yes: RLOCK_POSTGRES_POOLER.
  *
- * Several clients may share one store: make that with rlock_stores_new, and put it into config.store.
- * The servers of a quorum are Redis. */
+ * Several clients may share one store: make it with rlock_stores_new, and put it into
+ * config.store. The servers of a quorum are Redis. */
 
 #ifndef RLOCK_STORES_H
 #define RLOCK_STORES_H
@@ -126,8 +126,8 @@ static inline bool rlock_stores_has(const char *url) {
     return rlock__stores_find(url) != NULL;
 }
 
-/* Makes the store that a URL names; it is copied. Any number of clients, on any threads, may use it;
- * free it after them. What is wrong with the engine's part of the URL rlock_client_new says.
+/* Makes the store that a URL names; it is copied. Any number of clients, on any threads, may use
+ * it; free it after them. What is wrong with the engine's part of the URL rlock_client_new says.
  * Errors: RLOCK_ERR_ARG (out is NULL, rlock_stores_has is false, a parameter of this header has no
  * such value), RLOCK_ERR_NOMEM. */
 static inline int rlock_stores_new(rlock_store **out, const char *url) {
