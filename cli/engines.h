@@ -11,6 +11,7 @@
 
 #include "calls.h"
 #endif
+#include <stdbool.h>
 
 #define CLI_POINTER(name) __typeof__(name) *name;
 #define CLI_NAME(name) #name,
@@ -36,6 +37,7 @@ static const char *const cli_mariadb_names[] = {CLI_MARIADB(CLI_NAME) NULL};
 
 static const struct cli_engine {
     const char *schemes, *name;
+    bool gives_less;                  /* its leases may be shorter than what is asked for */
     const char *library;              /* the file that is loaded; NULL = it is not built in */
     const char *const *names;         /* what is called in it */
     void *pointers;                   /* ... by these, in that order */
@@ -43,7 +45,7 @@ static const struct cli_engine {
     const char *package;              /* Debian's, of the library */
     const char *tls, *refused, *list; /* cures */
 } cli_engines[] = {
-    {"postgres postgresql", "PostgreSQL",
+    {"postgres postgresql", "PostgreSQL", false,
 #ifdef RLOCK_WITH_POSTGRES
      "libpq.so.5", cli_postgres_names, &cli_postgres,
 #else
@@ -53,7 +55,7 @@ static const struct cli_engine {
      "In its URL: postgres://host/database?sslmode=verify-full&sslrootcert=FILE",
      "Is rlock_postgres.sql installed there, and has this user the role rlock_user?",
      "Ask it: SELECT * FROM rlock.keys"},
-    {"zookeeper", "ZooKeeper",
+    {"zookeeper", "ZooKeeper", true,
 #ifdef RLOCK_WITH_ZOOKEEPER
      "libzookeeper_st.so.2", cli_zookeeper_names, &cli_zookeeper,
 #else
@@ -62,7 +64,7 @@ static const struct cli_engine {
      "ZooKeeper's client, in Debian libzookeeper-st-dev", "libzookeeper-st2",
      "Its client library has no TLS", "May everybody write to the path in the URL?",
      "Ask it: zkCli.sh ls /PATH"},
-    {"mysql mariadb", "MariaDB",
+    {"mysql mariadb", "MariaDB", false,
 #ifdef RLOCK_WITH_MARIADB
      "libmariadb.so.3", cli_mariadb_names, &cli_mariadb,
 #else

@@ -335,6 +335,7 @@ static bool run_is_in_front(void) {
 /* Starts the command: the lock is held. */
 static void run_start(void) {
     sigset_t all, none;
+    run.seen_us = 0;
     run_write_fence();
     if (run.leaves) {
         return;
@@ -411,10 +412,11 @@ static void run_soon(double pause_s) {
  * may be less than half of the lease: then the first renewal shows how much that is. */
 static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
     int64_t end_us = rlock_deadline_us(&run_page->deadline), left_us = end_us - RLOCK_NOW_US();
-    bool renewed = run.seen_us != 0 && end_us > run.seen_us && cli.engine != NULL;
+    bool renewed = run.seen_us != 0 && end_us > run.seen_us;
     (void)loop, (void)timer, (void)revents;
     run.seen_us = end_us;
-    if (renewed && left_us < run_page->lease_ms * 1000) {
+    if (renewed && cli.engine != NULL && cli.engine->gives_less &&
+        left_us < run_page->lease_ms * 1000) {
         run_page->lease_ms = left_us / 1000;
     }
     if (left_us > run_page->lease_ms * 1000 / 2) {
@@ -599,6 +601,7 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
     if (event->status == RLOCK_OK) {
         run.fence = event->fence;
+        run.seen_us = 0;
         run_soon(0);
     } else if (event->status == RLOCK_ERR_BUSY || event->status == RLOCK_ERR_TIMEOUT) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
@@ -615,6 +618,7 @@ static void run_on_lead(rlock_election *election, const rlock_event *event, void
     (void)election, (void)user;
     run_notify("STATUS=leads");
     run.fence = event->fence;
+    run.seen_us = 0;
     if (run.keeper == 0) { /* else the command of the last term is still ending */
         run_soon(0);
     }
