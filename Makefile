@@ -88,7 +88,8 @@ help:
 	@echo 'make torture            fail every allocation, read, write and connect in turn'
 	@echo 'make fuzz               SECONDS=60 for each fuzzer: hostile servers, replies, programs'
 	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
-	@echo 'make cli-chaos          ROUNDS=500: three machines run rlock while all that it needs is killed or stopped'
+	@echo 'make cli-chaos          ROUNDS=500: three machines run rlock while all that it needs is killed or stopped;'
+	@echo '                        ENGINE=postgres or zookeeper: with their locks there'
 	@echo 'make failover           SECONDS=120: leaders behind Sentinel, whose primary is killed every ten seconds;'
 	@echo '                        KIND=cluster: their node of a cluster; KIND=restarts: a server that forgets'
 	@echo 'make moving             SECONDS=60: 1,000 handles on a cluster, slots that move, nodes that are killed'
@@ -132,10 +133,11 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite zookeeper_suite)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite zookeeper_suite urls)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
+	@+$(build) $(BUILD)/tests/engines/with $(BUILD)/tests/beat cli examples
 	@SUITES=tests/engines/suites tools/run-tests
 
 matrix:
@@ -170,7 +172,7 @@ cli-chaos: ROUNDS = 500
 cli-chaos:
 	@tools/setup test
 	@+$(build) $(BUILD)/cli/rlock $(BUILD)/tests/beat
-	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/cli.py $(BUILD)/cli/rlock $(BUILD)/tests/beat chaos $(ROUNDS)
+	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/$(if $(ENGINE),engines/)cli.py $(BUILD)/cli/rlock $(BUILD)/tests/beat $(ENGINE) chaos $(ROUNDS)
 
 failover: SECONDS = 120
 failover:
@@ -272,9 +274,11 @@ $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
 $(out)/tests/engines/%: loops = $(engine_libs) -levent_core -luv -lev
-$(out)/tests/engines/postgres%: flags = $(shell pkg-config --cflags libpq)
-$(out)/tests/engines/postgres%: engine_libs = -lpq
+$(out)/tests/engines/with $(out)/tests/engines/postgres%: flags = $(shell pkg-config --cflags libpq)
+$(out)/tests/engines/with $(out)/tests/engines/postgres%: engine_libs = -lpq
 $(out)/tests/engines/zookeeper%: engine_libs = -lzookeeper_st
+$(out)/tests/engines/urls: flags = $(store_flags)
+$(out)/tests/engines/urls: engine_libs = $(store_libs)
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)

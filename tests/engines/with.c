@@ -6,9 +6,11 @@
  * finds in RLOCK_DATA. Exit status: the command's, or 128 and its signal; 127 = no server.
  */
 
+#include <errno.h>
+#include <stdbool.h>
+
 #include "postgres.h"
 #define ZOOKEEPER_TICK_MS 100
-#define ZOOKEEPER_SESSION_MS 2000
 #include "zookeeper.h"
 
 static struct postgres postgres;
