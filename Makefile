@@ -97,7 +97,8 @@ help:
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, into docs/proof.md (an hour and a half); SEEDS=1000000 SECONDS=120; REST=1: what has not passed yet'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
-	@echo 'make bench-stores       locks in PostgreSQL beside the same statements sent by hand'
+	@echo 'make bench-stores       locks in PostgreSQL beside the same statements sent by hand; all engines side by side,'
+	@echo '                        into docs/stores.md; QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
 	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
@@ -205,8 +206,13 @@ bench:
 
 bench-stores:
 	@tools/setup stores
-	@+$(build) $(BUILD)/bench/engines/postgres
+	@+$(build) $(BUILD)/bench/engines/postgres $(BUILD)/bench/engines/stores
 	@$(BUILD)/bench/engines/postgres
+	@$(BUILD)/bench/engines/stores $(if $(QUICK),--quick) >$(BUILD)/bench/stores.md
+	@cat $(BUILD)/bench/stores.md
+	@$(if $(QUICK),,awk -v table=$(BUILD)/bench/stores.md '/bench-stores: end/ { off = 0 } !off \
+		/bench-stores: begin/ { off = 1; print ""; while ((getline line <table) > 0) print line; print "" }' \
+		docs/stores.md >$(BUILD)/bench/stores.new && mv $(BUILD)/bench/stores.new docs/stores.md)
 
 bench-peers:
 	@tools/setup peers
@@ -323,6 +329,10 @@ $(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c $(out)/cli/calls.h Makefil
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+
+$(out)/bench/engines/stores: bench/engines/stores.c Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(store_flags) -o $@ $< $(LDFLAGS) $(store_libs) $(HIREDIS_LIBS)
 
 $(out)/bench/engines/%: bench/engines/%.c Makefile
 	@mkdir -p $(@D)
