@@ -37,7 +37,7 @@ there        = $(shell pkg-config --exists $1 2>/dev/null && echo yes)
 zookeeper_h  = $(wildcard $(addsuffix /include/zookeeper/zookeeper.h,/usr /usr/local))
 store_names := $(if $(NO_STORES),,$(if $(call there,'libpq >= 14'),POSTGRES) \
     $(if $(and $(zookeeper_h),$(filter /%,$(shell $(CC) -print-file-name=libzookeeper_st.so))),ZOOKEEPER) \
-    $(if $(and $(call there,libmariadb),$(wildcard stores/rlock_mariadb.h)),MARIADB))
+    $(if $(and $(call there,'libmariadb >= 3.3'),$(wildcard stores/rlock_mariadb.h)),MARIADB))
 store_flags := $(addprefix -DRLOCK_WITH_,$(store_names)) $(if $(store_names),-Istores) \
     $(subst -I,-isystem ,$(if $(filter POSTGRES,$(store_names)),$(shell pkg-config --cflags libpq)) \
     $(if $(filter MARIADB,$(store_names)),$(shell pkg-config --cflags libmariadb)))
@@ -280,11 +280,11 @@ $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
 $(out)/tests/engines/%: loops = $(engine_libs) -levent_core -luv -lev
-$(out)/tests/engines/with $(out)/tests/engines/postgres%: flags = $(shell pkg-config --cflags libpq)
-$(out)/tests/engines/with $(out)/tests/engines/postgres%: engine_libs = -lpq
+$(out)/tests/engines/postgres%: flags = $(shell pkg-config --cflags libpq)
+$(out)/tests/engines/postgres%: engine_libs = -lpq
 $(out)/tests/engines/zookeeper%: engine_libs = -lzookeeper_st
-$(out)/tests/engines/urls: flags = $(store_flags)
-$(out)/tests/engines/urls: engine_libs = $(store_libs)
+$(out)/tests/engines/with $(out)/tests/engines/urls: flags = $(store_flags)
+$(out)/tests/engines/with $(out)/tests/engines/urls: engine_libs = $(store_libs)
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)

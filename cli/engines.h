@@ -70,9 +70,10 @@ static const struct cli_engine {
 #else
      NULL, NULL, NULL,
 #endif
-     "MariaDB's client, in Debian libmariadb-dev", "libmariadb3", "See docs/stores.md",
-     "Give user and password in the URL: mysql://user:password@host/database",
-     "Ask it: SELECT * FROM its table"},
+     "libmariadb 3.3 or newer, in Debian libmariadb-dev", "libmariadb3",
+     "It has none: the library's handshake would block",
+     "Is rlock_mariadb.sql installed there, and are user and password in the URL right?",
+     "Ask it: SELECT * FROM rlock_keys"},
 };
 
 #define CLI_ENGINES (sizeof cli_engines / sizeof *cli_engines)
