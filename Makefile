@@ -31,6 +31,19 @@ comma      := ,
 cli_in_build  = $(if $(tls_system),,$(wildcard $(TLS_HIREDIS)/lib))
 cli_installed = $(BUILD)/cli/$(if $(cli_in_build),system/)rlock
 
+# The stores of other engines are in the program, the examples and the bench where their libraries are found; NO_STORES=1
+# leaves them out. Debian's package of ZooKeeper's library has no file for pkg-config.
+there        = $(shell pkg-config --exists $1 2>/dev/null && echo yes)
+zookeeper_h  = $(wildcard $(addsuffix /include/zookeeper/zookeeper.h,/usr /usr/local))
+store_names := $(if $(NO_STORES),,$(if $(call there,'libpq >= 14'),POSTGRES) \
+    $(if $(and $(zookeeper_h),$(filter /%,$(shell $(CC) -print-file-name=libzookeeper_st.so))),ZOOKEEPER) \
+    $(if $(and $(call there,'libmariadb >= 3.3'),$(wildcard stores/rlock_mariadb.h)),MARIADB))
+store_flags := $(addprefix -DRLOCK_WITH_,$(store_names)) $(if $(store_names),-Istores) \
+    $(subst -I,-isystem ,$(if $(filter POSTGRES,$(store_names)),$(shell pkg-config --cflags libpq)) \
+    $(if $(filter MARIADB,$(store_names)),$(shell pkg-config --cflags libmariadb)))
+store_libs  := $(if $(filter POSTGRES,$(store_names)),$(shell pkg-config --libs libpq)) \
+    $(if $(filter ZOOKEEPER,$(store_names)),-lzookeeper_st) $(if $(filter MARIADB,$(store_names)),$(shell pkg-config --libs libmariadb))
+
 tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines loops-asio)
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
@@ -75,7 +88,8 @@ help:
 	@echo 'make torture            fail every allocation, read, write and connect in turn'
 	@echo 'make fuzz               SECONDS=60 for each fuzzer: hostile servers, replies, programs'
 	@echo 'make chaos              SECONDS=60: real servers and processes, stopped, killed, cut off'
-	@echo 'make cli-chaos          ROUNDS=500: three machines run rlock while all that it needs is killed or stopped'
+	@echo 'make cli-chaos          ROUNDS=500: three machines run rlock while all that it needs is killed or stopped;'
+	@echo '                        ENGINE=postgres or zookeeper: with their locks there'
 	@echo 'make failover           SECONDS=120: leaders behind Sentinel, whose primary is killed every ten seconds;'
 	@echo '                        KIND=cluster: their node of a cluster; KIND=restarts: a server that forgets'
 	@echo 'make moving             SECONDS=60: 1,000 handles on a cluster, slots that move, nodes that are killed'
@@ -83,7 +97,8 @@ help:
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, into docs/proof.md (an hour and a half); SEEDS=1000000 SECONDS=120; REST=1: what has not passed yet'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
-	@echo 'make bench-stores       locks in PostgreSQL and MariaDB beside the same statements sent by hand'
+	@echo 'make bench-stores       locks in PostgreSQL and MariaDB beside the same by hand; all engines side by side,'
+	@echo '                        into docs/stores.md; QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
 	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
@@ -120,10 +135,11 @@ test:
 
 # The stores of other engines, whose servers are large.
 engines = $(addprefix $(BUILD)/asan/tests/engines/,mariadb mariadb_chaos mariadb_suite \
-    postgres postgres_chaos postgres_suite zookeeper zookeeper_chaos zookeeper_ensemble zookeeper_suite)
+    postgres postgres_chaos postgres_suite zookeeper zookeeper_chaos zookeeper_ensemble zookeeper_suite urls)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
+	@+$(build) $(BUILD)/tests/engines/with $(BUILD)/tests/beat cli examples
 	@SUITES=tests/engines/suites tools/run-tests
 
 matrix:
@@ -158,7 +174,7 @@ cli-chaos: ROUNDS = 500
 cli-chaos:
 	@tools/setup test
 	@+$(build) $(BUILD)/cli/rlock $(BUILD)/tests/beat
-	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/cli.py $(BUILD)/cli/rlock $(BUILD)/tests/beat chaos $(ROUNDS)
+	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/$(if $(ENGINE),engines/)cli.py $(BUILD)/cli/rlock $(BUILD)/tests/beat $(ENGINE) chaos $(ROUNDS)
 
 failover: SECONDS = 120
 failover:
@@ -191,9 +207,14 @@ bench:
 
 bench-stores:
 	@tools/setup stores
-	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb)
+	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb stores)
 	@$(BUILD)/bench/engines/postgres
 	@$(BUILD)/bench/engines/mariadb
+	@$(BUILD)/bench/engines/stores $(if $(QUICK),--quick) >$(BUILD)/bench/stores.md
+	@cat $(BUILD)/bench/stores.md
+	@$(if $(QUICK),,awk -v table=$(BUILD)/bench/stores.md '/bench-stores: end/ { off = 0 } !off \
+		/bench-stores: begin/ { off = 1; print ""; while ((getline line <table) > 0) print line; print "" }' \
+		docs/stores.md >$(BUILD)/bench/stores.new && mv $(BUILD)/bench/stores.new docs/stores.md)
 
 bench-peers:
 	@tools/setup peers
@@ -245,7 +266,6 @@ $(addprefix $(BUILD)/asan/tests/,cluster faults kinds loops memory metrics quoru
 
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
 # they are found: GLib, sd-event, and uloop, whose libubox may also stand in a folder UBOX with include/ and lib/.
-there        = $(shell pkg-config --exists $1 2>/dev/null && echo yes)
 UBOX        ?=
 uloop_there  = $(or $(UBOX),$(wildcard /usr/include/libubox/uloop.h /usr/local/include/libubox/uloop.h))
 loops_flags  = $(if $(call there,glib-2.0),-DHAVE_GLIB $(subst -I,-isystem ,$(shell pkg-config --cflags glib-2.0)))
@@ -268,23 +288,27 @@ engine_flags_postgres = $(subst -I,-isystem ,$(shell pkg-config --cflags libpq))
 engine_libs_mariadb   = $(shell pkg-config --libs libmariadb)
 engine_libs_postgres  = -lpq
 engine_libs_zookeeper = -lzookeeper_st
+engine_flags_urls = $(store_flags)
+engine_flags_with = $(store_flags)
+engine_libs_urls  = $(store_libs)
+engine_libs_with  = $(store_libs)
 $(out)/tests/engines/%: flags = $(engine_flags_$(engine))
 $(out)/tests/engines/%: loops = $(engine_libs_$(engine)) -levent_core -luv -lev
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(store_libs) $(HIREDIS_LIBS)
 
 $(out)/examples/cares: loops = -lcares
 
 # The implementation is compiled once for all of them, in a file of its own.
 $(out)/examples/cookbook/rlock.o: rlock.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -c -o $@ $<
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -c -o $@ $<
 
 $(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(store_libs) $(HIREDIS_LIBS)
 
 # The page is a part of the program: its bytes, as C.
 $(out)/examples/shop/page.h: examples/shop/page.html Makefile
@@ -293,26 +317,35 @@ $(out)/examples/shop/page.h: examples/shop/page.html Makefile
 
 $(out)/examples/shop/shop: $(wildcard examples/shop/*.[ch]) $(out)/examples/shop/page.h examples/data.h rlock.h \
     adapters/rlock_libevent.h adapters/rlock_resolve.h $(out)/examples/cookbook/rlock.o Makefile
-	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(HIREDIS_LIBS)
+	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(store_libs) $(HIREDIS_LIBS)
 
 $(out)/examples/%: examples/%.cc Makefile
 	@mkdir -p $(@D)
-	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS)
+	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(store_flags) $(follow) -o $@ $< $(LDFLAGS) $(store_libs) $(HIREDIS_LIBS)
 
 $(out)/cli/rlock: HIREDIS_CFLAGS = $(if $(no_tls),$(shell pkg-config --cflags hiredis 2>/dev/null),$(tls_cflags) -DWITH_TLS)
 $(out)/cli/rlock: HIREDIS_LIBS = $(if $(no_tls),$(or $(shell pkg-config --libs hiredis 2>/dev/null),-lhiredis),$(tls_libs))
 
-$(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c Makefile
+# It loads the libraries of other engines when a URL names one: cli/engines.h.
+$(out)/cli/calls.h: tools/calls $(wildcard stores/rlock_*.h) Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_GNU_SOURCE -Icli -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
+	@CC='$(CC)' tools/calls $(store_flags) >$@ || { rm -f $@; exit 1; }
+
+$(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c $(out)/cli/calls.h Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -D_GNU_SOURCE $(store_flags) -Icli -I$(out)/cli -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS) $(if $(store_names),-ldl)
 
 $(out)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
+$(out)/bench/engines/stores: bench/engines/stores.c Makefile
+	@mkdir -p $(@D)
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(store_flags) -o $@ $< $(LDFLAGS) $(store_libs) $(HIREDIS_LIBS)
+
 $(out)/bench/engines/%: bench/engines/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(engine_flags) -o $@ $< $(LDFLAGS) $(shell pkg-config --libs $(engine_library))
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(engine_flags_$(engine)) -o $@ $< $(LDFLAGS) $(engine_libs_$(engine))
 
 $(out)/bench/peers/%: bench/peers/%.c Makefile
 	@mkdir -p $(@D)
@@ -335,9 +368,9 @@ format:
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
-headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp)
+headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp stores/*.h)
 made      = share/pkgconfig/rlock.pc share/pkgconfig/rlock-no-redis.pc share/cmake/rlock/rlock-config-version.cmake
-copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/doc/rlock/LICENSE
+copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/rlock/rlock_postgres.sql share/doc/rlock/LICENSE
 ours      = share/cmake/rlock share/rlock share/doc/rlock
 put       = install -m 644
 completions = share/bash-completion/completions share/zsh/site-functions
@@ -348,7 +381,7 @@ install:
 	install -d $(addprefix "$(place)"/,include share/pkgconfig $(ours))
 	$(put) $(headers) "$(place)/include"
 	$(put) tools/rlock-config.cmake "$(place)/share/cmake/rlock"
-	$(put) rlock.c "$(place)/share/rlock"
+	$(put) rlock.c stores/rlock_postgres.sql "$(place)/share/rlock"
 	$(put) LICENSE "$(place)/share/doc/rlock"
 	for file in $(made); do \
 		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/$${file##*/}.in >"$(place)/$$file" && \

@@ -215,6 +215,8 @@
  *                         Its version is that of the library that is linked: else
  *                         rlock_client_new returns RLOCK_ERR_ARG, and config.log is told both
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
+ *     RLOCK_WITH_POSTGRES, RLOCK_WITH_ZOOKEEPER, RLOCK_WITH_MARIADB
+ *                         config.url may name that engine: see stores/rlock_stores.h
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_CLUSTER    leave out clusters
@@ -722,6 +724,8 @@ typedef enum rlock_wire {
  *     redis+cluster://[user:password@]host[:port][,host2[:port]...]
  *     rediss://, rediss+...://         as these without the second s, with TLS as config.tls says;
  *                                      without that s nothing is encrypted, config.tls or not
+ *     postgres://, zookeeper://, mysql://  other engines, where the implementation is compiled with
+ *                                      them: stores/rlock_stores.h, which has all about these forms
  *
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
@@ -797,8 +801,9 @@ typedef struct rlock_config {
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
     /* None; a text of the forms above. Replaces all of the address: host to database, sentinels,
-     * cluster and connect, which have to be left out beside it, and sets what else it names. For
-     * Redis only: with a store of your own it is RLOCK_ERR_ARG. */
+     * cluster and connect, which have to be left out beside it, and sets what else it names. The
+     * store of another engine that it names is made with the client and freed with it. With a store
+     * of your own it is RLOCK_ERR_ARG. */
     const char *url;
 
     /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host
@@ -1799,6 +1804,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
     const rlock_store *store;
+    const rlock_store *made; /* of config.url, and freed with the client; or NULL */
     void *store_state;
     void *loop_state;
     const volatile uint32_t *process; /* NULL: the pid has to be compared */
@@ -7254,6 +7260,18 @@ static char *rlock__url_scheme(rlock__url *url, char *text) {
     return rlock__after(end, "://");
 }
 
+/* True for a scheme that rlock_stores.h may know. */
+static bool rlock__url_other(char *text) {
+    static const char *const words[] = {
+        "postgres:", "postgresql:", "zookeeper:", "mysql:", "mariadb:"};
+    bool other = false;
+    int i;
+    for (i = 0; i < 5; i++) {
+        other = other || rlock__after(text, words[i]);
+    }
+    return other;
+}
+
 /* The URL decides what is encrypted, and config.tls how; the Sentinels may have hooks of theirs. */
 static const char *rlock__url_tls(rlock__url *url) {
     rlock_config *config = url->config;
@@ -7273,8 +7291,11 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     const char *wrong = NULL;
     url->part = "the scheme";
     if (!rest) {
-        return " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these with "
-               "rediss";
+        return !url->member && rlock__url_other(text)
+                   ? " is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
+                     "_MARIADB, see stores/rlock_stores.h"
+                   : " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these "
+                     "with rediss";
     }
     at = strrchr(rest, '@');
     if (at) {
@@ -8422,6 +8443,14 @@ static const rlock_store rlock__cluster_store = {NULL,
  * >>store - which store a configuration means, and at which address
  */
 
+/* Stores of other engines, which config.url names: stores/rlock_stores.h. */
+#if defined(RLOCK_WITH_POSTGRES) || defined(RLOCK_WITH_ZOOKEEPER) || defined(RLOCK_WITH_MARIADB)
+#define RLOCK__HAS_STORES 1
+#include "rlock_stores.h" /* in stores/ */
+#else
+#define RLOCK__HAS_STORES 0
+#endif
+
 static const rlock_store *rlock__store_of(const rlock_config *config) {
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
     if (config->cluster && !config->store) {
@@ -8435,14 +8464,42 @@ static const rlock_store *rlock__store_of(const rlock_config *config) {
 #endif
 }
 
+/* Frees a store that was made of a URL, or NULL. */
+static void rlock__made_free(const rlock_store *made) {
+#if RLOCK__HAS_STORES
+    rlock_stores_free((rlock_store *)(uintptr_t)made);
+#else
+    (void)made;
+#endif
+}
+
+#if RLOCK__HAS_STORES
+/* Makes the store of another engine. */
+static int rlock__url_store(rlock_config *config, char *line) {
+    rlock_store *store;
+    int status = rlock_stores_new(&store, config->url);
+    config->store = store;
+    config->url = NULL;
+    if (status == RLOCK_ERR_ARG) {
+        rlock__line_add(line, 0, "config.url: a parameter has no such value", "");
+    }
+    return status;
+}
+#endif
+
 /* Puts what config->url says into the other fields. `member`: it is a server's of a quorum, and may
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
- * after an error; the line says what is wrong. */
+ * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
     *texts = NULL;
     if (!config->url) {
         return RLOCK_OK;
     }
+#if RLOCK__HAS_STORES
+    if (!config->store && !member && rlock_stores_has(config->url)) {
+        return rlock__url_store(config, line);
+    }
+#endif
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
     if (!config->store) {
         return rlock__url_read(config, member, texts, line);
@@ -12606,6 +12663,13 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     } else if (status == RLOCK_ERR_ARG && config->log) {
         config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
     }
+    if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */
+        if (status == RLOCK_OK) {
+            (*out)->made = resolved.store;
+        } else {
+            rlock__made_free(resolved.store);
+        }
+    }
     rlock__dealloc(texts);
     return status;
 }
@@ -12668,9 +12732,11 @@ static void rlock__questions_free(rlock_client *client) {
 }
 
 void rlock_client_free(rlock_client *client) {
+    const rlock_store *made;
     if (!client || client->life == RLOCK__CLOSED || rlock__forked(client)) {
         return;
     }
+    made = client->made;
     rlock__enter(client);
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
@@ -12685,6 +12751,7 @@ void rlock_client_free(rlock_client *client) {
     rlock__questions_free(client);
     rlock__pools_trim(client);
     rlock__leave(client);
+    rlock__made_free(made);
 }
 
 static void rlock__hold_shutdown(rlock__claim *held) {

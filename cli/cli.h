@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engines.h"
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #include "rlock_elect.h"
@@ -51,6 +52,7 @@ static struct cli {
     void (*pipe)(int); /* what SIGPIPE did before */
     rlock_wire wire;   /* unless the URL says it */
     /* made of these */
+    const struct cli_engine *engine; /* NULL: Redis */
     rlock_client *client;
     rlock_store *quorum;
     char warning[256]; /* the last line of the log that was one, without the client's id */
@@ -75,9 +77,13 @@ static void cli_say_status(const char *what, int status, const char *text) {
     const char *words = text != NULL ? text : cli.told ? "" : cli.warning;
     const char *cure = NULL;
     if (status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN) {
-        cure = "Is the server there? --url or RLOCK_URL says where: redis://host:6379";
+        cure = cli.engine != NULL
+                   ? "Is the server there? --url or RLOCK_URL says where"
+                   : "Is the server there? --url or RLOCK_URL says where: redis://host:6379";
     } else if (status == RLOCK_ERR_AUTH) {
-        cure = "Give user and password in the URL: redis://user:password@host:6379";
+        cure = cli.engine != NULL
+                   ? cli.engine->refused
+                   : "Give user and password in the URL: redis://user:password@host:6379";
     } else if (status == RLOCK_ERR_ARG) { /* the words name the library's options */
         cure = strncmp(cli.warning, "config.url", 10) == 0
                    ? "The server is like redis://host:6379, in --url or RLOCK_URL"
@@ -163,10 +169,48 @@ static void cli_tls(rlock_config *config) {
 #endif
 }
 
+/* Finds out whose URL it is, and gets ready for it. */
+static void cli_choose_engine(void) {
+    const struct cli_engine *engine = cli.members == NULL ? cli_engine_of(cli.url) : NULL;
+    const char *wrong;
+    if (engine == NULL) {
+        return;
+    }
+    cli.engine = engine;
+    if (engine->library == NULL) {
+        char cure[200];
+        snprintf(cure, sizeof cure, "Build it with %s", engine->needs);
+        cli_fail(CLI_FAILED, cure, "this rlock was built without %s", engine->name);
+    }
+    if (cli.cacert != NULL || cli.cert != NULL || cli.cert_key != NULL) {
+        cli_fail(CLI_FAILED, engine->tls, "--cacert, --cert and --cert-key are for Redis");
+    }
+    wrong = cli_engine_load(engine);
+    if (wrong != NULL) {
+        char cure[200];
+        snprintf(cure, sizeof cure, "Install the library of %s, in Debian the package %s",
+                 engine->name, engine->package);
+        cli_fail(CLI_FAILED, cure, "%s", wrong);
+    }
+}
+
+/* The URL for a client. A session of ZooKeeper that is a tick longer than the lease can give it. */
+static const char *cli_url(void) {
+    static char url[1000];
+    const char *tick = cli.engine != NULL ? strstr(cli.url, "tick_ms=") : NULL;
+    if (cli.engine == NULL || strcmp(cli.engine->schemes, "zookeeper") != 0 ||
+        strstr(cli.url, "session_ms=") != NULL || strlen(cli.url) > sizeof url - 40) {
+        return cli.url;
+    }
+    snprintf(url, sizeof url, "%s%csession_ms=%lld", cli.url, strchr(cli.url, '?') ? '&' : '?',
+             (long long)cli.lease_ms + (tick != NULL ? atoll(tick + 8) : 2000));
+    return url;
+}
+
 /* A configuration as the options say. Its url is NULL with a quorum. */
 static rlock_config cli_config(void) {
     rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = cli_log};
-    config.url = cli.url;
+    config.url = cli_url();
     config.wire = cli.wire;
     config.watchdog_lease_ms = cli.lease_ms;
     if (cli_wants_tls()) {

@@ -1,5 +1,7 @@
 /* look.h - how locks stand: rlock inspect, force-release, ls and top
  *
+ * A quorum, and other engines than Redis, are asked about one key by the client alone. With Redis:
+ *
  * The client says where the server is, and asks about one key. What it cannot do goes over
  * connections of our own to the same place, to each master of a cluster: SCAN, a script that says
  * how a key stands whatever its kind, and CLIENT TRACKING by prefixes, which names what changed.
@@ -535,7 +537,8 @@ static bool look_top(void) {
 
 static void look_on_event(void *user, const rlock_report *report) {
     (void)user;
-    if (report->kind == RLOCK_REPORT_CONNECTED && strcmp(report->link, "commands") == 0) {
+    if (report->kind == RLOCK_REPORT_CONNECTED && report->link != NULL &&
+        strcmp(report->link, "commands") == 0) {
         snprintf(look.where, sizeof look.where, "%s", report->where);
     }
 }
@@ -629,19 +632,41 @@ static bool look_reach(void) {
     return look.config.cluster != NULL ? look_add_masters(&seed) : look_add(look.where);
 }
 
+/* Has the client ask about a key. Another engine says only whether the kind is right: if none was
+ * given, all are tried. False: as look_question. */
+static bool look_kinds(struct show_row *row) {
+    static const rlock_kind others[] = {RLOCK_KIND_FAIR, RLOCK_KIND_WRITE, RLOCK_KIND_SEMAPHORE};
+    rlock_options options = {.key = row->key, .key_len = row->key_len};
+    size_t i = 0;
+    options.kind = row->kind < 0 ? RLOCK_KIND_MUTEX : (rlock_kind)row->kind;
+    for (;;) {
+        options.permits = 0;
+        if (options.kind == RLOCK_KIND_SEMAPHORE) { /* a forced release serves the queue by it */
+            options.permits = cli.permits;
+            if (options.permits == 0) {
+                options.permits = row->need > 0 ? (uint32_t)row->need : 1;
+            }
+        }
+        if (!look_question(&options, show.force)) {
+            return false;
+        }
+        if (look.info.status != RLOCK_ERR_WRONG_TYPE || cli.engine == NULL || cli.kind_given ||
+            i == sizeof others / sizeof *others) {
+            return true;
+        }
+        options.kind = others[i++];
+        row->kind = (int)options.kind;
+    }
+}
+
 /* Asks the client about the key, whose kind is known now; nobody's may be of any. */
 static bool look_key(struct show_row *row) {
-    rlock_options options = {.key = row->key, .key_len = row->key_len};
     const rlock_info *info = &look.info;
     row->kind = cli.kind_given ? (int)cli.kind : row->kind;
-    options.kind = row->kind < 0 ? RLOCK_KIND_MUTEX : (rlock_kind)row->kind;
-    if (options.kind == RLOCK_KIND_SEMAPHORE) { /* a forced release serves the queue by it */
-        options.permits = cli.permits != 0 ? cli.permits : (uint32_t)row->need;
-    }
     if (row->redisson && (cli.url == NULL || strstr(cli.url, "wire=") == NULL)) {
         cli.wire = RLOCK_WIRE_REDISSON;
     }
-    if (!look_question(&options, show.force)) {
+    if (!look_kinds(row)) {
         return false;
     }
     if (info->status != RLOCK_OK) {
@@ -669,15 +694,16 @@ static bool look_key(struct show_row *row) {
 
 /* All that is to be done, if nothing fails. */
 static bool look_once(void) {
+    bool direct = cli.members == NULL && cli.engine == NULL;
     struct show_row *row;
-    if (cli.members == NULL && !look_reach()) {
+    if (direct && !look_reach()) {
         return false;
     }
     if (look.mode >= LOOK_LS) {
         return look.mode == LOOK_TOP ? look_top() : look_round();
     }
     row = show_find(cli.keys[0], strlen(cli.keys[0]));
-    if (cli.members == NULL) {
+    if (direct) {
         look_want(look.nodes, row);
     }
     return look_answers() && look_key(row);
@@ -720,8 +746,14 @@ static int look_main(enum look_mode mode, const char *pattern) {
         cli_fail(CLI_FAILED, "Name one of them with --url",
                  "ls and top look at one server, not at a quorum");
     }
+    if (cli.engine != NULL && mode >= LOOK_LS) {
+        cli_fail(CLI_FAILED, cli.engine->list, "ls and top look at Redis only, not at %s",
+                 cli.engine->name);
+    }
     look.config = cli_config(); /* a client finds what is wrong with it */
-    rlock__url_resolve(&look.config, false, &texts, line);
+    if (cli.engine == NULL) {
+        rlock__url_resolve(&look.config, false, &texts, line);
+    }
     look.config.tls = cli.url != NULL ? look.config.tls : NULL;
     look.config.prefix = look.config.prefix != NULL ? look.config.prefix : "rlock:";
     setvbuf(stdout, NULL, _IOFBF, 65536);

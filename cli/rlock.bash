@@ -45,7 +45,7 @@ _rlock() {
     case $word in --*=*) before=${word%%=*} word=${word#*=} ;; esac
     case $before in
         --kind) options='mutex fair read write semaphore' ;;
-        -u | --url) options='redis:// rediss:// unix:// redis+sentinel:// redis+cluster://' ;;
+        -u | --url) options='redis:// rediss:// unix:// redis+sentinel:// redis+cluster:// postgres:// zookeeper:// mysql://' ;;
         --fence-file | --cacert | --cert | --cert-key)
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$word")

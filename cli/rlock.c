@@ -1,4 +1,4 @@
-/* rlock - runs a command while a lock is held in Redis or Valkey; looks at locks: see rlock(1) */
+/* rlock - runs a command while a lock is held in a server; looks at locks: see rlock(1) */
 #include "cli.h"
 #include "look.h"
 #include "run.h"
@@ -12,6 +12,7 @@ static const char cli_help[] =
     "\n"
     "  -u, --url URL       server, or RLOCK_URL: redis://user:password@host:6379/0\n"
     "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
+    "                      postgres:// zookeeper:// mysql://\n"
     "      --quorum U,U,U  a majority of these servers\n"
     "  -n, --try           do not wait for the lock; -w, --wait 10s: for so long\n"
     "  -l, --lease 30s     how long others wait if this machine dies\n"
@@ -130,6 +131,20 @@ static uint32_t cli_parse_count(const char *option, const char *text) {
     return (uint32_t)number;
 }
 
+/* The version, and the servers that it was built for. */
+static void cli_version(void) {
+    size_t i;
+#ifdef WITH_TLS
+    fputs("rlock " RLOCK_VERSION "\nRedis and Valkey, with TLS", stdout);
+#else
+    fputs("rlock " RLOCK_VERSION "\nRedis and Valkey, without TLS", stdout);
+#endif
+    for (i = 0; i < CLI_ENGINES; i++) {
+        printf("; %s%s", cli_engines[i].library == NULL ? "no " : "", cli_engines[i].name);
+    }
+    putchar('\n');
+}
+
 static void cli_option(int option) {
     size_t i;
     for (i = 0; i < sizeof cli_some / sizeof *cli_some; i++) {
@@ -158,7 +173,7 @@ static void cli_option(int option) {
     case CLI_JSON: cli.json = true; break;
     case 'v': cli.verbose = true; break;
     case 'h': fputs(cli_help, stdout); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
-    case 'V': puts("rlock " RLOCK_VERSION); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
+    case 'V': cli_version(); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
     default: /* getopt has said why */
         fprintf(stderr, "       %s\n", cli_see_help);
         exit(CLI_FAILED);
@@ -210,6 +225,7 @@ int main(int argc, char **argv) {
         cli_fail(CLI_FAILED, "Unset RLOCK_URL, or let it be like redis://host:6379",
                  "the URL of the server is empty");
     }
+    cli_choose_engine();
     if (what >= LS) {
         if (*cli.command != NULL || cli.key_count > 0) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);

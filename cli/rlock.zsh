@@ -10,7 +10,7 @@ _rlock() {
         'top:show all locks as a live table'
     )
     local -a every=(
-        '(--quorum -u --url)'{-u,--url=}'[the server]:URL:(redis\:// rediss\:// unix\:// redis+sentinel\:// redis+cluster\://)'
+        '(--quorum -u --url)'{-u,--url=}'[the server]:URL:(redis\:// rediss\:// unix\:// redis+sentinel\:// redis+cluster\:// postgres\:// zookeeper\:// mysql\://)'
         '(-u --url)--quorum=[a majority of these servers]:URL,URL,URL: '
         '--cacert=[who signs certificates]:PEM file:_files'
         '--cert=[the certificate of this client]:PEM file:_files'

@@ -44,6 +44,7 @@ static struct run_page {
     volatile int stopped;    /* by this signal the command is stopped; 0 = it is not */
     volatile bool lost;      /* the deadline came near: the command was told to end */
     volatile bool not_run;   /* there is no such command, or it cannot be run */
+    int64_t lease_ms;        /* what is had; another engine may give less than is asked for */
 } * run_page;
 
 static struct {
@@ -62,6 +63,7 @@ static struct {
     bool leaves;          /* rlock is to end */
     int status;           /* ... with this */
     int64_t until_us;     /* the end of --wait; 0 = it has not begun to wait */
+    int64_t seen_us;      /* the deadline when it was looked at last; 0 = not yet */
     int64_t began_us, pause_ms;
     ev_child child;
     ev_timer watch, again;
@@ -133,7 +135,7 @@ static int64_t run_kill(void) {
 
 /* How long before the deadline the command is ended. */
 static int64_t run_last_us(void) {
-    return cli.lease_ms < 400 ? 20000 : cli.lease_ms * 1000 / 20;
+    return run_page->lease_ms < 400 ? 20000 : run_page->lease_ms * 1000 / 20;
 }
 
 /* Ends the command if the deadline is near: it is asked when three tenths of the lease are left,
@@ -142,7 +144,7 @@ static int64_t run_last_us(void) {
 static int64_t run_watch(void) {
     int64_t now_us = RLOCK_NOW_US(), next_us;
     int64_t end_us = rlock_deadline_us(&run_page->deadline) - run_last_us();
-    int64_t ask_us = end_us - cli.lease_ms * 1000 / 4;
+    int64_t ask_us = end_us - run_page->lease_ms * 1000 / 4;
     if (!run_page->lost && now_us >= ask_us) {
         run_page->lost = true;
         run_signal(SIGTERM);
@@ -333,6 +335,7 @@ static bool run_is_in_front(void) {
 /* Starts the command: the lock is held. */
 static void run_start(void) {
     sigset_t all, none;
+    run.seen_us = 0;
     run_write_fence();
     if (run.leaves) {
         return;
@@ -405,11 +408,18 @@ static void run_soon(double pause_s) {
 }
 
 /* Starts the command if the lock is held; not yet, if the grant came so late that the deadline is
- * near before the first renewal: the command would be ended as it begins. */
+ * near before the first renewal: the command would be ended as it begins. What another engine gives
+ * may be less than half of the lease: then the first renewal shows how much that is. */
 static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
-    int64_t left_us = rlock_deadline_us(&run_page->deadline) - RLOCK_NOW_US();
+    int64_t end_us = rlock_deadline_us(&run_page->deadline), left_us = end_us - RLOCK_NOW_US();
+    bool renewed = run.seen_us != 0 && end_us > run.seen_us;
     (void)loop, (void)timer, (void)revents;
-    if (left_us > cli.lease_ms * 1000 / 2) {
+    run.seen_us = end_us;
+    if (renewed && cli.engine != NULL && cli.engine->gives_less &&
+        left_us < run_page->lease_ms * 1000) {
+        run_page->lease_ms = left_us / 1000;
+    }
+    if (left_us > run_page->lease_ms * 1000 / 2) {
         run_start();
     } else if (left_us > 0) {
         run_soon((double)cli.lease_ms * 1e-3 / 50);
@@ -591,6 +601,7 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
     if (event->status == RLOCK_OK) {
         run.fence = event->fence;
+        run.seen_us = 0;
         run_soon(0);
     } else if (event->status == RLOCK_ERR_BUSY || event->status == RLOCK_ERR_TIMEOUT) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
@@ -607,6 +618,7 @@ static void run_on_lead(rlock_election *election, const rlock_event *event, void
     (void)election, (void)user;
     run_notify("STATUS=leads");
     run.fence = event->fence;
+    run.seen_us = 0;
     if (run.keeper == 0) { /* else the command of the last term is still ending */
         run_soon(0);
     }
@@ -630,6 +642,7 @@ static int run_main(bool elects) {
     if (run_page == MAP_FAILED) {
         cli_fail(CLI_FAILED, NULL, "mmap: %s", strerror(errno));
     }
+    run_page->lease_ms = cli.lease_ms;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, &run.mask);
     run.tty = open("/dev/tty", O_RDWR | O_CLOEXEC);

@@ -1,8 +1,10 @@
-/* data.h - connections for an example's own data, to the server that RLOCK_URL names
+/* data.h - connections for an example's own data, which is in the Redis that RLOCK_DATA names, or
+ * else RLOCK_URL
  *
- * hiredis reads no URLs. These connections know unix:///path and redis://host:port, without a user
- * and with database 0; where RLOCK_URL is not set, they go to 127.0.0.1, port 6379. The library
- * itself takes every form that rlock.h lists. */
+ * So the locks may be in another engine: RLOCK_URL=postgres://... RLOCK_DATA=redis://... hiredis
+ * reads no URLs. These connections know unix:///path and redis://host:port, without a user and with
+ * database 0; where neither is set, they go to 127.0.0.1, port 6379. The library itself takes every
+ * form that rlock.h lists. */
 #ifndef DATA_H
 #define DATA_H
 
@@ -14,14 +16,15 @@
 
 /* Returns the port, or 0 for the path of a socket. */
 static inline int data_address(char host[108]) {
-    const char *url = getenv("RLOCK_URL");
+    const char *data = getenv("RLOCK_DATA"), *url = data ? data : getenv("RLOCK_URL");
     int port = 6379;
     strcpy(host, "127.0.0.1");
     if (!url || sscanf(url, "unix://%107[^?@]", host) == 1) {
         return url ? 0 : port;
     }
     if (strchr(url, '@') || sscanf(url, "redis://%107[^:/?]:%d", host, &port) < 1) {
-        fprintf(stderr, "this example needs RLOCK_URL=unix:///path or redis://host:port\n");
+        fprintf(stderr, "this example keeps its data in Redis: RLOCK_DATA, or RLOCK_URL, has to be "
+                        "unix:///path or redis://host:port\n");
         exit(1);
     }
     return port;

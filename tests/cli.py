@@ -43,6 +43,7 @@ SOON_S = 5 * SCALE  # what takes milliseconds on a machine that is idle
 LOST, BUSY, FAILED, NOT_RUN, NOT_FOUND = 123, 124, 125, 126, 127
 ROUNDS = int(([word for word in sys.argv[3:] if word.isdigit()] or [20])[0])  # the faults of the chaos
 LIBC = ctypes.CDLL(None)
+JOBS = 8  # tests at a time
 OVER = threading.Event()  # nothing is to be started any more
 PDEATHSIG, SUBREAPER = 1, 36  # of prctl
 
@@ -143,7 +144,8 @@ class Server:
             return False
 
     def signal(self, number):
-        self.process.send_signal(number)
+        """To all of its processes."""
+        send(self.process.pid, number)
 
     def stop(self):
         self.process.kill()
@@ -162,8 +164,11 @@ class Network:
         self.listener = socket.socket(self.family)
         self.listener.bind(path if self.family == socket.AF_UNIX else ("127.0.0.1", 0))
         self.listener.listen()
-        self.url = "unix://" + path if self.family == socket.AF_UNIX else "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.url = "unix://" + path if self.family == socket.AF_UNIX else self.url_at(self.listener.getsockname()[1])
         threading.Thread(target=self.accept, daemon=True).start()
+
+    def url_at(self, port):
+        return getattr(self.server, "url_at", "http://127.0.0.1:%d".__mod__)(port)
 
     def accept(self):
         while True:
@@ -325,7 +330,7 @@ class Place:
         for thing in self.things:
             if not isinstance(thing, subprocess.Popen):
                 if isinstance(thing, Server):
-                    send(thing.process.pid, signal.SIGCONT)
+                    thing.signal(signal.SIGCONT)
                 thing.stop()
 
 
@@ -1356,6 +1361,12 @@ def paused(pid, least=0.0):
         send(pid, signal.SIGCONT)
 
 
+def server_paused(server, least=0.0):
+    server.signal(signal.SIGSTOP)
+    time.sleep(random.uniform(least, 2) * CHAOS_LEASE_S)
+    server.signal(signal.SIGCONT)
+
+
 def keeper_paused_and_cut_off(place, machine, network):
     keeper = machine.keeper()
     if keeper:
@@ -1382,7 +1393,7 @@ CHAOS = {
     "rlock ended": lambda place, machine, network: send(machine.pid, signal.SIGTERM),
     "network gone": cut_off,
     "connections closed": lambda place, machine, network: network.drop(),
-    "server stopped": lambda place, machine, network: paused(place.server.process.pid),
+    "server stopped": lambda place, machine, network: server_paused(place.server),
     "server killed": server_killed,
 }
 
@@ -1483,7 +1494,7 @@ def nightly_job_of_three_crontabs_is_done_once_a_night(place):
             elif fault == "network gone":
                 holder[0].cut = True
             elif fault == "server stopped":
-                paused(server.process.pid, 1)
+                server_paused(server, 1)
             else:
                 server.stop()
                 server.start()
@@ -1542,7 +1553,7 @@ def main():
     names = tuple(word for word in sys.argv[3:] if not word.isdigit())
     wanted = [function for function in TESTS if not names or function.__name__.startswith(names)]
     folder = tempfile.mkdtemp(prefix="rlock-cli-")
-    pool = concurrent.futures.ThreadPoolExecutor(8)
+    pool = concurrent.futures.ThreadPoolExecutor(JOBS)
     failed = len(wanted)
     try:
         server = Server(folder)

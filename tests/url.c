@@ -297,6 +297,16 @@ static void what_is_wrong_is_named(void **state) {
         {"unixs:///h", SCHEME},
         {"unix+sentinel:///h", SCHEME},
         {"rediss+sentinels://h/n", SCHEME},
+#define OTHER                                                                                   \
+    "the scheme is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or _MARIADB, " \
+    "see "                                                                                      \
+    "stores/rlock_stores.h"
+        {"postgres://me:" SECRET "@h/shop", OTHER},
+        {"postgresql://h/shop", OTHER},
+        {"zookeeper://h1,h2/locks", OTHER},
+        {"mysql://me:" SECRET "@h/shop", OTHER},
+        {"mariadb://h/shop", OTHER},
+        {"postgresx://h", SCHEME},
         {"rediss://h", "TLS needs config.tls: see rlock_tls.h"},
         {"redis+sentinel://h/n?sentinel_tls=yes", "TLS needs config.tls: see rlock_tls.h"},
         {"valkeys://h", "TLS needs config.tls: see rlock_tls.h"},

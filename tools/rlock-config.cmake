@@ -10,6 +10,8 @@
 #                           else what pkg-config knows
 #   RLOCK_HIREDIS_ASYNC     its header async.h, as in "deps/async.h" with the quotes. Default: that beside the
 #                           CMakeLists.txt of the target, else <hiredis/async.h>
+#   RLOCK_WITH_POSTGRES, RLOCK_WITH_ZOOKEEPER, RLOCK_WITH_MARIADB
+#                           ON: config.url may name that engine: rlock_stores.h; its library is linked
 if(TARGET rlock::rlock)
   set(rlock_FOUND TRUE)
   return()
@@ -17,7 +19,7 @@ endif()
 
 # CMakeLists.txt says where the source is.
 if(rlock_source)
-  set(rlock_include "${rlock_source}" "${rlock_source}/adapters")
+  set(rlock_include "${rlock_source}" "${rlock_source}/adapters" "${rlock_source}/stores")
   set(rlock_code "${rlock_source}/rlock.c")
 else()
   get_filename_component(rlock_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
@@ -70,6 +72,40 @@ that RLOCK_HIREDIS names. With RLOCK_NO_REDIS=ON it does without.")
     list(APPEND rlock_definitions "RLOCK_HIREDIS_ASYNC=${rlock_async}")
   endif()
   list(APPEND rlock_libraries ${rlock_hiredis})
+endif()
+
+# rlock_store(ENGINE MODULE LIBRARY HEADER): where pkg-config does not know the module, the library and its header
+function(rlock_store engine module library header)
+  if(NOT RLOCK_WITH_${engine})
+    return()
+  endif()
+  find_package(PkgConfig QUIET)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(RLOCK__${engine} QUIET ${module})
+  endif()
+  if(RLOCK__${engine}_FOUND)
+    set(found ${RLOCK__${engine}_LINK_LIBRARIES})
+    set(folders ${RLOCK__${engine}_INCLUDE_DIRS})
+  else()
+    find_library(RLOCK__${engine}_LIBRARY ${library})
+    find_path(RLOCK__${engine}_FOLDER ${header})
+    if(NOT RLOCK__${engine}_LIBRARY OR NOT RLOCK__${engine}_FOLDER)
+      set(rlock_FOUND FALSE PARENT_SCOPE)
+      set(rlock_NOT_FOUND_MESSAGE "RLOCK_WITH_${engine} needs ${library} and its header ${header}" PARENT_SCOPE)
+      return()
+    endif()
+    set(found ${RLOCK__${engine}_LIBRARY})
+    set(folders ${RLOCK__${engine}_FOLDER})
+  endif()
+  set(rlock_include ${rlock_include} ${folders} PARENT_SCOPE)
+  set(rlock_definitions ${rlock_definitions} "RLOCK_WITH_${engine}=" PARENT_SCOPE)
+  set(rlock_libraries ${rlock_libraries} ${found} PARENT_SCOPE)
+endfunction()
+rlock_store(POSTGRES "libpq>=14" pq libpq-fe.h)
+rlock_store(ZOOKEEPER zookeeper_st zookeeper_st zookeeper/zookeeper.h)
+rlock_store(MARIADB "libmariadb>=3.3" mariadb mysql.h)
+if(NOT rlock_FOUND)
+  return()
 endif()
 
 add_library(rlock::rlock INTERFACE IMPORTED GLOBAL)

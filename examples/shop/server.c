@@ -89,7 +89,9 @@ bool server_start(void) {
     }
     for (tries = 0; server > 0 && tries < 1000; tries++) {
         if (answers()) {
-            return setenv("RLOCK_URL", url, 1) == 0;
+            const char *locks = getenv("RLOCK_URL");
+            return setenv("RLOCK_DATA", url, 1) == 0 &&
+                   setenv("RLOCK_URL", url, locks == NULL || *locks == '\0') == 0;
         }
         if (waitpid(server, NULL, WNOHANG) == server) {
             server = 0;

@@ -78,11 +78,23 @@ static bool read_options(int argc, char **argv) {
            shop.crowd > 0;
 }
 
-static bool open_shop(void) {
+/* True if nobody has said where the data is: the locks may be in another engine. */
+static bool needs_server(void) {
+    static const char *const others[] = {"postgres", "zookeeper:", "mysql:", "mariadb:"};
     const char *url = getenv("RLOCK_URL");
+    bool other = url == NULL || *url == '\0';
+    size_t i;
+
+    for (i = 0; i < sizeof others / sizeof others[0]; i++) {
+        other = other || strncmp(url, others[i], strlen(others[i])) == 0;
+    }
+    return other && getenv("RLOCK_DATA") == NULL;
+}
+
+static bool open_shop(void) {
     void *shared;
 
-    if ((url == NULL || *url == '\0') && !server_start()) {
+    if (needs_server() && !server_start()) {
         return false;
     }
     shared = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

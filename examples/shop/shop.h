@@ -87,7 +87,7 @@ int64_t now_ms(void);
 
 /* --- server.c --- */
 
-bool server_start(void); /* sets RLOCK_URL; false: the reason is on stderr */
+bool server_start(void); /* sets RLOCK_DATA, and RLOCK_URL if it is not set; false: see stderr */
 bool server_is_ours(void);
 bool server_ended(int pid); /* true if that was the process of our server */
 void server_stop(bool on);  /* false: it goes on */

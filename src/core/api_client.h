@@ -198,6 +198,13 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
     } else if (status == RLOCK_ERR_ARG && config->log) {
         config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
     }
+    if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */
+        if (status == RLOCK_OK) {
+            (*out)->made = resolved.store;
+        } else {
+            rlock__made_free(resolved.store);
+        }
+    }
     rlock__dealloc(texts);
     return status;
 }
@@ -260,9 +267,11 @@ static void rlock__questions_free(rlock_client *client) {
 }
 
 void rlock_client_free(rlock_client *client) {
+    const rlock_store *made;
     if (!client || client->life == RLOCK__CLOSED || rlock__forked(client)) {
         return;
     }
+    made = client->made;
     rlock__enter(client);
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
@@ -277,6 +286,7 @@ void rlock_client_free(rlock_client *client) {
     rlock__questions_free(client);
     rlock__pools_trim(client);
     rlock__leave(client);
+    rlock__made_free(made);
 }
 
 static void rlock__hold_shutdown(rlock__claim *held) {

@@ -66,6 +66,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
     const rlock_store *store;
+    const rlock_store *made; /* of config.url, and freed with the client; or NULL */
     void *store_state;
     void *loop_state;
     const volatile uint32_t *process; /* NULL: the pid has to be compared */

@@ -32,6 +32,8 @@ typedef enum rlock_wire {
  *     redis+cluster://[user:password@]host[:port][,host2[:port]...]
  *     rediss://, rediss+...://         as these without the second s, with TLS as config.tls says;
  *                                      without that s nothing is encrypted, config.tls or not
+ *     postgres://, zookeeper://, mysql://  other engines, where the implementation is compiled with
+ *                                      them: stores/rlock_stores.h, which has all about these forms
  *
  * What is left out is the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
@@ -107,8 +109,9 @@ typedef struct rlock_config {
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
     /* None; a text of the forms above. Replaces all of the address: host to database, sentinels,
-     * cluster and connect, which have to be left out beside it, and sets what else it names. For
-     * Redis only: with a store of your own it is RLOCK_ERR_ARG. */
+     * cluster and connect, which have to be left out beside it, and sets what else it names. The
+     * store of another engine that it names is made with the client and freed with it. With a store
+     * of your own it is RLOCK_ERR_ARG. */
     const char *url;
 
     /* None; "host:26379,host2:26379" (IPv6 in brackets; the port defaults to 26379); replaces host

@@ -14,6 +14,14 @@
 #include "store/redis/url.h"
 #include "store/cluster.h"
 
+/* Stores of other engines, which config.url names: stores/rlock_stores.h. */
+#if defined(RLOCK_WITH_POSTGRES) || defined(RLOCK_WITH_ZOOKEEPER) || defined(RLOCK_WITH_MARIADB)
+#define RLOCK__HAS_STORES 1
+#include "rlock_stores.h" /* in stores/ */
+#else
+#define RLOCK__HAS_STORES 0
+#endif
+
 static const rlock_store *rlock__store_of(const rlock_config *config) {
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
     if (config->cluster && !config->store) {
@@ -27,14 +35,42 @@ static const rlock_store *rlock__store_of(const rlock_config *config) {
 #endif
 }
 
+/* Frees a store that was made of a URL, or NULL. */
+static void rlock__made_free(const rlock_store *made) {
+#if RLOCK__HAS_STORES
+    rlock_stores_free((rlock_store *)(uintptr_t)made);
+#else
+    (void)made;
+#endif
+}
+
+#if RLOCK__HAS_STORES
+/* Makes the store of another engine. */
+static int rlock__url_store(rlock_config *config, char *line) {
+    rlock_store *store;
+    int status = rlock_stores_new(&store, config->url);
+    config->store = store;
+    config->url = NULL;
+    if (status == RLOCK_ERR_ARG) {
+        rlock__line_add(line, 0, "config.url: a parameter has no such value", "");
+    }
+    return status;
+}
+#endif
+
 /* Puts what config->url says into the other fields. `member`: it is a server's of a quorum, and may
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
- * after an error; the line says what is wrong. */
+ * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
     *texts = NULL;
     if (!config->url) {
         return RLOCK_OK;
     }
+#if RLOCK__HAS_STORES
+    if (!config->store && !member && rlock_stores_has(config->url)) {
+        return rlock__url_store(config, line);
+    }
+#endif
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
     if (!config->store) {
         return rlock__url_read(config, member, texts, line);

@@ -302,6 +302,18 @@ static char *rlock__url_scheme(rlock__url *url, char *text) {
     return rlock__after(end, "://");
 }
 
+/* True for a scheme that rlock_stores.h may know. */
+static bool rlock__url_other(char *text) {
+    static const char *const words[] = {
+        "postgres:", "postgresql:", "zookeeper:", "mysql:", "mariadb:"};
+    bool other = false;
+    int i;
+    for (i = 0; i < 5; i++) {
+        other = other || rlock__after(text, words[i]);
+    }
+    return other;
+}
+
 /* The URL decides what is encrypted, and config.tls how; the Sentinels may have hooks of theirs. */
 static const char *rlock__url_tls(rlock__url *url) {
     rlock_config *config = url->config;
@@ -321,8 +333,11 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     const char *wrong = NULL;
     url->part = "the scheme";
     if (!rest) {
-        return " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these with "
-               "rediss";
+        return !url->member && rlock__url_other(text)
+                   ? " is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
+                     "_MARIADB, see stores/rlock_stores.h"
+                   : " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these "
+                     "with rediss";
     }
     at = strrchr(rest, '@');
     if (at) {

@@ -1,0 +1,376 @@
+#!/usr/bin/python3
+"""The program rlock with its locks in PostgreSQL, ZooKeeper or MariaDB: what tests/cli.py proves of it with Redis, on these.
+
+    tests/engines/cli.py build/cli/rlock build/tests/beat postgres [NAME...]        the suite, or tests of these names
+    tests/engines/cli.py build/cli/rlock build/tests/beat zookeeper chaos ROUNDS    so many faults
+
+Prints TAP. The tests are those of tests/cli.py that know nothing of Redis, and those that stand here. The same is assumed,
+and of ZooKeeper that its tick is what the URL says. Servers are private, in folders of their own, and end with this.
+"""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ENGINE = sys.argv.pop(3)
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+
+import cli  # noqa: E402 - it reads the arguments that are left
+from cli import BUSY, FAILED, LEASE_S, LOST, SCALE, SOON_S, children, dies_with_parent, ms, now, send, test, until  # noqa: E402
+
+NOBODY = 65534
+
+
+def as_nobody():
+    dies_with_parent()
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+def owned(folder):
+    """A server that does not run as root owns its folder, and reaches it."""
+    if os.getuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    while not os.path.basename(folder).startswith("rlock-cli-"):
+        folder = os.path.dirname(folder)
+        os.chmod(folder, 0o711)
+
+
+class Keys:
+    """What tests ask a server itself: rlock inspect does."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def exists(self, key):
+        return subprocess.run([cli.RLOCK, "--url", self.server.url, "inspect", key], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, check=False, preexec_fn=dies_with_parent).returncode == 0
+
+
+class EngineServer:
+    """A private server on a port of its own; what it has written survives kill -9."""
+
+    def __init__(self, folder):
+        with socket.socket() as finder:
+            finder.bind(("127.0.0.1", 0))
+            self.port = finder.getsockname()[1]
+        self.socket = ("127.0.0.1", self.port)
+        self.url = self.url_at(self.port)
+        self.redis = Keys(self)
+        self.folder = tempfile.mkdtemp(dir=folder, prefix="s")
+        self.log = open(os.path.join(self.folder, "log"), "ab")
+        self.prepare()
+        self.start()
+
+    def start(self):
+        self.process = self.begin()
+        until("a server", 60 * SCALE, self.answers)
+
+    def all(self):
+        return [self.process.pid] + children(self.process.pid)
+
+    def signal(self, number):
+        for pid in self.all():
+            send(pid, number)
+
+    def stop(self):
+        for pid in self.all():
+            send(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Postgres(EngineServer):
+    """Its folder belongs to nobody where this is root: postgres refuses to run as root."""
+
+    lock, template, env = threading.Lock(), None, dict(os.environ)
+
+    @staticmethod
+    def url_at(port):
+        return f"postgres://me@127.0.0.1:{port}/postgres"
+
+    @classmethod
+    def program(cls, name):
+        for place in ("/usr", os.path.join(ROOT, "build/postgres/usr")):
+            found = glob.glob(f"{place}/lib/postgresql/[0-9]*/bin/{name}")
+            if found:
+                if place != "/usr":
+                    cls.env["LD_LIBRARY_PATH"] = glob.glob(f"{place}/lib/*-linux-gnu*")[0]
+                return max(found, key=lambda path: int(path.split("/")[-3]))
+        raise FileNotFoundError(name)
+
+    def runs(self, name, *arguments, **more):
+        return subprocess.Popen([self.program(name), *arguments], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+                                stdout=self.log, stderr=self.log, preexec_fn=as_nobody, **more)
+
+    def prepare(self):
+        """The first one makes the data, and the others have a copy of it."""
+        owned(self.folder)
+        with Postgres.lock:
+            if Postgres.template is None:
+                assert self.runs("initdb", "-D", "data", "-A", "trust", "-U", "me", "--no-sync", "-E", "UTF8",
+                                 "--locale=C").wait() == 0
+                self.start()
+                script = os.path.join(ROOT, "stores/rlock_postgres.sql")
+                subprocess.run([self.program("psql"), "-q", "-X", "-v", "ON_ERROR_STOP=1", self.url, "-f", script],
+                               env=self.env, stdout=self.log, stderr=self.log, check=True)
+                self.process.send_signal(signal.SIGINT)
+                self.process.wait()
+                Postgres.template = os.path.join(self.folder, "template")
+                subprocess.run(["cp", "-a", os.path.join(self.folder, "data"), Postgres.template], check=True)
+            else:
+                subprocess.run(["cp", "-a", Postgres.template, os.path.join(self.folder, "data")], check=True)
+
+    def begin(self):
+        return self.runs("postgres", "-D", "data", "-k", self.folder, "-p", str(self.port), "-c",
+                         "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=60")
+
+    def answers(self):
+        """One that was killed leaves processes that end soon: until then the next one ends at once."""
+        if self.process.poll() is not None:
+            self.process = self.begin()
+        return subprocess.run([self.program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)], env=self.env,
+                              check=False).returncode == 0
+
+
+class ZooKeeper(EngineServer):
+    """A tick of 100 ms: sessions are from 0.2 to 2 s long."""
+
+    TICK_MS = 100
+    JARS = ("zookeeper zookeeper-jute slf4j-api slf4j-nop netty-all metrics-core snappy-java jackson-core jackson-databind "
+            "jackson-annotations commons-cli commons-io").split()
+
+    @classmethod
+    def url_at(cls, port):
+        return f"zookeeper://127.0.0.1:{port}/locks?tick_ms={cls.TICK_MS}"
+
+    def prepare(self):
+        given = os.environ.get("RLOCK_ZOOKEEPER") or os.path.join(ROOT, "build/zookeeper/usr/share/java")
+        self.path = ":".join(f"{folder}/{jar}.jar" for folder in ("/usr/share/java", given) for jar in self.JARS)
+        with open(os.path.join(self.folder, "zoo.cfg"), "w", encoding="ascii") as file:
+            file.write(f"tickTime={self.TICK_MS}\ndataDir={self.folder}/data\nclientPort={self.port}\n"
+                       "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nextendedTypesEnabled=true\nforceSync=no\n")
+
+    def begin(self):
+        return subprocess.Popen(["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", self.path,
+                                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", f"{self.folder}/zoo.cfg"],
+                                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                preexec_fn=dies_with_parent)
+
+    def answers(self):
+        assert self.process.poll() is None, "the server did not start"
+        try:
+            with socket.create_connection(self.socket, 0.3) as asked:
+                asked.sendall(b"srvr")
+                words = b""
+                while piece := asked.recv(4096):
+                    words += piece
+        except OSError:
+            return False
+        return b"Mode: " in words
+
+
+class MariaDB(EngineServer):
+    """The data is that which tests/engines/with has made: a database `shop` with the tables and a user."""
+
+    lock, template = threading.Lock(), None
+
+    @staticmethod
+    def url_at(port):
+        return f"mysql://app@127.0.0.1:{port}/shop"
+
+    def prepare(self):
+        """The first one has the data made, and all have a copy of it."""
+        data = os.path.join(self.folder, "data")
+        owned(self.folder)
+        with MariaDB.lock:
+            if MariaDB.template is None:
+                made = os.path.join(self.folder, "template")
+                ends = ('kill $ENGINE_PID; until grep -q "^State:.Z" /proc/$ENGINE_PID/status; do sleep 0.02; done; '
+                        'exec cp -a "$ENGINE_DIR/data" "$0"')
+                subprocess.run([os.path.join(os.path.dirname(cli.BEAT), "engines/with"), "mariadb", "sh", "-c", ends, made],
+                               cwd=ROOT, stdout=self.log, stderr=self.log, check=True)
+                MariaDB.template = made
+            subprocess.run(["cp", "-a", MariaDB.template, data], check=True)
+
+    def begin(self):
+        program = next(path for path in ("/usr/sbin/mariadbd", "/usr/bin/mariadbd", "/usr/libexec/mariadbd")
+                       if os.path.exists(path))
+        return subprocess.Popen(
+            [program, "--no-defaults", f"--datadir={self.folder}/data", f"--socket={self.folder}/socket",
+             f"--port={self.port}", "--bind-address=127.0.0.1", "--pid-file=pid", "--innodb-flush-log-at-trx-commit=2",
+             "--innodb-buffer-pool-size=16M", "--skip-name-resolve", "--performance-schema=OFF", "--max-connections=100"],
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, preexec_fn=as_nobody)
+
+    def answers(self):
+        assert self.process.poll() is None, "the server did not start"
+        try:
+            with socket.create_connection(self.socket, 0.3) as asked:
+                return b"MariaDB" in asked.recv(200)
+        except OSError:
+            return False
+
+
+COMMON = """exit_status_is_that_of_the_command fence_is_written_into_a_file try_and_wait_end_with_124_and_the_next_one_gets_it
+    rlock_is_killed rlock_is_stopped keeper_is_killed command_is_killed command_that_is_stopped_keeps_the_lock
+    server_stops_and_goes_on server_is_killed_and_comes_back_with_its_data hold_survives_a_short_absence_of_the_server
+    network_is_gone command_that_obeys_has_time_to_end_before_the_deadline keeper_stands_still_while_the_server_is_gone
+    rlock_and_keeper_are_killed_together who_was_told_to_end_is_ended_though_the_server_is_back
+    leader_that_cannot_run_its_command_leaves_the_lead another_leads_when_the_leader_is_killed
+    leader_that_is_told_to_end_hands_over_at_once chaos_never_has_two_commands_at_a_time
+    nightly_job_of_three_crontabs_is_done_once_a_night""".split()
+OF_TABLES = """command_knows_its_key_and_a_fence_that_rises several_keys_are_had_together_or_not_at_all
+    grant_that_comes_late_is_renewed_before_the_command_begins""".split()
+WANTED = COMMON + (OF_TABLES if ENGINE != "zookeeper" else [])
+cli.TESTS[:] = [function for function in cli.TESTS if function.__name__ in WANTED]
+assert len(cli.TESTS) == len(WANTED)
+OTHER = "redis://127.0.0.1:1" if ENGINE == "mariadb" else "zookeeper://127.0.0.1:1/" if ENGINE == "postgres" else "postgres://127.0.0.1:1/x"
+
+
+@test
+def kinds_hold_together_and_inspect_finds_them_out(place):
+    hold = ("--", "sh", "-c", "echo; exec sleep 60")
+    for first, second, third, shown in (
+            (("read",), ("read",), ("write",), "write"),
+            (("semaphore", "--permits", "2"), ("semaphore", "--permits", "2"), ("semaphore", "--permits", "2"), "semaphore")):
+        key = place.key + shown
+        holders = [place.rlock("--try", "--kind", *kind, key, *hold, stdout=subprocess.PIPE) for kind in (first, second)]
+        for holder in holders:
+            assert holder.process.stdout.readline() == b"\n", (first, second)
+        code, out, err = place.says("--json", "inspect", key)
+        told = json.loads(out)
+        assert (code, told["key"], told["kind"], told["holders"]) == (0, key, shown, 2), (out, err)
+        assert 0 < told["left_ms"] <= 30000, told
+        code, _, err = place.says("--try", "--kind", *third, key, "--", "true")
+        assert code == BUSY, (third, code, err)
+        for holder in holders:
+            holder.signal(signal.SIGTERM)
+            holder.ends()
+        assert place.says("--try", "--kind", *third, key, "--", "true")[0] == 0
+    code, out, err = place.says("inspect", place.key)
+    assert code == 1 and "held by  free" in out, (code, out, err)
+
+
+@test
+def wrong_kind_is_told(place):
+    place.rlock("--kind", "fair", place.key, "--", "sleep", "60")
+    until("the key", SOON_S, lambda: place.server.redis.exists(place.key))
+    code, out, err = place.says("-n", place.key, "--", "echo", "ran")
+    assert code == FAILED and out == "" and "--kind" in err, (code, out, err)
+
+
+@test
+def lock_that_is_taken_away_ends_the_command(place):
+    machine = place.beats(*cli.FIERCE)
+    place.began(1)
+    time.sleep(0.5)  # holds older than 100 ms are watched
+    at = now()
+    code, out, err = place.says("force-release", place.key)
+    assert code == 0 and "released; it was held by 1 holder" in out, (code, out, err)
+    assert machine.ends() == LOST
+    run = place.runs()[0]
+    soon = 0.5 * SCALE if ENGINE != "mariadb" else LEASE_S / 2  # which tells nobody: it is the next renewal
+    assert run[1] - at < soon, run[1] - at
+    place.all_gone(run, SOON_S)
+    assert place.says("force-release", place.key)[0] == 1
+
+
+@test
+def leader_whose_lead_is_taken_away_starts_again_when_it_leads_again(place):
+    machine = place.rlock("elect", "--lease", ms(LEASE_S), place.key, "--", cli.BEAT, place.log, "ignore",
+                          stderr=subprocess.DEVNULL)
+    place.began(1)
+    assert place.says("force-release", place.key)[0] == 0
+    place.began(2)
+    place.alone()
+    machine.signal(signal.SIGTERM)
+
+
+@test
+def lock_that_could_not_be_released_is_told(place):
+    server, go = place.own_server(), os.path.join(place.folder, "go")
+    machine = place.rlock(place.key, "--", "sh", "-c", f"echo; until [ -e {go} ]; do sleep 0.02; done; exit 4",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert machine.process.stdout.readline() == "\n"
+    server.signal(signal.SIGSTOP)
+    with open(go, "w", encoding="ascii"):
+        pass
+    _, err = machine.process.communicate(timeout=4 * SOON_S)
+    assert machine.process.returncode == 4 and "not released" in err, (machine.process.returncode, err)
+
+
+@test
+def what_is_wrong_is_told_with_its_cure(place):
+    key, url = place.key, place.server.url
+    rows = [(("ls",), "Redis only", url), (("top",), "Redis only", url), (("--cacert", "x", key, "--", "true"), "are for Redis", url),
+            (("-w", "500ms", key, "--", "true"), "Is the server there?", OTHER),
+            (("--quorum", f"{url},{url}x,{url}y", key, "--", "true"), "the scheme is not redis", url)]
+    if ENGINE == "postgres":
+        rows += [(("-n", key, "--", "true"), "is not installed in this database", url.replace("/postgres", "/template1")),
+                 (("-n", key, "--", "true"), "role_that_is_not_there", url.replace("me@", "role_that_is_not_there@")),
+                 ((key, "--", "true"), "has no such value", url + "?pooler=perhaps"),
+                 ((key, "--", "true"), "invalid URI query parameter", url + "?no_such=1")]
+    elif ENGINE == "mariadb":
+        rows += [(("-n", key, "--", "true"), "rlock_mariadb.sql", url.replace("/shop", "/no_such"))]
+    else:
+        rows += [((key, "--", "true"), "session_ms", url + "&session_ms=1"),
+                 (("-k", "b" + key, key, "--", "true"), "several keys", url)]
+    for arguments, words, at in rows:
+        code, out, err = place.says(*arguments, url=at)
+        assert code == FAILED and out == "" and words in err, (arguments, at, code, out, err)
+        assert all(len(line) < 300 for line in err.splitlines()), err
+
+
+if ENGINE == "postgres":
+
+    @test
+    def pooler_in_the_url_locks_without_a_session(place):
+        pooled = place.server.url + "?pooler=yes"
+        holder = place.beats(url=pooled)
+        place.began(1)
+        assert place.says("-n", place.key, "--", "true", url=pooled)[0] == BUSY
+        waiter = place.beats("for", "20", url=pooled)
+        time.sleep(0.1)
+        holder.signal(signal.SIGTERM)
+        assert waiter.ends() == 7
+        place.alone()
+
+if ENGINE == "zookeeper":
+
+    @test
+    def lease_that_is_longer_than_any_session_is_shorter_and_safe(place):
+        """Sessions are of 2 s at most: a lease of 10 s is one of 1.9 s, and the command begins all the same."""
+        network = place.network()
+        machine = place.beats(*cli.FIERCE, lease=10, url=network.url)
+        place.began(1, 4 * SOON_S)
+        at = now()
+        network.cut = True
+        assert machine.ends() == LOST
+        assert place.runs()[0][1] - at < 2 * SCALE, place.runs()[0][1] - at
+
+    @test
+    def lease_that_is_longer_than_the_timeout_of_a_silent_server_is_kept(place):
+        machine = place.beats("for", str(int(3000 * SCALE)), lease=1.5)
+        assert machine.ends() == 7
+
+
+def main():
+    engines = {"postgres": Postgres, "zookeeper": ZooKeeper, "mariadb": MariaDB}
+    if ENGINE == "zookeeper" and shutil.which("java") is None:
+        sys.exit("no java: there can be no ZooKeeper")
+    cli.Server = engines[ENGINE]
+    cli.JOBS = 3 if ENGINE == "zookeeper" else 8
+    cli.main()
+
+
+main()
