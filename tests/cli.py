@@ -768,7 +768,7 @@ def grant_that_comes_late_is_renewed_before_the_command_begins(place):
     lease = 1.0  # not longer than the time that a request may take
     network = place.network()
     assert place.beats("for", "1").ends() == 7  # from here on the server knows the scripts
-    network.late = (place.key.encode(), 0.75 * lease)
+    network.late = (getattr(place.server, "on_the_wire", str.encode)(place.key), 0.75 * lease)
     place.log += "x"
     machine = place.beats("for", "30", lease=lease, url=network.url)
     assert machine.ends() == 7

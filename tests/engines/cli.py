@@ -189,6 +189,10 @@ class MariaDB(EngineServer):
     def url_at(port):
         return f"mysql://app@127.0.0.1:{port}/shop"
 
+    @staticmethod
+    def on_the_wire(key):
+        return key.encode().hex().encode()
+
     def prepare(self):
         """The first one has the data made, and all have a copy of it."""
         data = os.path.join(self.folder, "data")
