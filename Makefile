@@ -119,7 +119,7 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite)
+engines = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/asan/tests/engines/[a-z_]*' tests/engines/suites)))
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)

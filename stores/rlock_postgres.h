@@ -1351,6 +1351,9 @@ static inline void rlock__pg_farewell(rlock__pg *pg) {
     if (ok && PQpipelineSync(pg->conn) == 1) {
         PQflush(pg->conn);
     }
+    if (pg->pooler) { /* pgbouncer drops what it reads together with libpq's farewell */
+        shutdown(PQsocket(pg->conn), SHUT_WR);
+    }
 }
 
 static inline void rlock__pg_close(void *state) {

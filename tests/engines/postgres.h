@@ -65,15 +65,17 @@ static inline const char *postgres_bin(void) {
     return path;
 }
 
-/* Begins a program of PostgreSQL in the server's folder; what it says goes into the file `log`. */
+/* Begins a program of PostgreSQL, or that of a path, in the server's folder; what it says goes into
+ * the file `log`. */
 static inline pid_t postgres_runs(const struct postgres *server, const char *const *argv) {
     pid_t pid = fork();
-    char path[400];
+    char path[600];
     int fd;
     if (pid != 0) {
         return pid;
     }
-    snprintf(path, sizeof path, "%s/%s", postgres_bin(), argv[0]);
+    snprintf(path, sizeof path, "%s%s%s", *argv[0] == '/' ? "" : postgres_bin(),
+             *argv[0] == '/' ? "" : "/", argv[0]);
     if (chdir(server->dir) != 0 ||
         (getuid() == 0 && (setgid(POSTGRES_NOBODY) != 0 || setuid(POSTGRES_NOBODY) != 0))) {
         _exit(126);
