@@ -261,6 +261,7 @@ $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
 $(out)/tests/engines/%: flags = $(shell pkg-config --cflags libpq)
 $(out)/tests/engines/%: loops = -lpq -levent_core -luv -lev
+$(out)/tests/engines/postgres_tls: loops = -lpq -lssl -lcrypto
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)

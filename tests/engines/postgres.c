@@ -27,56 +27,7 @@ static void *wish_calloc(size_t n, size_t size) {
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
-#include <sys/resource.h>
-#include <time.h>
-
-/* The loop calls these: they measure how long a call computes, and whether it slept, which means
- * that it has blocked. A processor that others have meanwhile does not count. */
-static int64_t longest_us;
-static long slept;
-static int64_t call_begun_us;
-static long call_sleeps;
-
-static long sleeps(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_nvcsw;
-}
-
-static int64_t computed_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
-static void call_begins(void) {
-    call_sleeps = sleeps();
-    call_begun_us = computed_us();
-}
-
-static void call_ends(void) {
-    int64_t took_us = computed_us() - call_begun_us;
-    longest_us = took_us > longest_us ? took_us : longest_us;
-    slept += sleeps() - call_sleeps;
-}
-
-static void measured_io(rlock_io *io, unsigned events) {
-    call_begins();
-    rlock_on_io(io, events);
-    call_ends();
-}
-
-static void measured_timer(rlock_client *client) {
-    call_begins();
-    rlock_on_timer(client);
-    call_ends();
-}
-
-#define rlock_on_io measured_io
-#define rlock_on_timer measured_timer
-#include "kit.h"
-#undef rlock_on_io
-#undef rlock_on_timer
+#include "measured.h"
 #include "postgres.h"
 #include "proxy.h"
 
@@ -86,70 +37,9 @@ static void measured_timer(rlock_client *client) {
 #undef malloc
 #undef calloc
 
-#define TIMEOUT_MS 400
-#define LATE_US 20000 /* ten times what a turn of the loop may take at most */
-
-static struct {
-    struct postgres server;
-    PGconn *hand; /* the administrator's */
-    rlock_store *stores[KIT_CLIENTS];
-    int store_count;
-    int64_t longest_us; /* of a turn of the loop */
-} g;
-
-/* --- the administrator --- */
-
-static const char *sql(const char *format, ...) {
-    static char value[256];
-    char text[512];
-    va_list ap;
-    PGresult *result;
-    va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
-    va_end(ap);
-    if (PQstatus(g.hand) != CONNECTION_OK) {
-        PQreset(g.hand);
-    }
-    result = PQexec(g.hand, text);
-    value[0] = 0;
-    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0) {
-        snprintf(value, sizeof value, "%s", PQgetvalue(result, 0, 0));
-    } else if (PQresultStatus(result) != PGRES_COMMAND_OK &&
-               PQresultStatus(result) != PGRES_TUPLES_OK) {
-        fprintf(stderr, "%s: %s", text, PQresultErrorMessage(result));
-    }
-    PQclear(result);
-    return value;
-}
-
-/* Whether somebody has a key, as the server says. */
-static bool held(const char *key) {
-    return strcmp(
-               sql("SELECT count(*) FROM rlock.keys WHERE key = '%s' AND ends > clock_timestamp()",
-                   key),
-               "1") == 0;
-}
-
-static int key_is_free(void *key) {
-    return !held((const char *)key);
-}
+#include "postgres_kit.h"
 
 /* --- clients --- */
-
-static rlock_client *client_of(const char *url, unsigned flags, int64_t timeout_ms) {
-    rlock_config config;
-    memset(&config, 0, sizeof config);
-    assert_int_equal(rlock_postgres_new(&g.stores[g.store_count], url, flags), RLOCK_OK);
-    config.store = g.stores[g.store_count++];
-    config.loop = rlock_poll_loop(kit_poll);
-    config.log = kit_log;
-    config.command_timeout_ms = timeout_ms;
-    return kit_client(&config);
-}
-
-static rlock_client *client(void) {
-    return client_of(g.server.url, 0, TIMEOUT_MS);
-}
 
 /* By way of the proxy: a unix socket of the same name in another folder. */
 static rlock_client *proxied_for(int64_t timeout_ms) {
@@ -163,17 +53,8 @@ static rlock_client *proxied(void) {
     return proxied_for(TIMEOUT_MS);
 }
 
-static struct owner *renewed(rlock_client *of, const char *key) {
-    rlock_options options;
-    memset(&options, 0, sizeof options);
-    options.key = key;
-    options.watchdog = RLOCK_WATCHDOG_ON;
-    options.fencing = true;
-    return owner_with(of, &options);
-}
-
-static int waited_ms(struct owner *o, rlock_event_kind kind, int64_t since_us) {
-    return (int)((o->at_us[kind] - since_us) / 1000);
+static int key_is_free(void *key) {
+    return !held((const char *)key);
 }
 
 /* --- the network --- */
@@ -817,32 +698,7 @@ static void every_failing_allocation_is_survived(void **state) {
     assert_true(granted > 1);
 }
 
-/* After all of these: what the loop was kept for. */
-static void no_call_of_the_loop_has_blocked(void **state) {
-    (void)state;
-    printf("# the longest call computed for %.2f ms; calls slept %ld times\n",
-           (double)longest_us / 1000, slept);
-    assert_int_equal(slept, 0);
-    assert_true(longest_us < LATE_US);
-}
-
 /* --- the group --- */
-
-/* Who has a password is asked for it; everybody else is trusted. */
-static void asks_for_passwords(void) {
-    char path[160], text[16384];
-    FILE *file;
-    size_t n;
-    snprintf(path, sizeof path, "%s/data/pg_hba.conf", g.server.dir);
-    file = fopen(path, "r+");
-    assert_non_null(file);
-    n = fread(text, 1, sizeof text, file);
-    rewind(file);
-    fputs("host all careful 127.0.0.1/32 scram-sha-256\n", file);
-    fwrite(text, 1, n, file);
-    fclose(file);
-    sql("SELECT pg_reload_conf()");
-}
 
 static int group_begins(void **state) {
     char from[160], to[160];
@@ -857,7 +713,7 @@ static int group_begins(void **state) {
     snprintf(from, sizeof from, "%s/proxy/.s.PGSQL.%d", g.server.dir, g.server.port);
     snprintf(to, sizeof to, "%s/.s.PGSQL.%d", g.server.dir, g.server.port);
     proxy_starts(from, to);
-    asks_for_passwords();
+    first_rule("host all careful 127.0.0.1/32 scram-sha-256"); /* all others are trusted */
     return PQstatus(g.hand) == CONNECTION_OK ? 0 : -1;
 }
 
@@ -884,11 +740,8 @@ static int test_ends(void **state) {
     (void)state;
     proxy->mode = PASS;
     call_begins();
-    kit_reset();
+    clients_end();
     call_ends();
-    while (g.store_count > 0) {
-        rlock_postgres_free(g.stores[--g.store_count]);
-    }
     return 0;
 }
 
