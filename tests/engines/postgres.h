@@ -158,9 +158,8 @@ static inline int postgres_installs(const struct postgres *server, const char *f
     return system(command) == 0 ? 0 : -1;
 }
 
-static inline int postgres_start(struct postgres *server) {
-    const char *argv[] = {"initdb", "-D",        "data", "-A",   "trust",      "-U",
-                          "me",     "--no-sync", "-E",   "UTF8", "--locale=C", NULL};
+/* Starts the server on the data that a program makes in a new folder. */
+static inline int postgres_begin(struct postgres *server, const char *const *argv) {
     int status = 0;
     pid_t pid;
     memset(server, 0, sizeof *server);
@@ -174,6 +173,19 @@ static inline int postgres_start(struct postgres *server) {
     pid = postgres_runs(server, argv);
     waitpid(pid, &status, 0);
     return status == 0 ? postgres_continue(server) : -1;
+}
+
+static inline int postgres_start(struct postgres *server) {
+    const char *argv[] = {"initdb", "-D",        "data", "-A",   "trust",      "-U",
+                          "me",     "--no-sync", "-E",   "UTF8", "--locale=C", NULL};
+    return postgres_begin(server, argv);
+}
+
+/* A standby that follows another server by streaming. */
+static inline int postgres_follow(struct postgres *standby, const struct postgres *primary) {
+    const char *argv[] = {"pg_basebackup", "-D",        "data", "-R",         "-c",
+                          "fast",          "--no-sync", "-d",   primary->url, NULL};
+    return postgres_begin(standby, argv);
 }
 
 static inline int postgres_remove_one(const char *path, const struct stat *what, int kind,
