@@ -795,6 +795,8 @@ static void error_of_the_commit_is_unknown_and_cleaned_up(void **state) {
     rlock_client *of = client();
     struct owner *o = owner_new(of, "k");
     (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK); /* it is connected */
+    assert_int_equal(owner_release(o), RLOCK_OK);
     sql("CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'not committed'; END $$");
     sql("CREATE CONSTRAINT TRIGGER fails AFTER UPDATE ON rlock.keys DEFERRABLE INITIALLY DEFERRED "
@@ -990,6 +992,8 @@ static int group_begins(void **state) {
         return -1;
     }
     g.hand = PQconnectdb(g.server.url);
+    sql("ALTER ROLE me SET client_min_messages = warning");
+    PQreset(g.hand);
     snprintf(from, sizeof from, "%s/proxy", g.server.dir);
     mkdir(from, 0777);
     snprintf(from, sizeof from, "%s/proxy/.s.PGSQL.%d", g.server.dir, g.server.port);
@@ -1014,6 +1018,11 @@ static int group_ends(void **state) {
 static int test_begins(void **state) {
     (void)state;
     proxy->mode = PASS;
+    if (PQtransactionStatus(g.hand) != PQTRANS_IDLE) { /* what a test that failed has left */
+        sql("ROLLBACK");
+    }
+    sql("DROP TRIGGER IF EXISTS refuses ON rlock.keys; DROP TRIGGER IF EXISTS fails ON rlock.keys; "
+        "DROP TRIGGER IF EXISTS dawdles ON rlock.keys");
     sql("TRUNCATE rlock.keys, rlock.members");
     return 0;
 }

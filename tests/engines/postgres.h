@@ -160,10 +160,12 @@ static inline int postgres_installs(const struct postgres *server, const char *f
 
 /* Starts the server on the data that a program makes in a new folder. */
 static inline int postgres_begin(struct postgres *server, const char *const *argv) {
+    const char *tmp = getenv("TMPDIR");
     int status = 0;
     pid_t pid;
     memset(server, 0, sizeof *server);
-    snprintf(server->dir, sizeof server->dir, "/tmp/rlock-postgres-XXXXXX");
+    snprintf(server->dir, sizeof server->dir, "%s/rlock-postgres-XXXXXX",
+             tmp != NULL && *tmp != '\0' && strlen(tmp) < 32 ? tmp : "/tmp");
     if (mkdtemp(server->dir) == NULL ||
         (getuid() == 0 && chown(server->dir, POSTGRES_NOBODY, POSTGRES_NOBODY) != 0)) {
         return -1;
