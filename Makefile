@@ -57,7 +57,7 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo demo-web quick test test-stores chaos-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
+.PHONY: help demo demo-web quick test test-stores chaos-stores mutants-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
 .PHONY: join docs lint format install install-cli uninstall deb clean
 
 help:
@@ -70,6 +70,7 @@ help:
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
 	@echo 'make test-stores        set up other engines, then run the suites of their stores'
 	@echo 'make chaos-stores       SECONDS=120 for each engine: four processes on the same keys while all goes wrong'
+	@echo 'make mutants-stores     plant bugs in the stores of other engines: each must be caught by make test-stores'
 	@echo 'make matrix             the Redis, kinds and loop suites on other hiredis, Redis and Valkey versions'
 	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
 	@echo 'make mutants            plant bugs, one at a time: each must be caught'
@@ -147,6 +148,10 @@ sim:
 mutants:
 	@tools/setup test
 	@tools/mutants
+
+mutants-stores:
+	@tools/setup stores
+	@tools/mutants --stores
 
 torture:
 	@tools/setup test
@@ -332,13 +337,14 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h stores/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
-headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp)
+headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp stores/*.h)
+shared    = rlock.c $(wildcard stores/*.sql)
 made      = share/pkgconfig/rlock.pc share/pkgconfig/rlock-no-redis.pc share/cmake/rlock/rlock-config-version.cmake
-copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/doc/rlock/LICENSE
+copied    = share/cmake/rlock/rlock-config.cmake share/doc/rlock/LICENSE $(addprefix share/rlock/,$(notdir $(shared)))
 ours      = share/cmake/rlock share/rlock share/doc/rlock
 put       = install -m 644
 completions = share/bash-completion/completions share/zsh/site-functions
@@ -349,7 +355,7 @@ install:
 	install -d $(addprefix "$(place)"/,include share/pkgconfig $(ours))
 	$(put) $(headers) "$(place)/include"
 	$(put) tools/rlock-config.cmake "$(place)/share/cmake/rlock"
-	$(put) rlock.c "$(place)/share/rlock"
+	$(put) $(shared) "$(place)/share/rlock"
 	$(put) LICENSE "$(place)/share/doc/rlock"
 	for file in $(made); do \
 		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/$${file##*/}.in >"$(place)/$$file" && \

@@ -68,9 +68,10 @@ static inline const char *postgres_bin(void) {
 /* Begins a program of PostgreSQL, or that of a path, in the server's folder; what it says goes into
  * the file `log`. */
 static inline pid_t postgres_runs(const struct postgres *server, const char *const *argv) {
+    const char *words[24] = {NULL};
     pid_t pid = fork();
     char path[600];
-    int fd;
+    int fd, i;
     if (pid != 0) {
         return pid;
     }
@@ -84,7 +85,11 @@ static inline pid_t postgres_runs(const struct postgres *server, const char *con
     fd = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
     dup2(fd, 1);
     dup2(fd, 2);
-    execv(path, (char *const *)argv);
+    for (i = 1; i < 23 && argv[i] != NULL; i++) {
+        words[i] = argv[i];
+    }
+    words[0] = path; /* they look for each other where they stand */
+    execv(path, (char *const *)words);
     _exit(127);
 }
 
