@@ -524,8 +524,8 @@ static inline bool rlock__pg_watch(rlock__pg *pg, unsigned events) {
     return true;
 }
 
-/* True if words say that TLS was refused: libpq has no code for it. In another language than English
- * this is not seen, and the next attempt says it again. */
+/* True if words say that TLS was refused: libpq has no code for it. In another language than
+ * English this is not seen, and the next attempt says it again. */
 static inline bool rlock__pg_untrusted(const char *words) {
     static const char *const signs[] = {"certificate", "private key", " alert ",
                                         "does not support SSL", "channel binding"};
@@ -539,7 +539,7 @@ static inline bool rlock__pg_untrusted(const char *words) {
 }
 
 /* Of the words of each address that was tried, a line each, those count that somebody has to act
- * on; else the first ones of a server. Its SQLSTATE is among them: "FATAL:  28P01: password ...". */
+ * on; else the first ones of a server. Its SQLSTATE is among them: "FATAL:  28P01: the words". */
 static inline void rlock__pg_refused(rlock__pg *pg) {
     const char *text = PQerrorMessage(pg->conn), *best = text;
     bool spoken = false;

@@ -161,7 +161,7 @@ static void what_an_old_connection_still_carries_is_not_executed(void **state) {
     assert_int_equal(owner_acquire(other, 0, 1000), RLOCK_OK);
 }
 
-/* The acquire waits for a row, and its session is stopped there: it does not end when it is told to.
+/* The acquire waits for a row, and its session is stopped there: it does not end when it is told.
  * So nobody knows whether it goes on. */
 static void session_that_does_not_end_leaves_nothing_sure(void **state) {
     rlock_client *of = client_of(g.server.url, 0, 2000);

@@ -1,7 +1,7 @@
 /* postgres_tls.c - locks in PostgreSQL over TLS: whom the client believes, and SCRAM over it
  *
- * libpq does it all, by what the URL says. What is tried is that names, addresses and words fit, and
- * that the loop goes on.
+ * libpq does it all, by what the URL says. What is tried is that names, addresses and words fit,
+ * and that the loop goes on.
  */
 
 #include <setjmp.h>
