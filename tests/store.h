@@ -230,10 +230,15 @@ static bool pushes(int client) {
     return stats.pushing || polled;
 }
 
+/* From here on it is told of what happens, where anybody is. */
+static void listens(int client) {
+    EVENTUALLY(polled || pushes(client));
+}
+
 /* Waits: it has asked, was refused, and is told of what happens. */
 static struct hand *waits(int client, struct hand *hand) {
     asks(hand, RLOCK_FOREVER, STORE_LEASE_MS);
-    EVENTUALLY(pushes(client));
+    listens(client);
     row->run_ms(30);
     IS(hand->count[RLOCK_ACQUIRED], 0);
     return hand;
@@ -285,7 +290,7 @@ static const rlock_info *permits_set(int client, uint32_t permits) {
 static struct hand *queues(struct hand *hand, int client, rlock_kind kind, int before) {
     asks(hand, RLOCK_FOREVER, STORE_LEASE_MS);
     EVENTUALLY(inspected(client, kind)->waiters == before + 1);
-    EVENTUALLY(pushes(client));
+    listens(client);
     row->run_ms(30);
     return hand;
 }
@@ -694,7 +699,8 @@ static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **
         if (shared) {
             IS(tried(second, 0, lease_ms), RLOCK_OK);
         }
-        EVENTUALLY(pushes(0) && (!shared || pushes(1)));
+        listens(0);
+        listens(shared);
         row->run_ms(200); /* a hold that is older than 100 ms is watched */
         if (all_kinds[i] != RLOCK_KIND_READ) {
             asks(next, RLOCK_FOREVER, STORE_LEASE_MS);
@@ -702,6 +708,11 @@ static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **
         }
         IS(forced(2, all_kinds[i])->status, RLOCK_OK);
         IS(told.info.holders, 1 + shared);
+        if (polled) { /* nobody tells them */
+            IS(rlock_renew(first->lock, 0, on_hand, first), RLOCK_OK);
+            IS(rlock_renew(second->lock, 0, on_hand, second),
+               shared ? RLOCK_OK : RLOCK_ERR_NOT_HELD);
+        }
         EVENTUALLY(first->count[RLOCK_LOST] == 1 && second->count[RLOCK_LOST] == shared);
         assert_true(first->reason == RLOCK_REASON_DELETED || first->reason == RLOCK_REASON_STOLEN);
         if (all_kinds[i] != RLOCK_KIND_READ) {
@@ -908,7 +919,7 @@ static inline void several_keys_are_taken_all_or_none(void **state) {
     IS(tried(set, 0, STORE_LEASE_MS), RLOCK_ERR_BUSY);
     lets_go(held(hand(2, A))); /* was not taken */
     asks(set, RLOCK_FOREVER, 1200);
-    EVENTUALLY(pushes(1));
+    listens(1);
     row->run_ms(50);
     lets_go(one);
     EVENTUALLY(holds(set));
