@@ -234,6 +234,7 @@ static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
     kit_run(300);
     start_us = kit_now_us();
     kill(g.server.pid, SIGSTOP);
+    waitpid(g.server.pid, NULL, WUNTRACED); /* it has stopped */
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 600, 1600);
     assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
@@ -269,16 +270,52 @@ static void client_is_freed_at_once_while_the_server_is_stopped(void **state) {
     assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
     assert_int_equal(owner_acquire(busy, 1000, 60000), RLOCK_OK);
     kill(g.server.pid, SIGSTOP);
+    waitpid(g.server.pid, NULL, WUNTRACED); /* it has stopped */
     assert_int_equal(rlock_renew(busy->lock, 0, owner_told, busy), RLOCK_OK);
     kit_run(TIMEOUT_MS / 4); /* it is out */
     call_begins();
     kit_reset();
     call_ends();
     kill(g.server.pid, SIGCONT);
-    while (tries++ < 500 && held("k")) {
+    while (tries++ < 500 && (held("k") || held("l"))) {
         server_sleep_ms(10);
     }
-    assert_false(held("k"));
+    assert_false(held("k") || held("l"));
+}
+
+/* While it connects, or reads a long answer a byte at a time: no memory is lost, which the sanitizer
+ * says at the end, and no call waits. */
+static void client_is_freed_in_the_middle_of_anything(void **state) {
+    enum { KEYS = 40, TURNS = 20 };
+    char key[16];
+    int i, k;
+    (void)state;
+    sql("INSERT INTO rlock_keys (name, used) VALUES ('key 0', 0)");
+    for (i = 0; i < TURNS; i++) {
+        rlock_client *of = proxied_for(20000);
+        struct owner *o = owner_new(of, "k");
+        bool reads = i % 2 != 0;
+        proxy->mode = reads ? PASS : SPLIT;
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+        if (reads) {
+            assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+            sql("BEGIN");
+            sql("SELECT name FROM rlock_keys WHERE name = 'key 0' FOR UPDATE");
+            for (k = 0; k < KEYS; k++) {
+                snprintf(key, sizeof key, "key %d", k);
+                o = owner_new(of, key);
+                assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+            }
+            kit_run(50); /* the statement is there */
+            proxy->mode = SPLIT;
+            sql("COMMIT");
+        }
+        kit_run(reads ? 20 * i : i);
+        call_begins();
+        kit_reset();
+        call_ends();
+        rlock_mariadb_free(g.stores[--g.store_count]);
+    }
 }
 
 static void hold_whose_row_is_gone_is_told_deleted(void **state) {
@@ -958,6 +995,7 @@ int main(int argc, char **argv) {
         TEST(stopped_server_ends_no_hold_early_and_none_late),
         TEST(server_that_is_killed_and_comes_back_has_the_holds),
         TEST(client_is_freed_at_once_while_the_server_is_stopped),
+        TEST(client_is_freed_in_the_middle_of_anything),
         TEST(hold_whose_row_is_gone_is_told_deleted),
         TEST(session_that_an_operator_ends_loses_no_hold),
         TEST(locked_row_is_waited_for_no_longer_than_a_command),
