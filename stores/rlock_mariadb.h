@@ -957,8 +957,8 @@ static inline void rlock__my_greeted(rlock__my *my, unsigned error, MYSQL_RES *r
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
     const char *wrong = NULL;
     rlock_fault fault = RLOCK_FAULT_DOWN;
-    if (my->step == RLOCK__MY_STEP_KILL && error == 1094) { /* it is gone */
-        my->gone_epoch = my->epoch - 1;
+    if (my->step >= RLOCK__MY_STEP_KILL && error) { /* 1094: it is gone; else it may go on */
+        *(error == 1094 ? &my->gone_epoch : &my->open_epoch) = my->epoch - 1;
         my->step = RLOCK__MY_STEPS;
         rlock__my_greet(my);
         return;

@@ -9,7 +9,7 @@
 -- One row a key. A release leaves it: the last fencing token stays there. rlock_sweep() removes rows that nobody has used
 -- for a day, from cron, an event or by hand. All times are microseconds since 1970 by UTC_TIMESTAMP(6), which is the begin of
 -- the client's statement: no earlier than the client sent it, and it ignores time zones. Whatever decides reads with
--- FOR UPDATE, so that it sees what was committed while it waited for the row of the key.
+-- FOR UPDATE: it sees what was committed while it waited for the row of the key, and two that read never wait for each other.
 --
 -- What stands in /*M! */ MariaDB alone reads: in MySQL it runs once, and a newer one after DROP FUNCTION and DROP PROCEDURE.
 

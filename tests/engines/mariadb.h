@@ -28,7 +28,7 @@ struct mariadb {
     pid_t pid;
 };
 
-/* The first of these paths that there is: systems put the server, and its files, in other folders. */
+/* The first of these paths that there is: each system has folders of its own for them. */
 static inline const char *mariadb_path(const char *const *paths) {
     while (paths[1] != NULL && access(paths[0], R_OK) != 0) {
         paths++;
@@ -36,7 +36,7 @@ static inline const char *mariadb_path(const char *const *paths) {
     return paths[0];
 }
 
-/* Begins the server in its folder, where it reads `input`; what it says goes into the file `log`. */
+/* Begins the server in its folder, where it reads `input` and writes `log`. */
 static inline pid_t mariadb_runs(const struct mariadb *server, const char *const *argv,
                                  const char *input) {
     static const char *const paths[] = {"/usr/sbin/mariadbd", "/usr/bin/mariadbd",
