@@ -70,7 +70,7 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo demo-web quick test test-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
+.PHONY: help demo demo-web quick test test-stores chaos-stores mutants-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
 .PHONY: join docs lint format install install-cli uninstall deb clean
 
 help:
@@ -82,6 +82,8 @@ help:
 	@echo 'make cli                build the program rlock into build/cli/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
 	@echo 'make test-stores        set up other engines, then run the suites of their stores'
+	@echo 'make chaos-stores       SECONDS=120 for each engine: four processes on the same keys while all goes wrong'
+	@echo 'make mutants-stores     plant bugs in the stores of other engines: each must be caught by make test-stores'
 	@echo 'make matrix             the Redis, kinds and loop suites on other hiredis, Redis and Valkey versions'
 	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
 	@echo 'make mutants            plant bugs, one at a time: each must be caught'
@@ -97,7 +99,7 @@ help:
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, into docs/proof.md (an hour and a half); SEEDS=1000000 SECONDS=120; REST=1: what has not passed yet'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
-	@echo 'make bench-stores       locks in PostgreSQL beside the same statements sent by hand; all engines side by side,'
+	@echo 'make bench-stores       locks in PostgreSQL and MariaDB beside the same by hand; all engines side by side,'
 	@echo '                        into docs/stores.md; QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
@@ -134,12 +136,20 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite zookeeper_suite urls)
+engines = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/asan/tests/engines/[a-z_]*' tests/engines/suites)))
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
 	@+$(build) $(BUILD)/tests/engines/with $(BUILD)/tests/beat cli examples
 	@SUITES=tests/engines/suites tools/run-tests
+
+# Each engine has a program of this name and command line.
+chaos_engines = $(patsubst %.c,$(BUILD)/asan/%,$(wildcard tests/engines/*_chaos.c))
+chaos-stores: SECONDS = 120
+chaos-stores:
+	@tools/setup stores
+	@+$(build) SANITIZE=1 $(chaos_engines)
+	@status=0; for chaos in $(chaos_engines); do echo "# $$chaos"; $$chaos $(SECONDS) || status=1; done; exit $$status
 
 matrix:
 	@tools/setup test
@@ -154,6 +164,10 @@ sim:
 mutants:
 	@tools/setup test
 	@tools/mutants
+
+mutants-stores:
+	@tools/setup stores
+	@tools/mutants --stores
 
 torture:
 	@tools/setup test
@@ -206,8 +220,9 @@ bench:
 
 bench-stores:
 	@tools/setup stores
-	@+$(build) $(BUILD)/bench/engines/postgres $(BUILD)/bench/engines/stores
+	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb stores)
 	@$(BUILD)/bench/engines/postgres
+	@$(BUILD)/bench/engines/mariadb
 	@$(BUILD)/bench/engines/stores $(if $(QUICK),--quick) >$(BUILD)/bench/stores.md
 	@cat $(BUILD)/bench/stores.md
 	@$(if $(QUICK),,awk -v table=$(BUILD)/bench/stores.md '/bench-stores: end/ { off = 0 } !off \
@@ -279,12 +294,20 @@ $(out)/tests/loops-asio: loops = -levent_core -luv -lev
 $(out)/tests/sim/% $(out)/tests/fuzz/%: sim_flags = -Itests/sim $(LUA_CFLAGS)
 $(out)/tests/sim/% $(out)/tests/fuzz/%: loops = $(LUA_LIBS)
 
-$(out)/tests/engines/%: loops = $(engine_libs) -levent_core -luv -lev
-$(out)/tests/engines/postgres%: flags = $(shell pkg-config --cflags libpq)
-$(out)/tests/engines/postgres%: engine_libs = -lpq
-$(out)/tests/engines/zookeeper%: engine_libs = -lzookeeper_st
-$(out)/tests/engines/with $(out)/tests/engines/urls: flags = $(store_flags)
-$(out)/tests/engines/with $(out)/tests/engines/urls: engine_libs = $(store_libs)
+# Each engine has its own library: the first word of a program's name says which.
+engine = $(firstword $(subst _, ,$(@F)))
+engine_flags_mariadb  = $(subst -I,-isystem ,$(shell pkg-config --cflags libmariadb))
+engine_flags_postgres = $(subst -I,-isystem ,$(shell pkg-config --cflags libpq))
+engine_libs_mariadb   = $(shell pkg-config --libs libmariadb)
+engine_libs_postgres  = -lpq
+engine_libs_zookeeper = -lzookeeper_st
+engine_flags_urls = $(store_flags)
+engine_flags_with = $(store_flags)
+engine_libs_urls  = $(store_libs)
+engine_libs_with  = $(store_libs)
+$(out)/tests/engines/%: flags = $(engine_flags_$(engine))
+$(out)/tests/engines/%: loops = $(engine_libs_$(engine)) -levent_core -luv -lev
+$(out)/tests/engines/postgres_tls: loops = -lpq -lssl -lcrypto
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
@@ -336,7 +359,7 @@ $(out)/bench/engines/stores: bench/engines/stores.c Makefile
 
 $(out)/bench/engines/%: bench/engines/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(shell pkg-config --cflags libpq) -o $@ $< $(LDFLAGS) -lpq
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(engine_flags_$(engine)) -o $@ $< $(LDFLAGS) $(engine_libs_$(engine))
 
 $(out)/bench/peers/%: bench/peers/%.c Makefile
 	@mkdir -p $(@D)
@@ -355,13 +378,14 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h stores/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
 headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp stores/*.h)
+shared    = rlock.c $(wildcard stores/*.sql)
 made      = share/pkgconfig/rlock.pc share/pkgconfig/rlock-no-redis.pc share/cmake/rlock/rlock-config-version.cmake
-copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/rlock/rlock_postgres.sql share/doc/rlock/LICENSE
+copied    = share/cmake/rlock/rlock-config.cmake share/doc/rlock/LICENSE $(addprefix share/rlock/,$(notdir $(shared)))
 ours      = share/cmake/rlock share/rlock share/doc/rlock
 put       = install -m 644
 completions = share/bash-completion/completions share/zsh/site-functions
@@ -372,7 +396,7 @@ install:
 	install -d $(addprefix "$(place)"/,include share/pkgconfig $(ours))
 	$(put) $(headers) "$(place)/include"
 	$(put) tools/rlock-config.cmake "$(place)/share/cmake/rlock"
-	$(put) rlock.c stores/rlock_postgres.sql "$(place)/share/rlock"
+	$(put) $(shared) "$(place)/share/rlock"
 	$(put) LICENSE "$(place)/share/doc/rlock"
 	for file in $(made); do \
 		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/$${file##*/}.in >"$(place)/$$file" && \

@@ -524,16 +524,40 @@ static inline bool rlock__pg_watch(rlock__pg *pg, unsigned events) {
     return true;
 }
 
-/* The words of a connection that was refused, and their SQLSTATE: "FATAL:  28P01: password ...". */
-static inline void rlock__pg_refused(rlock__pg *pg) {
-    const char *text = PQerrorMessage(pg->conn), *at = strstr(text, ":  ");
-    bool coded = at && strlen(at) > 9 && at[8] == ':' &&
-                 strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") >= 5;
-    rlock_fault fault = coded ? rlock__pg_fault(at + 3) : RLOCK_FAULT_DOWN;
-    if (fault != RLOCK_FAULT_AUTH) {
-        fault = RLOCK_FAULT_DOWN; /* nothing was sent */
+/* True if words say that TLS was refused: libpq has no code for it. In another language than
+ * English this is not seen, and the next attempt says it again. */
+static inline bool rlock__pg_untrusted(const char *words) {
+    static const char *const signs[] = {"certificate", "private key", " alert ",
+                                        "does not support SSL", "channel binding"};
+    size_t i;
+    for (i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        if (strstr(words, signs[i])) {
+            return true;
+        }
     }
-    rlock__pg_fail(pg, fault, coded ? at + 10 : text);
+    return false;
+}
+
+/* Of the words of each address that was tried, a line each, those count that somebody has to act
+ * on; else the first ones of a server. Its SQLSTATE is among them: "FATAL:  28P01: the words". */
+static inline void rlock__pg_refused(rlock__pg *pg) {
+    const char *text = PQerrorMessage(pg->conn), *best = text;
+    bool spoken = false;
+    while (*text) {
+        const char *words = rlock__pg_words(pg, text), *at = strstr(words, ":  ");
+        bool coded = at && strlen(at) > 9 && at[8] == ':' &&
+                     strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") >= 5;
+        const char *said = coded ? text + (at + 10 - words) : text;
+        if (coded ? rlock__pg_fault(at + 3) == RLOCK_FAULT_AUTH : rlock__pg_untrusted(words)) {
+            rlock__pg_fail(pg, RLOCK_FAULT_AUTH, said);
+            return;
+        }
+        best = coded && !spoken ? said : best;
+        spoken = spoken || coded;
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    rlock__pg_fail(pg, RLOCK_FAULT_DOWN, best); /* nothing was sent */
 }
 
 static inline void rlock__pg_greet(rlock__pg *pg);
@@ -1350,6 +1374,9 @@ static inline void rlock__pg_farewell(rlock__pg *pg) {
     }
     if (ok && PQpipelineSync(pg->conn) == 1) {
         PQflush(pg->conn);
+    }
+    if (pg->pooler) { /* pgbouncer drops what it reads together with libpq's farewell */
+        shutdown(PQsocket(pg->conn), SHUT_WR);
     }
 }
 

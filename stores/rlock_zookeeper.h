@@ -38,6 +38,7 @@ RLOCK__C_CASTS_BEGIN
 #define RLOCK__ZK_SESSION_MS 10000
 #define RLOCK__ZK_TICK_MS 2000
 #define RLOCK__ZK_KEY_MAX 1000u
+#define RLOCK__ZK_FAREWELLS 1000
 #define RLOCK__ZK_PATH 2400u /* bytes of a path */
 #define RLOCK__ZK_TRIES 8    /* to make a node in a line that goes away meanwhile */
 #define RLOCK__ZK_BUCKETS 256
@@ -93,6 +94,7 @@ typedef struct rlock__zk { /* the store as one client sees it */
     rlock_link buckets[RLOCK__ZK_BUCKETS];
     bool up, expired, refused, resolving, closing;
     int64_t timeout_us, alive_us, next_us, backoff_ms;
+    int64_t heard_us; /* while it is down: when it went, or the attempt to connect began */
     int64_t session_ms, tick_ms;
     char hosts[512], chroot[256], password[256]; /* user:password, or nothing */
     const struct ACL_vector *acl;
@@ -391,12 +393,13 @@ static inline void rlock__zk_due(rlock__zk *zk, int64_t end_us) {
 static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node) {
     rlock__zk *zk = op->zk;
     rlock_answer answer;
-    int64_t lease_ms = zoo_recv_timeout(zk->zh) - zk->tick_ms;
+    int64_t most_ms = zoo_recv_timeout(zk->zh) - zk->tick_ms;
+    int64_t lease_ms = most_ms < op->lease_ms ? most_ms : op->lease_ms;
     memset(&answer, 0, sizeof answer);
     answer.sure = true;
-    answer.lease_ms = lease_ms < op->lease_ms ? (lease_ms > 0 ? lease_ms : 1) : 0;
-    if (op->lease_ms && node->end_us < op->sent_us + op->lease_ms * 1000) {
-        node->end_us = op->sent_us + op->lease_ms * 1000;
+    answer.lease_ms = lease_ms == op->lease_ms ? 0 : lease_ms > 0 ? lease_ms : 1;
+    if (op->lease_ms && node->end_us < op->sent_us + lease_ms * 1000) {
+        node->end_us = op->sent_us + lease_ms * 1000;
         rlock__zk_due(zk, node->end_us);
     }
     if (op->op == RLOCK_OP_ACQUIRE && op->fences) {
@@ -473,16 +476,32 @@ static inline void rlock__zk_deleted(rlock__zk *zk, const char *path) {
     zk->events->woken(zk->owner, key, len);
 }
 
+/* What is out may have been done. The library says so of each later on, when nobody asks any more. */
 static inline void rlock__zk_down(rlock__zk *zk, rlock_fault fault, const char *text) {
     rlock_report report;
+    rlock_link *at = zk->ops.next;
     if (zk->up) {
         memset(&report, 0, sizeof report);
         report.kind = RLOCK_REPORT_DISCONNECTED;
         report.text = text;
         rlock_client_report(zk->client, &report);
         rlock_client_log(zk->client, RLOCK_LOG_WARNING, "connection to ZooKeeper", text);
+        zk->heard_us = rlock_client_now_us(zk->client);
     }
     zk->up = false;
+    for (; at != &zk->ops; at = at->next) {
+        rlock__zk_op *op = RLOCK__ZK_OF(at, rlock__zk_op, link);
+        rlock_request *request = op->request;
+        op->request = NULL;
+        if (request) {
+            rlock_answer answer;
+            memset(&answer, 0, sizeof answer);
+            answer.outcome = RLOCK_OUTCOME_FAULT;
+            answer.fault = RLOCK_FAULT_UNKNOWN;
+            answer.text = text;
+            zk->events->answered(zk->owner, request, &answer);
+        }
+    }
     zk->events->down(zk->owner, NULL, fault, text);
 }
 
@@ -1051,11 +1070,13 @@ static inline void rlock__zk_quiet(const char *message) {
 /* Ends the session here. Where it is connected the library would wait for its farewell: so the
  * connection is ended before. What is out is answered by this, as unknown. */
 static inline void rlock__zk_shut(rlock__zk *zk) {
+    int tries = 0;
     if (zk->fd >= 0) {
         rlock_io_watch(zk->client, &zk->io, zk->fd, 0);
         shutdown(zk->fd, SHUT_RDWR);
         zk->fd = -1;
-        while (zookeeper_process(zk->zh, ZOOKEEPER_READ) == ZOK) { /* what came before that */
+        while (zoo_state(zk->zh) == ZOO_CONNECTED_STATE && tries++ < RLOCK__ZK_FAREWELLS) {
+            zookeeper_process(zk->zh, ZOOKEEPER_READ); /* what came before that */
         }
     }
     if (zk->zh) {
@@ -1076,6 +1097,7 @@ static inline void rlock__zk_later(rlock__zk *zk) {
 /* A new session: the nodes of the one before go, or are gone. */
 static inline void rlock__zk_connect(rlock__zk *zk) {
     zk->expired = false;
+    zk->heard_us = rlock_client_now_us(zk->client);
     zk->zh = zookeeper_init2(zk->addresses, rlock__zk_on_event, (int)zk->session_ms, NULL, zk,
                              ZOO_NO_LOG_CLIENTENV, rlock__zk_quiet);
     if (!zk->zh) {
@@ -1273,6 +1295,12 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
         rlock__zk_dial(zk);
         return;
     }
+    if (!zk->up && zk->heard_us + zk->session_ms * 1000 <= now_us) {
+        /* A server that has lost its data refuses the session and never says that it has expired;
+         * and a name may mean another address by now. */
+        rlock__zk_ended(zk);
+        return;
+    }
     if (zk->up && zk->next_us >= 0 && zk->next_us <= now_us) {
         rlock__zk_leases(zk, now_us);
     }
@@ -1286,9 +1314,10 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
 
 static inline void rlock__zk_on_io(rlock_io *io, unsigned events) {
     rlock__zk *zk = RLOCK__ZK_OF(io, rlock__zk, io);
-    if (zk->zh) {
-        rlock__zk_turn(zk, (events & RLOCK_IO_READ ? ZOOKEEPER_READ : 0) |
-                               (events & RLOCK_IO_WRITE ? ZOOKEEPER_WRITE : 0));
+    int what = (events & RLOCK_IO_READ ? ZOOKEEPER_READ : 0) |
+               (events & RLOCK_IO_WRITE ? ZOOKEEPER_WRITE : 0);
+    if (zk->zh) { /* told to read before it is connected, the library forgets 24 bytes */
+        rlock__zk_turn(zk, zoo_state(zk->zh) == ZOO_CONNECTING_STATE ? ZOOKEEPER_WRITE : what);
     }
 }
 

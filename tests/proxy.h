@@ -1,10 +1,13 @@
 /* proxy.h - a network that loses, cuts, splits and delays: a proxy
  *
- * It is a process of its own, which is told what to do through shared memory.
+ * It is a process of its own, which is told what to do through shared memory. Where it listens and
+ * what it leads to are paths of unix sockets, or 127.0.0.1:PORT.
  */
 #ifndef TESTS_PROXY_H
 #define TESTS_PROXY_H
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,7 +25,7 @@ enum { PASS, SWALLOW_REPLIES, BLACK_HOLE, SPLIT, DELAY_50_MS, DELAY_200_MS, HOLD
  * the client's half. deliver: send on what was held back. */
 struct proxy {
     volatile int mode, cut, deliver;
-    char path[192], to[192]; /* where it listens, and what it leads to: unix sockets */
+    char path[192], to[192]; /* where it listens, and what it leads to */
 };
 
 struct link {
@@ -110,9 +113,32 @@ static inline void proxy_delivers(struct link *l) {
     l->held = 0;
 }
 
+static inline int proxy_socket(const char *address, int listening) {
+    static const char host[] = "127.0.0.1:";
+    struct sockaddr_in a;
+    int fd, on = 1;
+
+    if (strncmp(address, host, sizeof host - 1) != 0) {
+        return unix_socket(address, listening);
+    }
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    memset(&a, 0, sizeof a);
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    a.sin_port = htons((uint16_t)atoi(address + sizeof host - 1));
+    if (listening ? bind(fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(fd, 16) != 0
+                  : connect(fd, (struct sockaddr *)&a, sizeof a) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
 static inline void proxy_accepts(struct link *l, int door) {
     l->side[0] = accept(door, NULL, NULL);
-    l->side[1] = unix_socket(proxy->to, 0);
+    l->side[1] = proxy_socket(proxy->to, 0);
     l->lossy = 0;
     if (l->side[1] < 0) {
         proxy_drops(l);
@@ -170,7 +196,7 @@ static inline void proxy_starts(const char *path, const char *to) {
                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     snprintf(proxy->path, sizeof proxy->path, "%.107s", path);
     snprintf(proxy->to, sizeof proxy->to, "%s", to);
-    door = unix_socket(proxy->path, 1);
+    door = proxy_socket(proxy->path, 1);
     proxy_pid = fork();
     if (proxy_pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

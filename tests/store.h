@@ -22,6 +22,7 @@ struct store_row {
 static const struct store_row *row;
 static bool single_keys; /* several keys at once are refused, though there are kinds */
 static bool untimed;     /* nobody can say how long another's lease runs: it is told as -1 */
+static bool polled;      /* nothing is pushed: who waits polls, who holds finds out by renewing */
 
 #define STORE_CLIENTS 3
 #define STORE_HANDS 64
@@ -79,7 +80,7 @@ static int store_begins_with(int64_t command_timeout_ms) {
     int i;
     memset(&w, 0, sizeof w);
     w.config.watchdog_lease_ms = STORE_WATCHDOG_MS;
-    w.config.poll_ms = 60000; /* a waiter that is not notified comes too late */
+    w.config.poll_ms = polled ? 20 : 60000; /* a waiter that is not notified comes too late */
     w.config.command_timeout_ms = command_timeout_ms;
     w.config.log = on_log_line;
     row->begin(&w.config);
@@ -226,13 +227,18 @@ static int renewed(struct hand *hand, int64_t lease_ms) {
 static bool pushes(int client) {
     rlock_stats stats;
     rlock_client_stats(w.clients[client], &stats);
-    return stats.pushing;
+    return stats.pushing || polled;
+}
+
+/* From here on it is told of what happens, where anybody is. */
+static void listens(int client) {
+    EVENTUALLY(polled || pushes(client));
 }
 
 /* Waits: it has asked, was refused, and is told of what happens. */
 static struct hand *waits(int client, struct hand *hand) {
     asks(hand, RLOCK_FOREVER, STORE_LEASE_MS);
-    EVENTUALLY(pushes(client));
+    listens(client);
     row->run_ms(30);
     IS(hand->count[RLOCK_ACQUIRED], 0);
     return hand;
@@ -284,7 +290,7 @@ static const rlock_info *permits_set(int client, uint32_t permits) {
 static struct hand *queues(struct hand *hand, int client, rlock_kind kind, int before) {
     asks(hand, RLOCK_FOREVER, STORE_LEASE_MS);
     EVENTUALLY(inspected(client, kind)->waiters == before + 1);
-    EVENTUALLY(pushes(client));
+    listens(client);
     row->run_ms(30);
     return hand;
 }
@@ -686,12 +692,15 @@ static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **
     (void)state;
     for (i = 0; i < kind_count(); i++) {
         bool shared = i >= 3;
-        struct hand *first = held(hand_of(0, all_kinds[i])), *second = hand_of(1, all_kinds[i]);
+        int64_t lease_ms = polled ? 0 : STORE_LEASE_MS; /* 0: the watchdog renews it */
+        struct hand *first = hand_of(0, all_kinds[i]), *second = hand_of(1, all_kinds[i]);
         struct hand *next = hand_of(2, all_kinds[i]);
+        IS(tried(first, 0, lease_ms), RLOCK_OK);
         if (shared) {
-            held(second);
+            IS(tried(second, 0, lease_ms), RLOCK_OK);
         }
-        EVENTUALLY(pushes(0) && (!shared || pushes(1)));
+        listens(0);
+        listens(shared);
         row->run_ms(200); /* a hold that is older than 100 ms is watched */
         if (all_kinds[i] != RLOCK_KIND_READ) {
             asks(next, RLOCK_FOREVER, STORE_LEASE_MS);
@@ -699,6 +708,11 @@ static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **
         }
         IS(forced(2, all_kinds[i])->status, RLOCK_OK);
         IS(told.info.holders, 1 + shared);
+        if (polled) { /* nobody tells them */
+            IS(rlock_renew(first->lock, 0, on_hand, first), RLOCK_OK);
+            IS(rlock_renew(second->lock, 0, on_hand, second),
+               shared ? RLOCK_OK : RLOCK_ERR_NOT_HELD);
+        }
         EVENTUALLY(first->count[RLOCK_LOST] == 1 && second->count[RLOCK_LOST] == shared);
         assert_true(first->reason == RLOCK_REASON_DELETED || first->reason == RLOCK_REASON_STOLEN);
         if (all_kinds[i] != RLOCK_KIND_READ) {
@@ -905,7 +919,7 @@ static inline void several_keys_are_taken_all_or_none(void **state) {
     IS(tried(set, 0, STORE_LEASE_MS), RLOCK_ERR_BUSY);
     lets_go(held(hand(2, A))); /* was not taken */
     asks(set, RLOCK_FOREVER, 1200);
-    EVENTUALLY(pushes(1));
+    listens(1);
     row->run_ms(50);
     lets_go(one);
     EVENTUALLY(holds(set));

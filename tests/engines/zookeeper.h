@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zookeeper/zookeeper.h>
 
 #include "server.h"
 
@@ -50,28 +52,40 @@ static inline void zookeeper_path(char *path, size_t room) {
     }
 }
 
-/* True when it serves: it accepts connections before. */
-static inline bool zookeeper_answers(const struct zookeeper *server) {
-    char words[512] = "";
+/* What it says that it is: standalone, leader, follower; or "" while it does not serve. It accepts
+ * connections before. */
+static inline const char *zookeeper_mode(const struct zookeeper *server) {
+    static char words[512];
     struct sockaddr_in a;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct timeval patience = {0, 300000};
-    bool answers;
+    char *mode;
+    memset(words, 0, sizeof words);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     memset(&a, 0, sizeof a);
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     a.sin_port = htons((uint16_t)server->port);
-    answers = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && write(fd, "srvr", 4) == 4 &&
-              recv(fd, words, sizeof words - 1, MSG_WAITALL) > 0 && strstr(words, "Mode: ") != NULL;
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && write(fd, "srvr", 4) == 4) {
+        recv(fd, words, sizeof words - 1, MSG_WAITALL);
+    }
     close(fd);
-    return answers;
+    mode = strstr(words, "Mode: ");
+    if (mode == NULL) {
+        return "";
+    }
+    mode[6 + strcspn(mode + 6, "\n")] = 0;
+    return mode + 6;
 }
 
-/* Starts the server on the data that is there. */
-static inline int zookeeper_continue(struct zookeeper *server) {
+static inline bool zookeeper_answers(const struct zookeeper *server) {
+    return zookeeper_mode(server)[0] != 0;
+}
+
+/* Starts the server on the data that is there, and does not wait for it. */
+static inline void zookeeper_begins(struct zookeeper *server) {
     char path[8192], file[128];
-    int tries = 0, fd;
+    int fd;
     zookeeper_path(path, sizeof path);
     snprintf(file, sizeof file, "%s/zoo.cfg", server->dir);
     server->pid = fork();
@@ -87,13 +101,24 @@ static inline int zookeeper_continue(struct zookeeper *server) {
                path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, (char *)NULL);
         _exit(127);
     }
+}
+
+/* Waits until it serves. 0, or -1. */
+static inline int zookeeper_waits(struct zookeeper *server) {
+    int tries = 0;
     while (server->pid > 0 && !zookeeper_answers(server) && tries++ < 3000) {
         server_sleep_ms(10);
     }
     return zookeeper_answers(server) ? 0 : -1;
 }
 
-static inline int zookeeper_start(struct zookeeper *server) {
+static inline int zookeeper_continue(struct zookeeper *server) {
+    zookeeper_begins(server);
+    return zookeeper_waits(server);
+}
+
+/* Makes the folder and the configuration of one server, which is the first of one. 0, or -1. */
+static inline int zookeeper_prepare(struct zookeeper *server) {
     char path[128];
     FILE *file;
     memset(server, 0, sizeof *server);
@@ -110,7 +135,42 @@ static inline int zookeeper_start(struct zookeeper *server) {
             "admin.enableServer=false\nextendedTypesEnabled=true\n",
             ZOOKEEPER_TICK_MS, server->dir, server->port);
     fclose(file);
-    return zookeeper_continue(server);
+    return 0;
+}
+
+static inline int zookeeper_start(struct zookeeper *server) {
+    return zookeeper_prepare(server) == 0 ? zookeeper_continue(server) : -1;
+}
+
+/* Makes servers that know of each other, and starts them. 0, or -1. */
+static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count) {
+    char members[512] = "", path[128];
+    int i, status = 0;
+    for (i = 0; i < count && status == 0; i++) {
+        size_t n = strlen(members);
+        int peer = server_free_port(), election = server_free_port();
+        status = zookeeper_prepare(&servers[i]);
+        snprintf(members + n, sizeof members - n, "server.%d=127.0.0.1:%d:%d\n", i + 1, peer,
+                 election);
+    }
+    for (i = 0; i < count && status == 0; i++) {
+        FILE *file;
+        snprintf(path, sizeof path, "%s/zoo.cfg", servers[i].dir);
+        file = fopen(path, "a");
+        fprintf(file, "initLimit=20\nsyncLimit=4\n%s", members);
+        fclose(file);
+        snprintf(path, sizeof path, "%s/data", servers[i].dir);
+        mkdir(path, 0700);
+        snprintf(path, sizeof path, "%s/data/myid", servers[i].dir);
+        file = fopen(path, "w");
+        fprintf(file, "%d\n", i + 1);
+        fclose(file);
+        zookeeper_begins(&servers[i]);
+    }
+    for (i = 0; i < count && status == 0; i++) {
+        status = zookeeper_waits(&servers[i]);
+    }
+    return status;
 }
 
 static inline void zookeeper_ends(struct zookeeper *server, int signal_number) {
@@ -132,6 +192,87 @@ static inline void zookeeper_stop(struct zookeeper *server) {
     if (server->dir[0] != 0) {
         nftw(server->dir, zookeeper_remove_one, 16, FTW_DEPTH | FTW_PHYS);
     }
+}
+
+/* --- an administrator: a session for each question --- */
+
+static struct {
+    zhandle_t *zh;
+    bool done;
+    int rc, count;
+    char name[128]; /* of the first child */
+} zookeeper_hand;
+
+enum { ZOOKEEPER_LIST, ZOOKEEPER_MAKE, ZOOKEEPER_DELETE };
+
+static inline void zookeeper_on_void(int rc, const void *data) {
+    (void)data;
+    zookeeper_hand.rc = rc;
+    zookeeper_hand.done = true;
+}
+
+static inline void zookeeper_on_string(int rc, const char *value, const void *data) {
+    (void)value;
+    zookeeper_on_void(rc, data);
+}
+
+static inline void zookeeper_on_children(int rc, const struct String_vector *names,
+                                         const void *data) {
+    zookeeper_hand.count = rc == ZOK ? names->count : 0;
+    snprintf(zookeeper_hand.name, sizeof zookeeper_hand.name, "%s",
+             zookeeper_hand.count > 0 ? names->data[0] : "");
+    zookeeper_on_void(rc, data);
+}
+
+static inline void zookeeper_on_event(zhandle_t *zh, int type, int state, const char *path,
+                                      void *data) {
+    (void)zh, (void)type, (void)state, (void)path, (void)data;
+}
+
+static inline void zookeeper_is_quiet(const char *message) {
+    (void)message;
+}
+
+static inline void zookeeper_turns(void) {
+    struct timeval wait;
+    struct pollfd p;
+    int interest = 0, fd = -1;
+    if (zookeeper_interest(zookeeper_hand.zh, &fd, &interest, &wait) == ZOK && fd >= 0) {
+        p.fd = fd;
+        p.events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) |
+                           (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+        poll(&p, 1, 10);
+        zookeeper_process(zookeeper_hand.zh,
+                          (p.revents & (POLLIN | POLLHUP | POLLERR) ? ZOOKEEPER_READ : 0) |
+                              (p.revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
+    }
+}
+
+/* Returns what the server says of one node: ZOK, ZNONODE or another code; -1: it says nothing. */
+static inline int zookeeper_asks(const struct zookeeper *server, int what, const char *path) {
+    char host[32];
+    int rc = -1, tries = 0;
+    snprintf(host, sizeof host, "127.0.0.1:%d", server->port);
+    zookeeper_hand.done = false;
+    zookeeper_hand.count = 0;
+    zookeeper_hand.rc = -1;
+    zookeeper_hand.zh = zookeeper_init2(host, zookeeper_on_event, 4000, NULL, NULL,
+                                        ZOO_NO_LOG_CLIENTENV, zookeeper_is_quiet);
+    while (zoo_state(zookeeper_hand.zh) != ZOO_CONNECTED_STATE && tries++ < 2000) {
+        zookeeper_turns();
+        server_sleep_ms(1);
+    }
+    rc = what == ZOOKEEPER_LIST
+             ? zoo_aget_children(zookeeper_hand.zh, path, 0, zookeeper_on_children, NULL)
+         : what == ZOOKEEPER_MAKE
+             ? zoo_acreate(zookeeper_hand.zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, 0,
+                           zookeeper_on_string, NULL)
+             : zoo_adelete(zookeeper_hand.zh, path, -1, zookeeper_on_void, NULL);
+    while (rc == ZOK && !zookeeper_hand.done && tries++ < 4000) {
+        zookeeper_turns();
+    }
+    zookeeper_close(zookeeper_hand.zh);
+    return zookeeper_hand.rc;
 }
 
 #endif

@@ -1,0 +1,249 @@
+/* mariadb.h - a private MariaDB for tests: in a folder of its own, ended by its pid
+ *
+ * Where the tests run as root, the folder and the process belong to nobody.
+ */
+
+#ifndef TESTS_MARIADB_H
+#define TESTS_MARIADB_H
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <mysql.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server.h"
+
+#define MARIADB_NOBODY 65534
+
+struct mariadb {
+    char dir[64], url[128], socket[96];
+    int port;
+    pid_t pid;
+};
+
+/* The first of these paths that there is: systems put the server, and its files, in other folders. */
+static inline const char *mariadb_path(const char *const *paths) {
+    while (paths[1] != NULL && access(paths[0], R_OK) != 0) {
+        paths++;
+    }
+    return paths[0];
+}
+
+/* Begins the server in its folder, where it reads `input`; what it says goes into the file `log`. */
+static inline pid_t mariadb_runs(const struct mariadb *server, const char *const *argv,
+                                 const char *input) {
+    static const char *const paths[] = {"/usr/sbin/mariadbd", "/usr/bin/mariadbd",
+                                        "/usr/libexec/mariadbd", NULL};
+    pid_t pid = fork();
+    int fd;
+    if (pid != 0) {
+        return pid;
+    }
+    if (chdir(server->dir) != 0 ||
+        (getuid() == 0 && (setgid(MARIADB_NOBODY) != 0 || setuid(MARIADB_NOBODY) != 0))) {
+        _exit(126);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fd = open(input, O_RDONLY);
+    dup2(fd, 0);
+    fd = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(fd, 1);
+    dup2(fd, 2);
+    execv(mariadb_path(paths), (char *const *)argv);
+    _exit(127);
+}
+
+/* The administrator's connection, which blocks; NULL: the server does not answer. */
+static inline MYSQL *mariadb_connects(const struct mariadb *server, const char *database) {
+    MYSQL *hand = mysql_init(NULL);
+    if (mysql_real_connect(hand, NULL, "root", "", database, 0, server->socket,
+                           CLIENT_MULTI_STATEMENTS) == NULL) {
+        mysql_close(hand);
+        hand = NULL;
+    }
+    return hand;
+}
+
+/* Starts the server on the data that is there. */
+static inline int mariadb_continue(struct mariadb *server) {
+    char port[24], data[96], socket[128];
+    const char *argv[] = {"mariadbd",
+                          "--no-defaults",
+                          data,
+                          socket,
+                          port,
+                          "--bind-address=127.0.0.1",
+                          "--pid-file=pid",
+                          "--innodb-flush-log-at-trx-commit=2", /* nobody cuts the power */
+                          "--innodb-buffer-pool-size=16M",
+                          "--skip-name-resolve",
+                          "--performance-schema=OFF",
+                          "--log-bin=binlog", /* as on any primary */
+                          "--server-id=1",
+                          "--max-connections=100",
+                          NULL};
+    MYSQL *hand = NULL;
+    int tries = 0;
+    snprintf(port, sizeof port, "--port=%d", server->port);
+    snprintf(socket, sizeof socket, "--socket=%s", server->socket);
+    snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
+    server->pid = mariadb_runs(server, argv, "/dev/null");
+    while (server->pid > 0 && (hand = mariadb_connects(server, NULL)) == NULL && tries++ < 2000) {
+        server_sleep_ms(10);
+    }
+    if (hand == NULL) {
+        return -1;
+    }
+    mysql_close(hand);
+    return 0;
+}
+
+static inline void mariadb_ends(struct mariadb *server, int signal_number) {
+    if (server->pid > 0) {
+        kill(server->pid, signal_number);
+        waitpid(server->pid, NULL, 0);
+        server->pid = 0;
+    }
+}
+
+/* Runs one statement, or several, and forgets their results. */
+static inline int mariadb_does(MYSQL *hand, const char *text) {
+    int status = mysql_query(hand, text);
+    while (status == 0) {
+        mysql_free_result(mysql_store_result(hand));
+        status = mysql_next_result(hand);
+    }
+    if (status > 0) {
+        fprintf(stderr, "%.200s: %s\n", text, mysql_error(hand));
+    }
+    return status > 0 ? -1 : 0;
+}
+
+/* Runs a file of SQL as the operator does: as its client, which knows DELIMITER. */
+static inline int mariadb_installs(const struct mariadb *server, const char *file) {
+    static char text[65536];
+    MYSQL *hand = mariadb_connects(server, "shop");
+    FILE *in = fopen(file, "r");
+    char line[512], end[8] = ";";
+    int status = -1;
+    size_t n = 0;
+    if (hand != NULL && in != NULL) {
+        status = mariadb_does(hand, "SET GLOBAL log_bin_trust_function_creators = 1");
+    }
+    while (status == 0 && fgets(line, sizeof line, in) != NULL) {
+        size_t len = strlen(line), ends = strlen(end);
+        if (sscanf(line, "DELIMITER %7s", end) == 1) {
+            continue;
+        }
+        if (n + len >= sizeof text) {
+            status = -1;
+            break;
+        }
+        memcpy(text + n, line, len + 1);
+        n += len;
+        if (len > ends && strncmp(line + len - 1 - ends, end, ends) == 0) {
+            text[n - 1 - ends] = 0;
+            status = mariadb_does(hand, text);
+            n = 0;
+        }
+    }
+    if (in != NULL) {
+        fclose(in);
+    }
+    if (hand != NULL) {
+        mariadb_does(hand, "SET GLOBAL log_bin_trust_function_creators = 0");
+        mysql_close(hand);
+    }
+    return status;
+}
+
+/* Writes what makes the tables of the server itself, as mariadb-install-db does, which wants more
+ * programs than a server needs. */
+static inline int mariadb_bootstraps(const struct mariadb *server) {
+    static const char *const tables[] = {"/usr/share/mysql/mysql_system_tables.sql",
+                                         "/usr/share/mariadb/mysql_system_tables.sql", NULL};
+    static const char *const data[] = {"/usr/share/mysql/mysql_system_tables_data.sql",
+                                       "/usr/share/mariadb/mysql_system_tables_data.sql", NULL};
+    char path[96], line[4096];
+    FILE *out, *in;
+    size_t i;
+    snprintf(path, sizeof path, "%s/bootstrap", server->dir);
+    out = fopen(path, "w");
+    if (out == NULL) {
+        return -1;
+    }
+    fputs("CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n", out);
+    for (i = 0; i < 2; i++) {
+        in = fopen(mariadb_path(i == 0 ? tables : data), "r");
+        while (in != NULL && fgets(line, sizeof line, in) != NULL) {
+            if (strstr(line, "@current_hostname") == NULL) {
+                fputs(line, out);
+            }
+        }
+        if (in != NULL) {
+            fclose(in);
+        }
+    }
+    fputs("CREATE DATABASE shop;\n", out);
+    return fclose(out);
+}
+
+static inline int mariadb_start(struct mariadb *server) {
+    char data[96], path[96];
+    const char *argv[] = {"mariadbd",
+                          "--no-defaults",
+                          "--bootstrap",
+                          data,
+                          "--innodb-buffer-pool-size=16M",
+                          "--log-warnings=0",
+                          NULL};
+    int status = 0;
+    MYSQL *hand;
+    memset(server, 0, sizeof *server);
+    snprintf(server->dir, sizeof server->dir, "/tmp/rlock-mariadb-XXXXXX");
+    if (mkdtemp(server->dir) == NULL || mariadb_bootstraps(server) != 0) {
+        return -1;
+    }
+    snprintf(path, sizeof path, "%s/data", server->dir);
+    mkdir(path, 0755);
+    if (getuid() == 0 && (chown(server->dir, MARIADB_NOBODY, MARIADB_NOBODY) != 0 ||
+                          chown(path, MARIADB_NOBODY, MARIADB_NOBODY) != 0)) {
+        return -1;
+    }
+    server->port = server_free_port();
+    snprintf(server->socket, sizeof server->socket, "%s/socket", server->dir);
+    snprintf(server->url, sizeof server->url, "mysql://app@127.0.0.1:%d/shop", server->port);
+    snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
+    waitpid(mariadb_runs(server, argv, "bootstrap"), &status, 0);
+    if (status != 0 || mariadb_continue(server) != 0) {
+        return -1;
+    }
+    hand = mariadb_connects(server, NULL);
+    status = hand == NULL ? -1
+                          : mariadb_does(hand, "CREATE USER app; "
+                                               "GRANT EXECUTE ON shop.* TO app");
+    mysql_close(hand);
+    return status;
+}
+
+static inline int mariadb_remove_one(const char *path, const struct stat *what, int kind,
+                                     struct FTW *where) {
+    (void)what, (void)kind, (void)where;
+    return remove(path);
+}
+
+static inline void mariadb_stop(struct mariadb *server) {
+    mariadb_ends(server, SIGKILL);
+    if (server->dir[0] != 0) {
+        nftw(server->dir, mariadb_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+#endif

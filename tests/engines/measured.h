@@ -1,0 +1,95 @@
+/* measured.h - what the tests of a store of another engine measure, and the memory they refuse
+ *
+ * Included instead of rlock.h and kit.h. Around the header of the store its malloc and calloc are
+ * those of here.
+ */
+
+#ifndef TESTS_ENGINES_MEASURED_H
+#define TESTS_ENGINES_MEASURED_H
+
+#include <stdlib.h>
+
+/* The store asks for memory through these: a test says which wish is refused. */
+static int wishes, refused_wish; /* 0 = none is */
+
+static inline void *wish_malloc(size_t size) {
+    return ++wishes == refused_wish ? NULL : malloc(size);
+}
+
+static inline void *wish_calloc(size_t n, size_t size) {
+    return ++wishes == refused_wish ? NULL : calloc(n, size);
+}
+
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+/* The loop calls these: they measure how long a call computes, and whether it waited. Whoever slept
+ * and was back after 2 ms did not wait for a network: the kernel has locks of its own, as for the
+ * list of addresses that getaddrinfo() asks for. A processor that others have meanwhile does not
+ * count. */
+#define WAITED_US 2000
+static int64_t longest_us;
+static long slept, waited;
+static int64_t call_begun_us, call_computed_us;
+static long call_sleeps;
+
+static long sleeps(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
+}
+
+static int64_t clock_of(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void call_begins(void) {
+    call_sleeps = sleeps();
+    call_computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID);
+    call_begun_us = clock_of(CLOCK_MONOTONIC);
+}
+
+static void call_ends(void) {
+    int64_t took_us = clock_of(CLOCK_MONOTONIC) - call_begun_us;
+    int64_t computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID) - call_computed_us;
+    bool has_slept = sleeps() > call_sleeps;
+    longest_us = computed_us > longest_us ? computed_us : longest_us;
+    slept += has_slept;
+    waited += has_slept && took_us > WAITED_US;
+}
+
+static void measured_io(rlock_io *io, unsigned events) {
+    call_begins();
+    rlock_on_io(io, events);
+    call_ends();
+}
+
+static void measured_timer(rlock_client *client) {
+    call_begins();
+    rlock_on_timer(client);
+    call_ends();
+}
+
+#define rlock_on_io measured_io
+#define rlock_on_timer measured_timer
+#include "kit.h"
+#undef rlock_on_io
+#undef rlock_on_timer
+
+#define LATE_US 20000 /* ten times what a turn of the loop may take at most */
+
+/* After all tests: what the loop was kept for. */
+static void no_call_of_the_loop_has_blocked(void **state) {
+    (void)state;
+    printf("# the longest call computed for %.2f ms; %ld calls slept, %ld of them for long\n",
+           (double)longest_us / 1000, slept, waited);
+    assert_int_equal(waited, 0);
+    assert_true(longest_us < LATE_US);
+}
+
+#endif

@@ -1,0 +1,107 @@
+/* pooler.h - a private pgbouncer before a private PostgreSQL, for tests: it gives its sessions away
+ * by transaction
+ */
+
+#ifndef TESTS_POOLER_H
+#define TESTS_POOLER_H
+
+#include "postgres.h"
+
+#define POOLER_SESSIONS 2 /* fewer than the clients of a test: they share them */
+
+struct pooler {
+    const struct postgres *server;
+    char url[128], console[128]; /* the console takes PAUSE and RESUME */
+    int port;
+    pid_t pid;
+};
+
+/* The system's, or what tools/setup has unpacked. */
+static inline const char *pooler_program(void) {
+    static char path[400];
+    if (path[0] == 0 && access("/usr/sbin/pgbouncer", X_OK) == 0) {
+        snprintf(path, sizeof path, "/usr/sbin/pgbouncer");
+    } else if (path[0] == 0) {
+        const char *from = postgres_unpacked("pgbouncer", 1);
+        snprintf(path, sizeof path, "%s/sbin/pgbouncer", from != NULL ? from : "");
+    }
+    return path;
+}
+
+static inline bool pooler_answers(const struct pooler *pooler) {
+    PGconn *conn = PQconnectdb(pooler->console);
+    bool answers = PQstatus(conn) == CONNECTION_OK;
+    PQfinish(conn);
+    return answers;
+}
+
+static inline int pooler_continue(struct pooler *pooler) {
+    const char *argv[] = {NULL, "-q", "pgbouncer.ini", NULL};
+    int tries = 0;
+    argv[0] = pooler_program();
+    pooler->pid = postgres_runs(pooler->server, argv);
+    while (pooler->pid > 0 && !pooler_answers(pooler) && tries++ < 1000) {
+        server_sleep_ms(10);
+    }
+    return pooler->pid > 0 && pooler_answers(pooler) ? 0 : -1;
+}
+
+/* Opens all sessions: who is freed without one has its last releases dropped. */
+static inline bool pooler_warms(const struct pooler *pooler) {
+    PGconn *conns[POOLER_SESSIONS];
+    bool warm = true;
+    int i;
+    for (i = 0; i < POOLER_SESSIONS; i++) {
+        conns[i] = PQconnectdb(pooler->url);
+        PQclear(PQexec(conns[i], "BEGIN"));
+        warm = warm && PQtransactionStatus(conns[i]) == PQTRANS_INTRANS;
+    }
+    for (i = 0; i < POOLER_SESSIONS; i++) {
+        PQclear(PQexec(conns[i], "ROLLBACK"));
+        PQfinish(conns[i]);
+    }
+    return warm;
+}
+
+static inline int pooler_start(struct pooler *pooler, const struct postgres *server) {
+    char path[128];
+    FILE *file;
+    pooler->server = server;
+    pooler->port = server_free_port();
+    snprintf(pooler->url, sizeof pooler->url, "postgres://me@127.0.0.1:%d/postgres", pooler->port);
+    snprintf(pooler->console, sizeof pooler->console, "postgres://me@127.0.0.1:%d/pgbouncer",
+             pooler->port);
+    snprintf(path, sizeof path, "%s/pgbouncer.ini", server->dir);
+    file = fopen(path, "w");
+    if (file == NULL) {
+        return -1;
+    }
+    fprintf(file,
+            "[databases]\npostgres = host=%s port=%d user=me\n"
+            "[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"
+            "auth_type = any\nadmin_users = me\npool_mode = transaction\ndefault_pool_size = %d\n"
+            "server_login_retry = 0.1\n",
+            server->dir, server->port, pooler->port, POOLER_SESSIONS);
+    fclose(file);
+    return pooler_continue(pooler) == 0 && pooler_warms(pooler) ? 0 : -1;
+}
+
+static inline void pooler_ends(struct pooler *pooler, int signal_number) {
+    if (pooler->pid > 0) {
+        kill(pooler->pid, signal_number);
+        waitpid(pooler->pid, NULL, 0);
+        pooler->pid = 0;
+    }
+}
+
+/* A command at its console. */
+static inline bool pooler_does(const struct pooler *pooler, const char *command) {
+    PGconn *conn = PQconnectdb(pooler->console);
+    PGresult *result = PQexec(conn, command);
+    bool done = PQresultStatus(result) == PGRES_COMMAND_OK;
+    PQclear(result);
+    PQfinish(conn);
+    return done;
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* zookeeper_ensemble.c - locks in three ZooKeeper servers that know of each other: what becomes of
+ * holds and waiters when some of them are killed or stand still, or a client does
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "measured.h"
+
+#define ZOOKEEPER_TICK_MS 250
+#define ZOOKEEPER_SESSION_MS 5000
+#include "zookeeper.h"
+
+#define malloc wish_malloc
+#define calloc wish_calloc
+#include "../../stores/rlock_zookeeper.h"
+#undef malloc
+#undef calloc
+
+#define SERVERS 3
+#define LEASE_MS (ZOOKEEPER_SESSION_MS - ZOOKEEPER_TICK_MS)
+
+static struct {
+    struct zookeeper servers[SERVERS];
+    int test;
+    rlock_store *stores[KIT_CLIENTS];
+    int store_count;
+} g;
+
+/* A client that begins with one of the servers and knows them all; or that one alone. */
+static rlock_client *client_of(int first, bool alone) {
+    char url[256];
+    size_t n = (size_t)snprintf(url, sizeof url, "zookeeper://");
+    rlock_config config;
+    int i;
+    for (i = 0; i < (alone ? 1 : SERVERS); i++) {
+        n += (size_t)snprintf(url + n, sizeof url - n, "%s127.0.0.1:%d", i > 0 ? "," : "",
+                              g.servers[(first + i) % SERVERS].port);
+    }
+    snprintf(url + n, sizeof url - n, "/t%d?session_ms=%d&tick_ms=%d", g.test, ZOOKEEPER_SESSION_MS,
+             ZOOKEEPER_TICK_MS);
+    memset(&config, 0, sizeof config);
+    assert_int_equal(rlock_zookeeper_new(&g.stores[g.store_count], url), RLOCK_OK);
+    config.store = g.stores[g.store_count++];
+    config.loop = rlock_poll_loop(kit_poll);
+    config.log = kit_log;
+    config.command_timeout_ms = 1000;
+    return kit_client(&config);
+}
+
+static struct owner *renewed(rlock_client *of, const char *key) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.watchdog = RLOCK_WATCHDOG_ON;
+    options.fencing = true;
+    return owner_with(of, &options);
+}
+
+static int number_of(const char *mode) {
+    int i = 0, tries;
+    for (tries = 0; tries < 1000; tries++) {
+        for (i = 0; i < SERVERS; i++) {
+            if (strcmp(zookeeper_mode(&g.servers[i]), mode) == 0) {
+                return i;
+            }
+        }
+        server_sleep_ms(10);
+    }
+    return -1;
+}
+
+/* Clients of the two servers that stay keep their holds while a new leader is chosen, and one of the
+ * leader's own goes on with another server. */
+static void leader_that_is_killed_ends_no_hold(void **state) {
+    int leader = number_of("leader"), i;
+    struct owner *o[SERVERS], *w;
+    static const char *const keys[] = {"a", "b", "c"};
+    uint64_t fence;
+    (void)state;
+    assert_true(leader >= 0);
+    for (i = 0; i < SERVERS; i++) {
+        o[i] = renewed(client_of(i, false), keys[i]);
+        assert_int_equal(owner_acquire(o[i], 5000, 0), RLOCK_OK);
+    }
+    w = renewed(client_of(leader, false), keys[(leader + 1) % SERVERS]);
+    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
+    kit_run(300);
+    fence = o[(leader + 1) % SERVERS]->fence[RLOCK_ACQUIRED];
+    zookeeper_ends(&g.servers[leader], SIGKILL);
+    kit_run(ZOOKEEPER_SESSION_MS + 1000);
+    for (i = 0; i < SERVERS; i++) {
+        assert_true(rlock_is_held(o[i]->lock));
+        assert_int_equal(owner_renew(o[i], 0), RLOCK_OK);
+    }
+    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
+    assert_int_equal(owner_release(o[(leader + 1) % SERVERS]), RLOCK_OK);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(w->fence[RLOCK_ACQUIRED] > fence);
+    assert_int_equal(zookeeper_continue(&g.servers[leader]), 0);
+}
+
+/* A client leaves a server that says nothing, in time for its hold. */
+static void server_that_stands_still_is_left_in_time(void **state) {
+    int leader = number_of("leader"), i;
+    struct owner *o;
+    (void)state;
+    assert_true(leader >= 0);
+    for (i = 1; i < SERVERS; i++) { /* each follower, with a client that knows it first */
+        int follower = (leader + i) % SERVERS;
+        rlock_client *of = client_of(follower, false);
+        o = renewed(of, i == 1 ? "a" : "b");
+        assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
+        kit_run(200);
+        kill(g.servers[follower].pid, SIGSTOP);
+        kit_run(2 * ZOOKEEPER_SESSION_MS);
+        kill(g.servers[follower].pid, SIGCONT);
+        assert_int_equal(o->seen[RLOCK_LOST], 0);
+        assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    }
+}
+
+/* Without a majority nobody is granted anything, and who holds is told. */
+static void servers_without_a_majority_grant_nothing(void **state) {
+    struct owner *o = renewed(client_of(0, false), "k"), *w = renewed(client_of(1, false), "k");
+    int64_t start_us;
+    (void)state;
+    assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
+    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
+    kit_run(300);
+    start_us = kit_now_us();
+    zookeeper_ends(&g.servers[0], SIGKILL);
+    zookeeper_ends(&g.servers[1], SIGKILL);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 10000), RLOCK_ERR_LOST);
+    assert_true(o->at_us[RLOCK_LOST] - start_us <= LEASE_MS * 1000);
+    kit_run(ZOOKEEPER_SESSION_MS);
+    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
+    zookeeper_begins(&g.servers[0]);
+    zookeeper_begins(&g.servers[1]);
+    assert_int_equal(zookeeper_waits(&g.servers[0]), 0);
+    assert_int_equal(zookeeper_waits(&g.servers[1]), 0);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
+}
+
+/* A process that holds and stands still for longer than its session is told when it wakes up, and
+ * not before the next one could be granted. */
+static void process_that_stands_still_is_told_when_it_wakes(void **state) {
+    int64_t *lost = (int64_t *)mmap(NULL, 2 * sizeof *lost, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct owner *w = renewed(client_of(0, false), "k");
+    int64_t woken_us;
+    pid_t pid = fork();
+    (void)state;
+    if (pid == 0) {
+        struct owner *o;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        kit_poll = rlock_poll_new();
+        kit_client_count = 0;
+        o = renewed(client_of(1, false), "k");
+        lost[0] = owner_acquire(o, 5000, 0) == RLOCK_OK ? 1 : -1;
+        kit_run(1000000);
+        _exit(0);
+    }
+    while (__atomic_load_n(&lost[0], __ATOMIC_SEQ_CST) == 0) {
+        server_sleep_ms(10);
+    }
+    assert_int_equal(lost[0], 1);
+    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
+    kit_run(300);
+    kill(pid, SIGSTOP);
+    woken_us = kit_now_us();
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
+    assert_true(w->at_us[RLOCK_ACQUIRED] - woken_us >= LEASE_MS / 2 * 1000);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    munmap(lost, 2 * sizeof *lost);
+}
+
+/* --- the group --- */
+
+static int group_begins(void **state) {
+    (void)state;
+    return kit_open() != 0 ? -1 : zookeeper_start_ensemble(g.servers, SERVERS);
+}
+
+static int group_ends(void **state) {
+    int i;
+    (void)state;
+    kit_close();
+    for (i = 0; i < SERVERS; i++) {
+        zookeeper_stop(&g.servers[i]);
+    }
+    return 0;
+}
+
+static int test_begins(void **state) {
+    (void)state;
+    g.test++;
+    return 0;
+}
+
+static int test_ends(void **state) {
+    (void)state;
+    kit_reset();
+    while (g.store_count > 0) {
+        rlock_zookeeper_free(g.stores[--g.store_count]);
+    }
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_begins, test_ends)
+
+int main(int argc, char **argv) {
+    static const struct CMUnitTest tests[] = {
+        TEST(leader_that_is_killed_ends_no_hold),
+        TEST(server_that_stands_still_is_left_in_time),
+        TEST(servers_without_a_majority_grant_nothing),
+        TEST(process_that_stands_still_is_told_when_it_wakes),
+        TEST(no_call_of_the_loop_has_blocked),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests_name("zookeeper_ensemble", tests, group_begins, group_ends);
+}
