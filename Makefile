@@ -311,7 +311,7 @@ $(out)/tests/engines/postgres_tls: loops = -lpq -lssl -lcrypto
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(store_libs) $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS) $(store_libs)
 
 $(out)/examples/cares: loops = -lcares
 
@@ -322,7 +322,7 @@ $(out)/examples/cookbook/rlock.o: rlock.c Makefile
 
 $(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(store_libs) $(HIREDIS_LIBS)
+	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(HIREDIS_LIBS) $(store_libs)
 
 # The page is a part of the program: its bytes, as C.
 $(out)/examples/shop/page.h: examples/shop/page.html Makefile
@@ -331,11 +331,11 @@ $(out)/examples/shop/page.h: examples/shop/page.html Makefile
 
 $(out)/examples/shop/shop: $(wildcard examples/shop/*.[ch]) $(out)/examples/shop/page.h examples/data.h rlock.h \
     adapters/rlock_libevent.h adapters/rlock_resolve.h $(out)/examples/cookbook/rlock.o Makefile
-	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(store_libs) $(HIREDIS_LIBS)
+	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(HIREDIS_LIBS) $(store_libs)
 
 $(out)/examples/%: examples/%.cc Makefile
 	@mkdir -p $(@D)
-	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(store_flags) $(follow) -o $@ $< $(LDFLAGS) $(store_libs) $(HIREDIS_LIBS)
+	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(store_flags) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS) $(store_libs)
 
 $(out)/cli/rlock: HIREDIS_CFLAGS = $(if $(no_tls),$(shell pkg-config --cflags hiredis 2>/dev/null),$(tls_cflags) -DWITH_TLS)
 $(out)/cli/rlock: HIREDIS_LIBS = $(if $(no_tls),$(or $(shell pkg-config --libs hiredis 2>/dev/null),-lhiredis),$(tls_libs))
@@ -355,7 +355,7 @@ $(out)/bench/%: bench/%.c Makefile
 
 $(out)/bench/engines/stores: bench/engines/stores.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(store_flags) -o $@ $< $(LDFLAGS) $(store_libs) $(HIREDIS_LIBS)
+	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(store_flags) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS) $(store_libs)
 
 $(out)/bench/engines/%: bench/engines/%.c Makefile
 	@mkdir -p $(@D)

@@ -52,16 +52,16 @@ in_redis() {
 
 check "hello acquires and releases" says 'acquired stock:42' 'released stock:42: ok' -- "$bin/hello"
 held_there_only() {
-    "$bin/hello" 20 >"$work/holder" 2>&1 &
+    "${BUILD:-build}/cli/rlock" stock:42 -- sh -c 'echo held; exec sleep 60' >"$work/holder" 2>&1 &
     others=$!
-    appears acquired "$work/holder" && in_redis says 'acquired stock:42' -- "$bin/hello" && refuses 'cannot acquire stock:42: .*' -- "$bin/hello"
+    appears held "$work/holder" && in_redis says 'acquired stock:42' -- "$bin/hello" && refuses 'cannot acquire stock:42: .*' -- "$bin/hello"
     status=$?
     kill $others
     wait $others
     others=
     return $status
 }
-check "hello excludes the next one by its URL, and nobody in Redis" held_there_only
+check "hello waits for who holds it there, and not in Redis" held_there_only
 check "own_loop acquires and releases" says 'acquired own-loop: ok' 'released own-loop: ok' -- "$bin/own_loop"
 check "watchdog outlives the lease, and is told of its loss" says 'A: worked for three leases; held now: yes' 'B: acquired: ok' \
     'A: told: lost before it was released; held now: no' -- "$bin/watchdog"
