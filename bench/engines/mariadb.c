@@ -18,8 +18,8 @@
 #include "rlock_poll.h"
 
 #define MOST 64
-#define ROUNDS 5
-#define ROUND_US 1000000
+#define ROUNDS 25
+#define ROUND_US 200000
 
 static struct mariadb server;
 

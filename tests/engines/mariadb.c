@@ -283,8 +283,8 @@ static void client_is_freed_at_once_while_the_server_is_stopped(void **state) {
     assert_false(held("k") || held("l"));
 }
 
-/* While it connects, or reads a long answer a byte at a time: no memory is lost, which the sanitizer
- * says at the end, and no call waits. */
+/* While it connects, or reads a long answer a byte at a time: no memory is lost, which the
+ * sanitizer says at the end, and no call waits. */
 static void client_is_freed_in_the_middle_of_anything(void **state) {
     enum { KEYS = 40, TURNS = 20 };
     char key[16];
