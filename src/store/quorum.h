@@ -11,6 +11,12 @@
  * - What is wanted no more is given back until each server surely does not have it.
  * - A release that was sent may be executed late. So a vote that was given back is asked for with a
  *   new token, and not before the old one is surely gone there.
+ *
+ * A store that holds in both of two, from which and to which locks move, is a quorum of two: neither
+ * may fail. The differences: the second is asked for what the first has granted. So two clients
+ * never wait for each other, and who waits for the first is nobody's obstacle in the second. A
+ * waiter keeps the first while it waits for the second. And the fencing tokens of a hold are those
+ * that it has reserved in both.
  */
 
 #ifndef RLOCK_STORE_QUORUM_H
@@ -32,6 +38,9 @@
 #define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
 #define RLOCK__WIN_BACK_US 100000 /* not sooner: who takes all votes by force takes one by one */
 #define RLOCK__STRAY_MAX_US 10000 /* the longest pause for a single vote that is given back */
+#define RLOCK__KEEP_MS 250        /* in so long, or twice, who keeps the first store asks again */
+#define RLOCK__FENCES_MAX 65535u  /* that one request can reserve */
+#define RLOCK__RAISES 16          /* how often in a round more of them are reserved */
 
 enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
 
@@ -49,6 +58,7 @@ typedef struct rlock__council { /* one client of the quorum */
     bool up, pushing;
     bool gives_back;   /* config.replicas: its servers may be releasing what they granted */
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
+    bool both;         /* two stores, one after the other */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -84,6 +94,9 @@ typedef struct rlock__vote { /* what one server knows of a token */
     int64_t left_ms;           /* of another's lease */
     int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
     int64_t not_before_us;     /* when it may be won back */
+    uint64_t fence, last;      /* reserved in this round, and given to nobody in between; last 0 =
+                                  none */
+    uint16_t fences;           /* how many to reserve */
     rlock_request request;
 } rlock__vote;
 
@@ -93,6 +106,8 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint8_t outcome, fault;
     bool paused;   /* the round is over, its answer waits */
     bool cleaning; /* counted as such */
+    bool kept;     /* both: a waiter's, which has the first and waits for the second */
+    uint8_t raises;
     rlock__council *council;
     rlock_request *request; /* the round's, NULL = none */
     rlock__vote *votes;
@@ -149,6 +164,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
     ask->lease_ms = lease_ms;
+    ask->fences = op == RLOCK_OP_ACQUIRE ? vote->fences : 0;
     ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
     if (lease_ms > ballot->longest_ms) {
         ballot->longest_ms = lease_ms;
@@ -157,12 +173,38 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
         vote->spent = false;
         ask->store.note = 0;
         ask->token = ++vote->server->council->tokens;
-    } else if (op == RLOCK_OP_RELEASE) {
-        vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
+    } else if (op == RLOCK_OP_RELEASE) { /* it stands no more, however it ends */
+        vote->has = vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
         vote->spent = true;
     }
     ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
+}
+
+/* The second of both stores was not heard of yet. It is sent a release of what nobody has: so it
+ * connects, and pushes, before the first is taken. */
+static bool rlock__vote_greets(const rlock__vote *vote) {
+    return vote->server->council->both && vote == vote->ballot->votes + 1 && !vote->spent &&
+           vote->server->where == RLOCK__SERVER_NEW;
+}
+
+/* Whether an acquire in both stores may not be asked of this one now. The second has its turn while
+ * the first is had; and the first has none if the second fails, so that nobody is disturbed. */
+static bool rlock__vote_waits(rlock__vote *vote) {
+    rlock__vote *first = vote->ballot->votes, *second = first + 1;
+    bool down = second->server->where == RLOCK__SERVER_DOWN;
+    if (vote == first && (down || second->word == RLOCK__FAILED)) {
+        vote->word = RLOCK__FAILED;
+        vote->fault = down ? (uint8_t)second->server->fault : second->fault;
+    } else if (vote == second && (first->word == RLOCK__NO || first->word == RLOCK__FAILED)) {
+        vote->word = RLOCK__NO;
+    }
+    if (vote->word != RLOCK__OPEN) {
+        return true;
+    }
+    return vote == first ? rlock__vote_greets(second) || second->request.out
+                         : !rlock__vote_greets(second) && first->word == RLOCK__OPEN &&
+                               !rlock__vote_stands(first);
 }
 
 /* Asks for what the ballot wants of an open vote, once its server has answered what was before. */
@@ -171,7 +213,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
-    if (vote->request.out || vote->word != RLOCK__OPEN) {
+    if (vote->request.out || vote->word != RLOCK__OPEN || (!round && op == RLOCK_OP_ACQUIRE)) {
         return;
     }
     if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
@@ -183,7 +225,11 @@ static void rlock__vote_next(rlock__vote *vote) {
         vote->fault = (uint8_t)vote->server->fault;
         return;
     }
-    if (vote->spent && vote->has != RLOCK__NOT_THERE) {
+    if (op == RLOCK_OP_ACQUIRE && vote->server->council->both && rlock__vote_waits(vote)) {
+        return;
+    }
+    if ((vote->spent && vote->has != RLOCK__NOT_THERE) ||
+        (op == RLOCK_OP_ACQUIRE && rlock__vote_greets(vote))) {
         op = RLOCK_OP_RELEASE; /* first this one has to go */
     } else if (op != RLOCK_OP_RELEASE) {
         lease_ms = round ? round->lease_ms : rlock__ballot_left_ms(ballot);
@@ -338,15 +384,17 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
     int i;
     answer->outcome = RLOCK_OUTCOME_FAULT;
     answer->fault = rlock__council_fault(ballot->council, faults);
-    for (i = 0; i < ballot->council->count && !answer->text; i++) {
-        const rlock__vote *vote = &ballot->votes[i];
+    for (i = 0; i < ballot->council->count && !answer->text; i++) { /* of both the last, if any */
+        const rlock__vote *vote =
+            &ballot->votes[ballot->council->both ? ballot->council->count - 1 - i : i];
         if (vote->word == RLOCK__FAILED && vote->fault == answer->fault && vote->server->text[0]) {
             answer->text = vote->server->text;
         }
     }
 }
 
-/* The answer to a question: held, if a majority of servers is held, and as long as one is. */
+/* The answer to a question: held, if a majority of servers is held, and as long as one is; of both
+ * stores, if one is, and as long. */
 static void rlock__round_info(const rlock__ballot *ballot, bool held) {
     rlock_info *info = &ballot->council->info;
     int64_t left_ms[RLOCK__SERVERS];
@@ -362,9 +410,20 @@ static void rlock__round_info(const rlock__ballot *ballot, bool held) {
     info->holders = held;
     info->permits = !held;
     if (held) {
-        info->left_ms = rlock__kth_largest(left_ms, count, ballot->council->need);
+        info->left_ms =
+            rlock__kth_largest(left_ms, count, ballot->council->both ? 1 : ballot->council->need);
         info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
     }
+}
+
+/* Somebody has one of both stores. What that store says counts: the other one was not asked, or is
+ * had. */
+static void rlock__both_refused(const rlock__ballot *ballot, rlock_answer *answer) {
+    const rlock__vote *vote = ballot->votes;
+    vote += vote->word != RLOCK__NO;
+    answer->outcome = RLOCK_OUTCOME_HELD;
+    answer->left_ms = vote->left_ms;
+    answer->told = vote->told;
 }
 
 /* Whether enough has been said, and what it means. */
@@ -392,11 +451,18 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
         possible = *yes + *open >= need;
         done = *yes >= need;
     }
+    if (ballot->council->both && round->op != RLOCK_OP_RENEW && round->op != RLOCK_OP_RELEASE) {
+        possible = *open > 0; /* all are heard */
+        refused = !possible && refused;
+        done = !possible && (done || (round->op >= RLOCK_OP_INSPECT && *yes && !*failed));
+    }
     memset(answer, 0, sizeof *answer);
     answer->sure = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
         rlock__round_info(ballot, done);
         answer->info = &ballot->council->info;
+    } else if (refused && round->op == RLOCK_OP_ACQUIRE && ballot->council->both) {
+        rlock__both_refused(ballot, answer);
     } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
         bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
@@ -468,11 +534,66 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
     council->events->answered(council->owner, request, answer);
 }
 
+/* Both stores grant: the hold has the fencing tokens that it has reserved in both, which are above
+ * all that either gave out, and below all that either will give out. If there are none, the store
+ * that is behind reserves more. False: it is being asked; else the answer may have become a fault.
+ */
+static bool rlock__round_fences(rlock__ballot *ballot, rlock_answer *answer) {
+    rlock__vote *one = ballot->votes, *other = one + 1,
+                *behind = one->last < other->last ? one : other;
+    uint64_t first = one->fence > other->fence ? one->fence : other->fence, missing;
+    uint64_t wanted = ballot->request->fences;
+    if (behind->last >= first) {
+        uint64_t count = behind->last - first + 1;
+        answer->fence = first;
+        answer->fences = (uint16_t)(count < wanted ? count : wanted);
+        return true;
+    }
+    missing = first - behind->last;
+    if (missing > (uint64_t)(RLOCK__RAISES - ballot->raises) * RLOCK__FENCES_MAX) {
+        answer->outcome = RLOCK_OUTCOME_FAULT;
+        answer->fault = RLOCK_FAULT_OTHER;
+        answer->text = "the fencing tokens of the two stores are too far apart";
+        return true;
+    }
+    missing += wanted - 1;
+    ballot->raises++;
+    behind->fences = (uint16_t)(missing < RLOCK__FENCES_MAX ? missing : RLOCK__FENCES_MAX);
+    behind->word = RLOCK__OPEN;
+    rlock__vote_next(behind);
+    return behind->word != RLOCK__OPEN && rlock__round_decided(ballot, answer); /* it is down */
+}
+
+/* Keeps the first of both stores for a waiter that the second refuses: so that it is one among those
+ * who wait there, and the others who wait for both do not wake each other. It asks again soon, or
+ * the first is given back. */
+static bool rlock__round_keeps(rlock__ballot *ballot, rlock_answer *answer) {
+    const rlock__council *council = ballot->council;
+    int64_t pause_ms = rlock__min(council->poll_ms, RLOCK__KEEP_MS);
+    if (!council->both || ballot->request->op != RLOCK_OP_ACQUIRE ||
+        answer->outcome != RLOCK_OUTCOME_HELD || (ballot->request->flags & RLOCK_REQUEST_ONCE) ||
+        ballot->votes[0].word != RLOCK__YES) {
+        return false;
+    }
+    ballot->kept = true;
+    answer->left_ms = answer->left_ms < 0 ? pause_ms : rlock__min(answer->left_ms, pause_ms);
+    rlock_timer_set(council->client, &ballot->timer,
+                    rlock_client_now_us(council->client) + 2 * RLOCK__KEEP_MS * 1000);
+    return true;
+}
+
 /* Ends the round if it can be. The ballot may be gone behind this. */
 static void rlock__round_settle(rlock__ballot *ballot) {
     rlock_request *request = ballot->request;
+    bool both = ballot->council->both;
     rlock_answer answer;
-    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer)) {
+    if (request && both && ballot->goal == RLOCK_OP_ACQUIRE) { /* whose turn may it be? */
+        rlock__vote_next(&ballot->votes[0]);
+        rlock__vote_next(&ballot->votes[1]);
+    }
+    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer) ||
+        (both && request->fences && answer.outcome == RLOCK_OUTCOME_DONE &&
+         !rlock__round_fences(ballot, &answer))) {
         rlock__ballot_tend(ballot);
         return;
     }
@@ -484,6 +605,9 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
         }
+    } else if (rlock__round_keeps(ballot, &answer)) {
+        rlock__round_answer(ballot, &answer);
+        return;
     } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
                request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
@@ -511,6 +635,8 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
         vote->refused = op == RLOCK_OP_RENEW && !rlock__vote_stands(vote);
         vote->stolen = false;
+        vote->fence = vote->last = 0;
+        vote->fences = ballot->request->fences;
         if (op != RLOCK_OP_RELEASE || vote->has != RLOCK__NOT_THERE) {
             vote->word = RLOCK__OPEN;
         } else if (ballot->goal != RLOCK_OP_RELEASE || vote->word != RLOCK__YES) {
@@ -518,6 +644,8 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
     }
     ballot->goal = op;
+    ballot->kept = false;
+    ballot->raises = 0;
     for (i = 0; i < ballot->council->count; i++) {
         rlock__vote_next(&ballot->votes[i]);
     }
@@ -536,6 +664,9 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         answer.sure = true;
         rlock__round_answer(ballot, &answer);
         return;
+    }
+    if (ballot->kept && !ballot->request) { /* it is not wanted any more */
+        rlock__ballot_give_back(ballot);
     }
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
@@ -601,7 +732,7 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
     ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
     ballot->goal = RLOCK_OP_ACQUIRE;
-    ballot->paused = ballot->cleaning = false;
+    ballot->paused = ballot->cleaning = ballot->kept = false;
     rlock__list_append(&council->ballots, &ballot->link);
     memcpy(ballot->key, &ballot->token, sizeof ballot->key);
     rlock__map_add(&council->map, &ballot->node, sizeof ballot->key);
@@ -629,7 +760,7 @@ static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
 static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     const rlock_request *asked = &vote->request;
     bool acquire = asked->op == RLOCK_OP_ACQUIRE, release = asked->op == RLOCK_OP_RELEASE;
-    bool hold = release || asked->op == RLOCK_OP_RENEW;
+    bool hold = release || asked->op == RLOCK_OP_RENEW, stood = rlock__vote_stands(vote);
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
@@ -653,6 +784,10 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         if (!release) {
             vote->has = RLOCK__THERE;
         }
+        if (acquire && asked->fences) {
+            vote->fence = vote->last && stood ? vote->fence : answer->fence;
+            vote->last = answer->fence + (answer->fences ? answer->fences : asked->fences) - 1u;
+        }
         if (!release && asked->lease_ms) {
             vote->sent_us = asked->sent_us;
             vote->lease_ms = answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked->lease_ms)
@@ -673,9 +808,12 @@ static void rlock__server_answered(void *owner, rlock_request *request,
     const rlock__council *council = ((rlock__server *)owner)->council;
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
     rlock__ballot *ballot = vote->ballot;
+    bool was_there = vote->has != RLOCK__NOT_THERE;
     request->out = false;
     rlock__vote_note(vote, answer);
-    if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
+    if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE && !was_there) {
+        vote->word = vote->word == RLOCK__FAILED ? vote->word : (uint8_t)RLOCK__OPEN;
+    } else if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
         vote->fault = vote->word == RLOCK__FAILED ? vote->fault : (uint8_t)RLOCK_FAULT_UNKNOWN;
         vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
@@ -686,6 +824,11 @@ static void rlock__server_answered(void *owner, rlock_request *request,
         if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
             council->events->woken(council->owner, request->key, request->key_len);
         }
+    }
+    if (request->op == RLOCK_OP_RELEASE && ballot->kept && !ballot->request &&
+        vote->has == RLOCK__NOT_THERE) { /* another waiter of this client may want it */
+        ballot->kept = false;
+        council->events->woken(council->owner, request->key, request->key_len);
     }
     rlock__vote_next(vote);
     rlock__round_settle(ballot);
@@ -894,15 +1037,23 @@ static void rlock__quorum_flush(void *state) {
     }
 }
 
-/* What a majority can say of a server's counters and lines has not been proved. */
+/* What a majority can say of a server's counters and lines has not been proved. What one of them
+ * refuses, all do. */
 static const char *rlock__quorum_refuses(void *state, const char *key, size_t len,
                                          const rlock_terms *terms, bool fencing) {
-    (void)state;
-    (void)key;
-    (void)len;
-    return terms     ? "a quorum has only the mutex with one key"
-           : fencing ? "a quorum gives no fencing numbers"
-                     : NULL;
+    const rlock__council *council = (const rlock__council *)state;
+    const char *words =
+        terms ? (council->both ? "both stores together have only the mutex with one key"
+                               : "a quorum has only the mutex with one key")
+        : fencing && !council->both ? "a quorum gives no fencing numbers"
+                                    : NULL;
+    int i;
+    for (i = 0; i < council->count && !words; i++) {
+        const rlock_store *store = council->servers[i].store;
+        words = store->refuses ? store->refuses(council->servers[i].state, key, len, terms, fencing)
+                               : NULL;
+    }
+    return words;
 }
 
 static void rlock__council_free(rlock__council *council) {
@@ -982,6 +1133,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->servers = (rlock__server *)(void *)(council + 1);
     council->gives_back = config->replicas > 0;
     council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
+    council->both = quorum->both;
     council->count = quorum->count;
     council->need = quorum->count / 2 + 1;
     council->spare = quorum->count - council->need;
@@ -1013,6 +1165,28 @@ void rlock_quorum_free(rlock_store *store) {
 
 int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
     return rlock__members_new(out, servers, count, RLOCK__SERVERS, &rlock__quorum_store);
+}
+
+void rlock_both_free(rlock_store *store) {
+    rlock__members_free(store);
+}
+
+int rlock_both_new(rlock_store **out, const struct rlock_config *from,
+                   const struct rlock_config *to) {
+    rlock_config stores[2];
+    int status = from && to ? RLOCK_OK : RLOCK_ERR_ARG;
+    if (out) {
+        *out = NULL;
+    }
+    if (status == RLOCK_OK) {
+        stores[0] = *from;
+        stores[1] = *to;
+        status = rlock__members_new(out, stores, 2, 2, &rlock__quorum_store);
+    }
+    if (status == RLOCK_OK) {
+        ((rlock__members *)(*out)->ctx)->both = true;
+    }
+    return status;
 }
 
 #endif /* RLOCK_STORE_QUORUM_H */
