@@ -119,7 +119,7 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite moving)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
@@ -238,7 +238,7 @@ $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
 # What waits for servers and clocks, or is over soon, need not be fast: with sanitizers it is compiled in a third of the
 # time without optimisation.
-$(addprefix $(BUILD)/asan/tests/,cluster faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
+$(addprefix $(BUILD)/asan/tests/,both cluster faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
     tls unit url) $(BUILD)/asan/examples/shop/shop: CFLAGS = -O0 -g
 
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where

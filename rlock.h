@@ -9170,8 +9170,7 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
 
 /* Both stores grant: the hold has the fencing tokens that it has reserved in both, which are above
  * all that either gave out, and below all that either will give out. If there are none, the store
- * that is behind reserves more. False: it is being asked; else the answer may have become a fault.
- */
+ * that is behind reserves more, and is asked for them: false. The answer may become a fault. */
 static bool rlock__round_fences(rlock__ballot *ballot, rlock_answer *answer) {
     rlock__vote *one = ballot->votes, *other = one + 1,
                 *behind = one->last < other->last ? one : other;
@@ -9195,7 +9194,8 @@ static bool rlock__round_fences(rlock__ballot *ballot, rlock_answer *answer) {
     behind->fences = (uint16_t)(missing < RLOCK__FENCES_MAX ? missing : RLOCK__FENCES_MAX);
     behind->word = RLOCK__OPEN;
     rlock__vote_next(behind);
-    return behind->word != RLOCK__OPEN && rlock__round_decided(ballot, answer); /* it is down */
+    RLOCK_ASSERT(behind->request.out); /* it granted, and was not lost since */
+    return false;
 }
 
 /* Keeps the first of both stores for a waiter that the second refuses: so that it is one among those

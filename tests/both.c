@@ -153,16 +153,14 @@ static void second_is_asked_when_the_first_has_granted(void **state) {
 
 static void second_is_not_asked_for_what_the_first_refuses(void **state) {
     struct owner *once = asks(false, 0), *waits;
+    rlock_answer held = scripted_held(700);
     (void)state;
+    held.told = true;
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_held(700));
     SAME(once->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
     SAME(once->seen[RLOCK_ACQUIRED].remaining_ms, 700);
     waits = asks(false, RLOCK_FOREVER);
-    while (out(&from, RLOCK_OP_ACQUIRE) > 0) {
-        rlock_answer held = scripted_held(700);
-        held.told = true;
-        scripted_reply(&from, RLOCK_OP_ACQUIRE, held);
-    }
+    scripted_reply(&from, RLOCK_OP_ACQUIRE, held); /* so there is no need to ask once more */
     virtual_run_ms(&g.loop, 600); /* it sleeps for as long as the holder may hold */
     SAME(out(&from, RLOCK_OP_ACQUIRE), 0);
     virtual_run_ms(&g.loop, 200);
@@ -434,6 +432,17 @@ static void fence_is_one_that_both_have_reserved(void **state) {
     SAME(rlock_fence(owner->lock), 130);
 }
 
+/* What it reserved at first is still its own, though its clock has gone on. */
+static void fence_may_lie_between_two_reservations_of_one_hold(void **state) {
+    struct owner *owner = asks(true, 0);
+    (void)state;
+    scripted_reply(&from, RLOCK_OP_ACQUIRE, fenced(100, 0));
+    scripted_reply(&to, RLOCK_OP_ACQUIRE, fenced(130, 0));
+    scripted_reply(&from, RLOCK_OP_ACQUIRE, fenced(140, 0));
+    SAME(owner->seen[RLOCK_ACQUIRED].fence, 130);
+    SAME(out(&to, RLOCK_OP_ACQUIRE), 0);
+}
+
 static void second_that_is_behind_is_raised_too(void **state) {
     struct owner *owner = asks(true, 0);
     (void)state;
@@ -491,18 +500,20 @@ static void fences_from_before_a_lease_ran_out_do_not_count(void **state) {
     BETWEEN(owner->seen[RLOCK_ACQUIRED].fence, 0, 0);
 }
 
-static void fences_of_hand_overs_are_reserved_in_both(void **state) {
-    struct owner *line[3];
+/* Three wait for a fence each, and are told so of the first. */
+static void three_ask(struct owner **line) {
     int i;
-    (void)state;
     for (i = 0; i < 3; i++) {
         line[i] = asks(true, RLOCK_FOREVER);
     }
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_held(1)); /* the first, which was alone */
-    while (out(&from, RLOCK_OP_ACQUIRE) > 0 && scripted_need(&from, RLOCK_OP_ACQUIRE)->fences < 3) {
-        scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_held(1));
-        virtual_run_ms(&g.loop, 2);
-    }
+    SAME(scripted_need(&from, RLOCK_OP_ACQUIRE)->fences, 3);
+}
+
+static void fences_of_hand_overs_are_reserved_in_both(void **state) {
+    struct owner *line[3];
+    (void)state;
+    three_ask(line);
     scripted_reply(&from, RLOCK_OP_ACQUIRE, fenced(100, 0)); /* 100 to 102 */
     scripted_reply(&to, RLOCK_OP_ACQUIRE, fenced(101, 0));   /* 101 to 103: they share two */
     SAME(line[0]->seen[RLOCK_ACQUIRED].fence, 101);
@@ -513,6 +524,22 @@ static void fences_of_hand_overs_are_reserved_in_both(void **state) {
     virtual_idle(&g.loop);
     SAME(line[2]->events, 0); /* 103 may be given to another by the first */
     SAME(out(&from, RLOCK_OP_RELEASE), 1);
+}
+
+static void more_fences_are_reserved_for_hand_overs_too(void **state) {
+    struct owner *line[3];
+    int i;
+    (void)state;
+    three_ask(line);
+    scripted_reply(&from, RLOCK_OP_ACQUIRE, fenced(100, 0)); /* 100 to 102 */
+    scripted_reply(&to, RLOCK_OP_ACQUIRE, fenced(130, 0));   /* 130 to 132 */
+    SAME(scripted_need(&from, RLOCK_OP_ACQUIRE)->fences, 30);
+    scripted_reply(&from, RLOCK_OP_ACQUIRE, fenced(103, 0)); /* to 132 */
+    for (i = 0; i < 3; i++) {
+        SAME(line[i]->seen[RLOCK_ACQUIRED].fence, 130 + i);
+        SAME(owner_release(line[i]), RLOCK_OK);
+        virtual_idle(&g.loop);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1031,11 +1058,13 @@ int main(int argc, char **argv) {
         CASE(one_that_is_silent_leaves_the_old_deadline),
         CASE(release_is_of_both_and_goes_on_behind),
         CASE(fence_is_one_that_both_have_reserved),
+        CASE(fence_may_lie_between_two_reservations_of_one_hold),
         CASE(second_that_is_behind_is_raised_too),
         CASE(store_that_reserves_one_at_a_time_is_asked_often_but_not_for_ever),
         CASE(fences_that_are_too_far_apart_are_refused_with_a_word),
         CASE(fences_from_before_a_lease_ran_out_do_not_count),
         CASE(fences_of_hand_overs_are_reserved_in_both),
+        CASE(more_fences_are_reserved_for_hand_overs_too),
         CASE(key_is_held_if_one_says_so),
         CASE(question_that_one_does_not_answer_is_not_answered),
         CASE(force_is_heard_by_both),
