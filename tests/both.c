@@ -1,9 +1,9 @@
 /* both.c - the store that holds in two others at once, and the move from the one to the other
  *
- * First on scripted stores, where the test speaks for each; then on two stores in the process, and on
- * small servers behind links that delay, break and execute late, with an oracle: services of adjacent
- * phases side by side, never two holders, and fencing tokens that rise. What the suite of stores says
- * of it is in tests/stores.c.
+ * First on scripted stores, where the test speaks for each; then on two stores in the process, and
+ * on small servers behind links that delay, break and execute late, with an oracle: services of
+ * adjacent phases side by side, never two holders, and fencing tokens that rise. The suite of
+ * stores is run on it by tests/stores.c.
  */
 
 #define RLOCK_IMPLEMENTATION
@@ -176,7 +176,7 @@ static void second_that_was_not_heard_of_is_greeted_before_the_first_is_asked(vo
     SAME(from.count, 0);
     SAME(out(&to, RLOCK_OP_RELEASE), 1);
     scripted_up(&to);
-    scripted_reply(&to, RLOCK_OP_RELEASE, gone());
+    scripted_reply(&to, RLOCK_OP_RELEASE, scripted_unsure(gone())); /* nobody ever had it */
     SAME(out(&from, RLOCK_OP_ACQUIRE), 1);
     scripted_up(&from);
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_done());
@@ -276,6 +276,10 @@ static void waiter_keeps_the_first_while_it_waits_for_the_second(void **state) {
     SAME(owner->events, 0);
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_done());
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    from.checks_by_hand = to.checks_by_hand = false;
+    virtual_run_ms(&g.loop, 3 * KEEP_MS);
+    assert_true(rlock_is_held(owner->lock));
+    SAME(scripted_asked(&from, RLOCK_OP_RELEASE), 0);
 }
 
 static void waiter_whose_time_is_over_gives_the_first_back(void **state) {
@@ -294,6 +298,21 @@ static void waiter_whose_time_is_over_gives_the_first_back(void **state) {
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_done());
     scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_done());
     SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
+static void what_is_kept_for_nobody_is_not_asked_for_again(void **state) {
+    struct owner *owner = asks(false, RLOCK_FOREVER);
+    int asked;
+    (void)state;
+    waits_in_the_second(owner);
+    asked = scripted_asked(&from, RLOCK_OP_ACQUIRE);
+    owner_cancel(owner);
+    virtual_idle(&g.loop);
+    scripted_down(&from, RLOCK_FAULT_DOWN, "cut");
+    scripted_up(&from);
+    SAME(scripted_asked(&from, RLOCK_OP_ACQUIRE), asked);
+    virtual_run_ms(&g.loop, 2 * KEEP_MS);
+    scripted_reply(&from, RLOCK_OP_RELEASE, scripted_done());
 }
 
 static void first_that_was_lost_in_the_wait_is_asked_for_anew(void **state) {
@@ -1048,6 +1067,7 @@ int main(int argc, char **argv) {
         CASE(one_attempt_that_the_second_refuses_gives_the_first_back),
         CASE(waiter_keeps_the_first_while_it_waits_for_the_second),
         CASE(waiter_whose_time_is_over_gives_the_first_back),
+        CASE(what_is_kept_for_nobody_is_not_asked_for_again),
         CASE(first_that_was_lost_in_the_wait_is_asked_for_anew),
         CASE(client_that_goes_gives_back_what_it_keeps),
         CASE(hold_ends_with_the_earlier_of_the_two_leases),

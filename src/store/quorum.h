@@ -12,11 +12,11 @@
  * - A release that was sent may be executed late. So a vote that was given back is asked for with a
  *   new token, and not before the old one is surely gone there.
  *
- * A store that holds in both of two, from which and to which locks move, is a quorum of two: neither
- * may fail. The differences: the second is asked for what the first has granted. So two clients
- * never wait for each other, and who waits for the first is nobody's obstacle in the second. A
- * waiter keeps the first while it waits for the second. And the fencing tokens of a hold are those
- * that it has reserved in both.
+ * A store that holds in both of two others is a quorum of two: neither may fail. What it has of its
+ * own: the second is asked only for what the first has granted, so that two clients never wait for
+ * each other, and whoever waits for the first stands in nobody's way at the second. A waiter keeps
+ * the first while it waits for the second. A hold has the fencing tokens that it has reserved in
+ * both.
  */
 
 #ifndef RLOCK_STORE_QUORUM_H
@@ -96,7 +96,6 @@ typedef struct rlock__vote { /* what one server knows of a token */
     int64_t not_before_us;     /* when it may be won back */
     uint64_t fence, last;      /* reserved in this round, and given to nobody in between; last 0 =
                                   none */
-    uint16_t fences;           /* how many to reserve */
     rlock_request request;
 } rlock__vote;
 
@@ -154,6 +153,18 @@ static void rlock__vote_recall(rlock__vote *vote) {
     }
 }
 
+/* How many fencing tokens to reserve: what the round wants; and once more, of two stores of which
+ * one is behind, as far as the other one is. */
+static uint16_t rlock__vote_fences(const rlock__vote *vote) {
+    const rlock__ballot *ballot = vote->ballot;
+    const rlock_request *round = ballot->request;
+    uint64_t count = round && round->op == RLOCK_OP_ACQUIRE ? round->fences : 0;
+    if (vote->last) {
+        count += ballot->votes[vote == ballot->votes].fence - vote->last - 1;
+    }
+    return (uint16_t)(count < RLOCK__FENCES_MAX ? count : RLOCK__FENCES_MAX);
+}
+
 static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock__ballot *ballot = vote->ballot;
     rlock_request *ask = &vote->request;
@@ -164,7 +175,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
     ask->lease_ms = lease_ms;
-    ask->fences = op == RLOCK_OP_ACQUIRE ? vote->fences : 0;
+    ask->fences = op == RLOCK_OP_ACQUIRE ? rlock__vote_fences(vote) : 0;
     ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
     if (lease_ms > ballot->longest_ms) {
         ballot->longest_ms = lease_ms;
@@ -538,9 +549,9 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
  * all that either gave out, and below all that either will give out. If there are none, the store
  * that is behind reserves more, and is asked for them: false. The answer may become a fault. */
 static bool rlock__round_fences(rlock__ballot *ballot, rlock_answer *answer) {
-    rlock__vote *one = ballot->votes, *other = one + 1,
-                *behind = one->last < other->last ? one : other;
-    uint64_t first = one->fence > other->fence ? one->fence : other->fence, missing;
+    rlock__vote *one = ballot->votes, *other = one + 1;
+    rlock__vote *behind = one->last < other->last ? one : other;
+    uint64_t first = one->fence > other->fence ? one->fence : other->fence;
     uint64_t wanted = ballot->request->fences;
     if (behind->last >= first) {
         uint64_t count = behind->last - first + 1;
@@ -548,25 +559,22 @@ static bool rlock__round_fences(rlock__ballot *ballot, rlock_answer *answer) {
         answer->fences = (uint16_t)(count < wanted ? count : wanted);
         return true;
     }
-    missing = first - behind->last;
-    if (missing > (uint64_t)(RLOCK__RAISES - ballot->raises) * RLOCK__FENCES_MAX) {
+    if (first - behind->last > (uint64_t)(RLOCK__RAISES - ballot->raises) * RLOCK__FENCES_MAX) {
         answer->outcome = RLOCK_OUTCOME_FAULT;
         answer->fault = RLOCK_FAULT_OTHER;
         answer->text = "the fencing tokens of the two stores are too far apart";
         return true;
     }
-    missing += wanted - 1;
     ballot->raises++;
-    behind->fences = (uint16_t)(missing < RLOCK__FENCES_MAX ? missing : RLOCK__FENCES_MAX);
     behind->word = RLOCK__OPEN;
     rlock__vote_next(behind);
     RLOCK_ASSERT(behind->request.out); /* it granted, and was not lost since */
     return false;
 }
 
-/* Keeps the first of both stores for a waiter that the second refuses: so that it is one among those
- * who wait there, and the others who wait for both do not wake each other. It asks again soon, or
- * the first is given back. */
+/* Keeps the first of both stores for a waiter that the second refuses. So it is one of those who
+ * wait there, and whoever else wants both waits at the first and is not woken meanwhile. The waiter
+ * asks again soon, or the first is given back. */
 static bool rlock__round_keeps(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock__council *council = ballot->council;
     int64_t pause_ms = rlock__min(council->poll_ms, RLOCK__KEEP_MS);
@@ -636,7 +644,6 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         vote->refused = op == RLOCK_OP_RENEW && !rlock__vote_stands(vote);
         vote->stolen = false;
         vote->fence = vote->last = 0;
-        vote->fences = ballot->request->fences;
         if (op != RLOCK_OP_RELEASE || vote->has != RLOCK__NOT_THERE) {
             vote->word = RLOCK__OPEN;
         } else if (ballot->goal != RLOCK_OP_RELEASE || vote->word != RLOCK__YES) {
