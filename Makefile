@@ -26,6 +26,10 @@ tls_libs    = $(if $(tls_system),$(shell pkg-config --libs hiredis_ssl),-L$(TLS_
 no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls $(out)/examples/tls)
 comma      := ,
 
+# These need libpq.
+pq_examples = $(addprefix $(out)/examples/,moving version)
+no_pq      := $(if $(shell pkg-config --exists libpq 2>/dev/null && echo yes),,$(pq_examples))
+
 # The program is linked with the same hiredis. If that is the one in build/, what is installed is a second one, with the
 # system's hiredis and without TLS.
 cli_in_build  = $(if $(tls_system),,$(wildcard $(TLS_HIREDIS)/lib))
@@ -98,7 +102,7 @@ help:
 demo:
 	@tools/setup
 	@echo 'Building the examples (build/examples/) ...'
-	@+$(build) -s $(filter-out %/cares $(no_tls),$(examples))
+	@+$(build) -s $(filter-out %/cares $(pq_examples) $(no_tls),$(examples))
 	@tools/demo
 
 # It has a server of its own, also where RLOCK_URL names one.
@@ -119,10 +123,11 @@ test:
 	@tools/run-tests
 
 # The stores of other engines, whose servers are large.
-engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite moving)
+engines = $(addprefix $(BUILD)/asan/tests/engines/,postgres postgres_chaos postgres_suite postgres_examples moving)
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
+	@+$(build) $(pq_examples)
 	@SUITES=tests/engines/suites tools/run-tests
 
 matrix:
@@ -200,7 +205,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(filter-out $(no_tls),$(examples)) $(recipes) $(cxx_examples) $(out)/examples/shop/shop
+examples: $(filter-out $(no_tls) $(no_pq),$(examples)) $(recipes) $(cxx_examples) $(out)/examples/shop/shop
 
 cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
 
@@ -264,9 +269,11 @@ $(out)/tests/engines/%: loops = -lpq -levent_core -luv -lev
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
+	$(compile) $(follow) $(flags) -D_POSIX_C_SOURCE=200809L -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS)
 
 $(out)/examples/cares: loops = -lcares
+$(pq_examples): flags = $(shell pkg-config --cflags libpq)
+$(pq_examples): loops = -lpq
 
 # The implementation is compiled once for all of them, in a file of its own.
 $(out)/examples/cookbook/rlock.o: rlock.c Makefile
