@@ -934,8 +934,8 @@ static void again_and_again(struct owner *owner, const rlock_event *event) {
     }
 }
 
-/* Returns how many of a hundred grants went to those of `phase`, beside as many of another one; none
- * of them ever stops to ask. */
+/* Returns how many of a hundred grants went to those of `phase`, beside as many of another one:
+ * none of them ever stops to ask. */
 static int share_beside(int phase, int other, bool pushes) {
     int k, i, share;
     servers_begin(5, pushes);
