@@ -63,6 +63,7 @@
  *     >>members        a store that keeps the configurations of those it is made of
  *     >>seeds          a cluster as a store of the user's own
  *     >>quorum         a store made of several stores: the majority counts
+ *     >>both           a store made of two: both count, while a service moves
  *     >>deadline       the deadline of a hold, for other threads to read
  *     >>claim          one token at the store, its gate and its handle
  *     >>report         what the hook config.on_event is told
@@ -8479,7 +8480,6 @@ typedef struct rlock__members {
     rlock_store store; /* first: it is what the user sees */
     rlock_config *servers;
     int count;
-    bool both; /* a quorum of two, one after the other */
 } rlock__members;
 
 /* The texts that such a configuration may have of its own. */
@@ -8662,21 +8662,12 @@ void rlock_cluster_free(rlock_store *store) {
  * - What is wanted no more is given back until each server surely does not have it.
  * - A release that was sent may be executed late. So a vote that was given back is asked for with a
  *   new token, and not before the old one is surely gone there.
- *
- * A store that holds in both of two others is a quorum of two: neither may fail. What it has of its
- * own: the second is asked only for what the first has granted, so that two clients never wait for
- * each other, and whoever waits for the first stands in nobody's way at the second. A waiter keeps
- * the first while it waits for the second. A hold has the fencing tokens that it has reserved in
- * both.
  */
 
 #define RLOCK__SERVERS 15         /* at most */
 #define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
 #define RLOCK__WIN_BACK_US 100000 /* not sooner: who takes all votes by force takes one by one */
 #define RLOCK__STRAY_MAX_US 10000 /* the longest pause for a single vote that is given back */
-#define RLOCK__KEEP_MS 250        /* in so long, or twice, who keeps the first store asks again */
-#define RLOCK__FENCES_MAX 65535u  /* that one request can reserve */
-#define RLOCK__RAISES 16          /* how often in a round more of them are reserved */
 
 enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
 
@@ -8690,11 +8681,28 @@ typedef struct rlock__server { /* one of them, as one client sees it */
     char text[128];    /* its last words */
 } rlock__server;
 
+struct rlock__vote;
+struct rlock__ballot;
+
+/* What depends on whose word counts: a row for the majority is below, one for both of two stores is
+ * in store/both.h. */
+typedef struct rlock__rules {
+    /* Asks one for something; where one waits for another, perhaps not now. */
+    void (*ask)(struct rlock__vote *vote, uint8_t op, int64_t lease_ms);
+    /* Notes what one has answered. */
+    void (*heard)(struct rlock__vote *vote, const rlock_answer *answer);
+    /* Whether enough has been said, and what it means. Else it may ask on. */
+    bool (*decided)(struct rlock__ballot *ballot, rlock_answer *answer);
+    /* Whether a refused acquire keeps what it got, for the next round or until the timer. */
+    bool (*keeps)(struct rlock__ballot *ballot, rlock_answer *answer);
+    size_t notes; /* bytes of theirs behind each ballot, which are 0 when a round begins */
+} rlock__rules;
+
 typedef struct rlock__council { /* one client of the quorum */
     bool up, pushing;
     bool gives_back;   /* config.replicas: its servers may be releasing what they granted */
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
-    bool both;         /* two stores, one after the other */
+    const rlock__rules *rules;
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -8730,8 +8738,6 @@ typedef struct rlock__vote { /* what one server knows of a token */
     int64_t left_ms;           /* of another's lease */
     int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
     int64_t not_before_us;     /* when it may be won back */
-    uint64_t fence, last;      /* reserved in this round, and given to nobody in between; last 0 =
-                                  none */
     rlock_request request;
 } rlock__vote;
 
@@ -8741,8 +8747,6 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint8_t outcome, fault;
     bool paused;   /* the round is over, its answer waits */
     bool cleaning; /* counted as such */
-    bool kept;     /* both: a waiter's, which has the first and waits for the second */
-    uint8_t raises;
     rlock__council *council;
     rlock_request *request; /* the round's, NULL = none */
     rlock__vote *votes;
@@ -8789,18 +8793,6 @@ static void rlock__vote_recall(rlock__vote *vote) {
     }
 }
 
-/* How many fencing tokens to reserve: what the round wants; and once more, of two stores of which
- * one is behind, as far as the other one is. */
-static uint16_t rlock__vote_fences(const rlock__vote *vote) {
-    const rlock__ballot *ballot = vote->ballot;
-    const rlock_request *round = ballot->request;
-    uint64_t count = round && round->op == RLOCK_OP_ACQUIRE ? round->fences : 0;
-    if (vote->last) {
-        count += ballot->votes[vote == ballot->votes].fence - vote->last - 1;
-    }
-    return (uint16_t)(count < RLOCK__FENCES_MAX ? count : RLOCK__FENCES_MAX);
-}
-
 static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     rlock__ballot *ballot = vote->ballot;
     rlock_request *ask = &vote->request;
@@ -8811,7 +8803,6 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
     ask->lease_ms = lease_ms;
-    ask->fences = op == RLOCK_OP_ACQUIRE ? rlock__vote_fences(vote) : 0;
     ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
     if (lease_ms > ballot->longest_ms) {
         ballot->longest_ms = lease_ms;
@@ -8820,38 +8811,12 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
         vote->spent = false;
         ask->store.note = 0;
         ask->token = ++vote->server->council->tokens;
-    } else if (op == RLOCK_OP_RELEASE) { /* it stands no more, however it ends */
-        vote->has = vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
+    } else if (op == RLOCK_OP_RELEASE) {
+        vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
     }
     ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
-}
-
-/* The second of both stores was not heard of yet. It is sent a release of what nobody has: so it
- * connects, and pushes, before the first is taken. */
-static bool rlock__vote_greets(const rlock__vote *vote) {
-    return vote->server->council->both && vote == vote->ballot->votes + 1 && !vote->spent &&
-           vote->server->where == RLOCK__SERVER_NEW;
-}
-
-/* Whether an acquire in both stores may not be asked of this one now. The second has its turn while
- * the first is had; and the first has none if the second fails, so that nobody is disturbed. */
-static bool rlock__vote_waits(rlock__vote *vote) {
-    rlock__vote *first = vote->ballot->votes, *second = first + 1;
-    bool down = second->server->where == RLOCK__SERVER_DOWN;
-    if (vote == first && (down || second->word == RLOCK__FAILED)) {
-        vote->word = RLOCK__FAILED;
-        vote->fault = down ? (uint8_t)second->server->fault : second->fault;
-    } else if (vote == second && (first->word == RLOCK__NO || first->word == RLOCK__FAILED)) {
-        vote->word = RLOCK__NO;
-    }
-    if (vote->word != RLOCK__OPEN) {
-        return true;
-    }
-    return vote == first ? rlock__vote_greets(second) || second->request.out
-                         : !rlock__vote_greets(second) && first->word == RLOCK__OPEN &&
-                               !rlock__vote_stands(first);
 }
 
 /* Asks for what the ballot wants of an open vote, once its server has answered what was before. */
@@ -8860,7 +8825,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
-    if (vote->request.out || vote->word != RLOCK__OPEN || (!round && op == RLOCK_OP_ACQUIRE)) {
+    if (vote->request.out || vote->word != RLOCK__OPEN) {
         return;
     }
     if (op == RLOCK_OP_RELEASE && vote->has == RLOCK__NOT_THERE) {
@@ -8872,11 +8837,7 @@ static void rlock__vote_next(rlock__vote *vote) {
         vote->fault = (uint8_t)vote->server->fault;
         return;
     }
-    if (op == RLOCK_OP_ACQUIRE && vote->server->council->both && rlock__vote_waits(vote)) {
-        return;
-    }
-    if ((vote->spent && vote->has != RLOCK__NOT_THERE) ||
-        (op == RLOCK_OP_ACQUIRE && rlock__vote_greets(vote))) {
+    if (vote->spent && vote->has != RLOCK__NOT_THERE) {
         op = RLOCK_OP_RELEASE; /* first this one has to go */
     } else if (op != RLOCK_OP_RELEASE) {
         lease_ms = round ? round->lease_ms : rlock__ballot_left_ms(ballot);
@@ -8890,7 +8851,7 @@ static void rlock__vote_next(rlock__vote *vote) {
             return;
         }
     }
-    rlock__vote_ask(vote, op, lease_ms);
+    ballot->council->rules->ask(vote, op, lease_ms);
 }
 
 /* --- ballots --- */
@@ -9031,18 +8992,16 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
     int i;
     answer->outcome = RLOCK_OUTCOME_FAULT;
     answer->fault = rlock__council_fault(ballot->council, faults);
-    for (i = 0; i < ballot->council->count && !answer->text; i++) { /* of both the last, if any */
-        const rlock__vote *vote =
-            &ballot->votes[ballot->council->both ? ballot->council->count - 1 - i : i];
+    for (i = 0; i < ballot->council->count && !answer->text; i++) {
+        const rlock__vote *vote = &ballot->votes[i];
         if (vote->word == RLOCK__FAILED && vote->fault == answer->fault && vote->server->text[0]) {
             answer->text = vote->server->text;
         }
     }
 }
 
-/* The answer to a question: held, if a majority of servers is held, and as long as one is; of both
- * stores, if one is, and as long. */
-static void rlock__round_info(const rlock__ballot *ballot, bool held) {
+/* The answer to a question: held, if so many servers are held, and as long as they are; 0 = free. */
+static void rlock__round_info(const rlock__ballot *ballot, int held) {
     rlock_info *info = &ballot->council->info;
     int64_t left_ms[RLOCK__SERVERS];
     int i, count = 0;
@@ -9054,27 +9013,16 @@ static void rlock__round_info(const rlock__ballot *ballot, bool held) {
     }
     memset(info, 0, sizeof *info);
     info->waiters = info->position = -1;
-    info->holders = held;
+    info->holders = held > 0;
     info->permits = !held;
     if (held) {
-        info->left_ms =
-            rlock__kth_largest(left_ms, count, ballot->council->both ? 1 : ballot->council->need);
+        info->left_ms = rlock__kth_largest(left_ms, count, held);
         info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
     }
 }
 
-/* Somebody has one of both stores. What that store says counts: the other one was not asked, or is
- * had. */
-static void rlock__both_refused(const rlock__ballot *ballot, rlock_answer *answer) {
-    const rlock__vote *vote = ballot->votes;
-    vote += vote->word != RLOCK__NO;
-    answer->outcome = RLOCK_OUTCOME_HELD;
-    answer->left_ms = vote->left_ms;
-    answer->told = vote->told;
-}
-
 /* Whether enough has been said, and what it means. */
-static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
+static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
     int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, told = 0, i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
@@ -9098,18 +9046,11 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
         possible = *yes + *open >= need;
         done = *yes >= need;
     }
-    if (ballot->council->both && round->op != RLOCK_OP_RENEW && round->op != RLOCK_OP_RELEASE) {
-        possible = *open > 0; /* all are heard */
-        refused = !possible && refused;
-        done = !possible && (done || (round->op >= RLOCK_OP_INSPECT && *yes && !*failed));
-    }
     memset(answer, 0, sizeof *answer);
     answer->sure = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
-        rlock__round_info(ballot, done);
+        rlock__round_info(ballot, done ? need : 0);
         answer->info = &ballot->council->info;
-    } else if (refused && round->op == RLOCK_OP_ACQUIRE && ballot->council->both) {
-        rlock__both_refused(ballot, answer);
     } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
         bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
@@ -9181,63 +9122,12 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
     council->events->answered(council->owner, request, answer);
 }
 
-/* Both stores grant: the hold has the fencing tokens that it has reserved in both, which are above
- * all that either gave out, and below all that either will give out. If there are none, the store
- * that is behind reserves more, and is asked for them: false. The answer may become a fault. */
-static bool rlock__round_fences(rlock__ballot *ballot, rlock_answer *answer) {
-    rlock__vote *one = ballot->votes, *other = one + 1;
-    rlock__vote *behind = one->last < other->last ? one : other;
-    uint64_t first = one->fence > other->fence ? one->fence : other->fence;
-    uint64_t wanted = ballot->request->fences;
-    if (behind->last >= first) {
-        uint64_t count = behind->last - first + 1;
-        answer->fence = first;
-        answer->fences = (uint16_t)(count < wanted ? count : wanted);
-        return true;
-    }
-    if (first - behind->last > (uint64_t)(RLOCK__RAISES - ballot->raises) * RLOCK__FENCES_MAX) {
-        answer->outcome = RLOCK_OUTCOME_FAULT;
-        answer->fault = RLOCK_FAULT_OTHER;
-        answer->text = "the fencing tokens of the two stores are too far apart";
-        return true;
-    }
-    ballot->raises++;
-    behind->word = RLOCK__OPEN;
-    rlock__vote_next(behind);
-    RLOCK_ASSERT(behind->request.out); /* it granted, and was not lost since */
-    return false;
-}
-
-/* Keeps the first of both stores for a waiter that the second refuses. So it is one of those who
- * wait there, and whoever else wants both waits at the first and is not woken meanwhile. The waiter
- * asks again soon, or the first is given back. */
-static bool rlock__round_keeps(rlock__ballot *ballot, rlock_answer *answer) {
-    const rlock__council *council = ballot->council;
-    int64_t pause_ms = rlock__min(council->poll_ms, RLOCK__KEEP_MS);
-    if (!council->both || ballot->request->op != RLOCK_OP_ACQUIRE ||
-        answer->outcome != RLOCK_OUTCOME_HELD || (ballot->request->flags & RLOCK_REQUEST_ONCE) ||
-        ballot->votes[0].word != RLOCK__YES) {
-        return false;
-    }
-    ballot->kept = true;
-    answer->left_ms = answer->left_ms < 0 ? pause_ms : rlock__min(answer->left_ms, pause_ms);
-    rlock_timer_set(council->client, &ballot->timer,
-                    rlock_client_now_us(council->client) + 2 * RLOCK__KEEP_MS * 1000);
-    return true;
-}
-
 /* Ends the round if it can be. The ballot may be gone behind this. */
 static void rlock__round_settle(rlock__ballot *ballot) {
     rlock_request *request = ballot->request;
-    bool both = ballot->council->both;
+    const rlock__rules *rules = ballot->council->rules;
     rlock_answer answer;
-    if (request && both && ballot->goal == RLOCK_OP_ACQUIRE) { /* whose turn may it be? */
-        rlock__vote_next(&ballot->votes[0]);
-        rlock__vote_next(&ballot->votes[1]);
-    }
-    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer) ||
-        (both && request->fences && answer.outcome == RLOCK_OUTCOME_DONE &&
-         !rlock__round_fences(ballot, &answer))) {
+    if (!request || ballot->paused || !rules->decided(ballot, &answer)) {
         rlock__ballot_tend(ballot);
         return;
     }
@@ -9249,7 +9139,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
         }
-    } else if (rlock__round_keeps(ballot, &answer)) {
+    } else if (rules->keeps(ballot, &answer)) {
         rlock__round_answer(ballot, &answer);
         return;
     } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
@@ -9279,7 +9169,6 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
         vote->refused = op == RLOCK_OP_RENEW && !rlock__vote_stands(vote);
         vote->stolen = false;
-        vote->fence = vote->last = 0;
         if (op != RLOCK_OP_RELEASE || vote->has != RLOCK__NOT_THERE) {
             vote->word = RLOCK__OPEN;
         } else if (ballot->goal != RLOCK_OP_RELEASE || vote->word != RLOCK__YES) {
@@ -9287,8 +9176,7 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
     }
     ballot->goal = op;
-    ballot->kept = false;
-    ballot->raises = 0;
+    memset(ballot + 1, 0, ballot->council->rules->notes);
     for (i = 0; i < ballot->council->count; i++) {
         rlock__vote_next(&ballot->votes[i]);
     }
@@ -9308,7 +9196,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         rlock__round_answer(ballot, &answer);
         return;
     }
-    if (ballot->kept && !ballot->request) { /* it is not wanted any more */
+    if (!ballot->request && ballot->goal == RLOCK_OP_ACQUIRE) { /* it was kept in vain */
         rlock__ballot_give_back(ballot);
     }
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
@@ -9328,7 +9216,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
 
 /* An unused one, or a new one. All that its release will need is there. */
 static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
-    size_t votes = (size_t)council->count * sizeof(rlock__vote);
+    size_t votes = (size_t)council->count * sizeof(rlock__vote), notes = council->rules->notes;
     rlock__ballot *ballot;
     if (council->unused_count) {
         ballot = rlock__ballot_spare(council);
@@ -9338,14 +9226,14 @@ static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_l
         rlock__ballot_free(ballot);
     }
     key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
-    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
+    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + notes + votes + key_len);
     if (!ballot ||
         rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
         rlock__dealloc(ballot);
         return NULL;
     }
     ballot->council = council;
-    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
+    ballot->votes = (rlock__vote *)(void *)((char *)(ballot + 1) + notes);
     ballot->room = key_len;
     return ballot;
 }
@@ -9375,7 +9263,7 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
     ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
     ballot->goal = RLOCK_OP_ACQUIRE;
-    ballot->paused = ballot->cleaning = ballot->kept = false;
+    ballot->paused = ballot->cleaning = false;
     rlock__list_append(&council->ballots, &ballot->link);
     memcpy(ballot->key, &ballot->token, sizeof ballot->key);
     rlock__map_add(&council->map, &ballot->node, sizeof ballot->key);
@@ -9403,7 +9291,7 @@ static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
 static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     const rlock_request *asked = &vote->request;
     bool acquire = asked->op == RLOCK_OP_ACQUIRE, release = asked->op == RLOCK_OP_RELEASE;
-    bool hold = release || asked->op == RLOCK_OP_RENEW, stood = rlock__vote_stands(vote);
+    bool hold = release || asked->op == RLOCK_OP_RENEW;
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
@@ -9427,10 +9315,6 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         if (!release) {
             vote->has = RLOCK__THERE;
         }
-        if (acquire && asked->fences) {
-            vote->fence = vote->last && stood ? vote->fence : answer->fence;
-            vote->last = answer->fence + (answer->fences ? answer->fences : asked->fences) - 1u;
-        }
         if (!release && asked->lease_ms) {
             vote->sent_us = asked->sent_us;
             vote->lease_ms = answer->lease_ms > 0 ? rlock__min(answer->lease_ms, asked->lease_ms)
@@ -9446,17 +9330,13 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     }
 }
 
-static void rlock__server_answered(void *owner, rlock_request *request,
-                                   const rlock_answer *answer) {
-    const rlock__council *council = ((rlock__server *)owner)->council;
-    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+/* Notes what it means for the round, and for the next ones. */
+static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock__council *council = vote->server->council;
+    const rlock_request *request = &vote->request;
     rlock__ballot *ballot = vote->ballot;
-    bool was_there = vote->has != RLOCK__NOT_THERE;
-    request->out = false;
     rlock__vote_note(vote, answer);
-    if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE && !was_there) {
-        vote->word = vote->word == RLOCK__FAILED ? vote->word : (uint8_t)RLOCK__OPEN;
-    } else if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
+    if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
         vote->fault = vote->word == RLOCK__FAILED ? vote->fault : (uint8_t)RLOCK_FAULT_UNKNOWN;
         vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
@@ -9468,13 +9348,15 @@ static void rlock__server_answered(void *owner, rlock_request *request,
             council->events->woken(council->owner, request->key, request->key_len);
         }
     }
-    if (request->op == RLOCK_OP_RELEASE && ballot->kept && !ballot->request &&
-        vote->has == RLOCK__NOT_THERE) { /* another waiter of this client may want it */
-        ballot->kept = false;
-        council->events->woken(council->owner, request->key, request->key_len);
-    }
+}
+
+static void rlock__server_answered(void *owner, rlock_request *request,
+                                   const rlock_answer *answer) {
+    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    request->out = false;
+    ((rlock__server *)owner)->council->rules->heard(vote, answer);
     rlock__vote_next(vote);
-    rlock__round_settle(ballot);
+    rlock__round_settle(vote->ballot);
 }
 
 /* Calls visit for the vote of one server in every ballot of a part of its keys; it may free that
@@ -9635,7 +9517,7 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     ballot->request = request;
     rlock__round_begin(ballot);
     rlock__ballot_tend(ballot);
-    if (rlock__round_decided(ballot, &answer)) { /* but nothing is answered in here */
+    if (council->rules->decided(ballot, &answer)) { /* but nothing is answered in here */
         rlock_timer_set(council->client, &ballot->timer, request->sent_us);
     }
 }
@@ -9680,23 +9562,15 @@ static void rlock__quorum_flush(void *state) {
     }
 }
 
-/* What a majority can say of a server's counters and lines has not been proved. What one of them
- * refuses, all do. */
+/* What a majority can say of a server's counters and lines has not been proved. */
 static const char *rlock__quorum_refuses(void *state, const char *key, size_t len,
                                          const rlock_terms *terms, bool fencing) {
-    const rlock__council *council = (const rlock__council *)state;
-    const char *words =
-        terms ? (council->both ? "both stores together have only the mutex with one key"
-                               : "a quorum has only the mutex with one key")
-        : fencing && !council->both ? "a quorum gives no fencing numbers"
-                                    : NULL;
-    int i;
-    for (i = 0; i < council->count && !words; i++) {
-        const rlock_store *store = council->servers[i].store;
-        words = store->refuses ? store->refuses(council->servers[i].state, key, len, terms, fencing)
-                               : NULL;
-    }
-    return words;
+    (void)state;
+    (void)key;
+    (void)len;
+    return terms     ? "a quorum has only the mutex with one key"
+           : fencing ? "a quorum gives no fencing numbers"
+                     : NULL;
 }
 
 static void rlock__council_free(rlock__council *council) {
@@ -9754,6 +9628,16 @@ static int rlock__council_open(rlock__council *council, const rlock__members *qu
     return status;
 }
 
+/* What did not get enough is given back. */
+static bool rlock__majority_keeps(rlock__ballot *ballot, rlock_answer *answer) {
+    (void)ballot;
+    (void)answer;
+    return false;
+}
+
+static const rlock__rules rlock__majority = {rlock__vote_ask, rlock__vote_heard,
+                                             rlock__majority_decided, rlock__majority_keeps, 0};
+
 static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
@@ -9770,13 +9654,13 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->client = client;
     council->events = events;
     council->owner = owner;
+    council->rules = &rlock__majority;
     council->stats = rlock_client_counters(client);
     council->timeout_ms = config->command_timeout_ms;
     council->poll_ms = config->poll_ms;
     council->servers = (rlock__server *)(void *)(council + 1);
     council->gives_back = config->replicas > 0;
     council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
-    council->both = quorum->both;
     council->count = quorum->count;
     council->need = quorum->count / 2 + 1;
     council->spare = quorum->count - council->need;
@@ -9810,6 +9694,234 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     return rlock__members_new(out, servers, count, RLOCK__SERVERS, &rlock__quorum_store);
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * >>both - a store that holds in both of two others, while a service moves from one to the other
+ *
+ * It is a quorum of two: neither may fail. What it has of its own:
+ * - The second is asked only for what the first has granted, so that two clients never wait for
+ *   each other, and whoever waits for the first stands in nobody's way at the second.
+ * - A waiter keeps the first while it waits for the second.
+ * - A hold has the fencing tokens that it has reserved in both.
+ * - A key is held if one of them says so.
+ */
+
+#define RLOCK__KEEP_MS 250       /* in so long, or twice, who keeps the first store asks again */
+#define RLOCK__FENCES_MAX 65535u /* that one request can reserve */
+#define RLOCK__RAISES 16         /* how often in a round more of them are reserved */
+
+typedef struct rlock__range { /* in one store, and given to nobody in between */
+    uint64_t fence, last;     /* last 0 = none */
+} rlock__range;
+
+typedef struct rlock__both { /* its notes of a round */
+    rlock__range reserved[2];
+    bool kept; /* a waiter's, which has the first and waits for the second */
+    uint8_t raises;
+} rlock__both;
+
+static rlock__both *rlock__both_notes(rlock__ballot *ballot) {
+    return (rlock__both *)(void *)(ballot + 1);
+}
+
+/* The second was not heard of yet. */
+static bool rlock__both_unheard(const rlock__vote *second) {
+    return !second->spent && second->server->where == RLOCK__SERVER_NEW;
+}
+
+/* Whether an acquire may not be asked of this one now. The second has its turn while the first is
+ * had; and the first has none if the second fails, so that nobody is disturbed. Between two rounds,
+ * what is kept has none. */
+static bool rlock__both_waits(rlock__vote *vote) {
+    rlock__vote *first = vote->ballot->votes, *second = first + 1;
+    bool down = second->server->where == RLOCK__SERVER_DOWN;
+    if (!vote->ballot->request) {
+        return true;
+    }
+    if (vote == first && (down || second->word == RLOCK__FAILED)) {
+        vote->word = RLOCK__FAILED;
+        vote->fault = down ? (uint8_t)second->server->fault : second->fault;
+    } else if (vote == second && (first->word == RLOCK__NO || first->word == RLOCK__FAILED)) {
+        vote->word = RLOCK__NO;
+    }
+    if (vote->word != RLOCK__OPEN) {
+        return true;
+    }
+    return vote == first ? rlock__both_unheard(second) || second->request.out
+                         : !rlock__both_unheard(second) && first->word == RLOCK__OPEN &&
+                               !rlock__vote_stands(first);
+}
+
+/* How many fencing tokens to reserve: what the round wants; and once more, of the one that is
+ * behind, as far as the other one is. */
+static uint16_t rlock__both_fences(const rlock__vote *vote) {
+    rlock__ballot *ballot = vote->ballot;
+    const rlock__range *reserved = rlock__both_notes(ballot)->reserved;
+    uint64_t count = ballot->request->fences;
+    int i = vote != ballot->votes;
+    if (reserved[i].last) {
+        count += reserved[!i].fence - reserved[i].last - 1;
+    }
+    return (uint16_t)(count < RLOCK__FENCES_MAX ? count : RLOCK__FENCES_MAX);
+}
+
+/* A second that was not heard of is sent a release of what nobody has: so it connects, and pushes,
+ * before the first is taken. */
+static void rlock__both_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
+    rlock__ballot *ballot = vote->ballot;
+    bool nobody = vote->has == RLOCK__NOT_THERE;
+    if (ballot->goal == RLOCK_OP_ACQUIRE) {
+        if (rlock__both_waits(vote)) {
+            return;
+        }
+        if (vote != ballot->votes && rlock__both_unheard(vote)) {
+            op = RLOCK_OP_RELEASE;
+            lease_ms = 0;
+        }
+    }
+    RLOCK_ASSERT(op != RLOCK_OP_ACQUIRE || ballot->request); /* of two, none is won back */
+    vote->request.fences = op == RLOCK_OP_ACQUIRE ? rlock__both_fences(vote) : (uint16_t)0;
+    rlock__vote_ask(vote, op, lease_ms);
+    if (op == RLOCK_OP_RELEASE && nobody) {
+        vote->has = RLOCK__NOT_THERE;
+    }
+}
+
+static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
+    rlock__ballot *ballot = vote->ballot;
+    const rlock__council *council = ballot->council;
+    const rlock_request *request = &vote->request;
+    rlock__both *both = rlock__both_notes(ballot);
+    rlock__range *range = &both->reserved[vote != ballot->votes];
+    bool release = request->op == RLOCK_OP_RELEASE, stood = rlock__vote_stands(vote);
+    bool greeted = release && vote->has == RLOCK__NOT_THERE;
+    rlock__vote_heard(vote, answer);
+    if (greeted && answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE) {
+        vote->word = RLOCK__FAILED;
+    } else if (release && both->kept && !ballot->request && vote->has == RLOCK__NOT_THERE) {
+        both->kept = false; /* another waiter of this client may want it */
+        council->events->woken(council->owner, request->key, request->key_len);
+    } else if (request->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES && request->fences) {
+        range->fence = range->last && stood ? range->fence : answer->fence;
+        range->last = answer->fence + (answer->fences ? answer->fences : request->fences) - 1u;
+    }
+}
+
+/* Both grant: the hold has the fencing tokens that it has reserved in both, which are above all
+ * that either gave out, and below all that either will give out. If there are none, the store that
+ * is behind reserves more, and is asked for them: false. The answer may become a fault. */
+static bool rlock__both_fenced(rlock__ballot *ballot, rlock_answer *answer) {
+    rlock__both *both = rlock__both_notes(ballot);
+    const rlock__range *one = both->reserved, *other = one + 1;
+    int i = one->last >= other->last;
+    const rlock__range *behind = &both->reserved[i];
+    uint64_t first = one->fence > other->fence ? one->fence : other->fence;
+    uint64_t wanted = ballot->request->fences;
+    if (behind->last >= first) {
+        uint64_t count = behind->last - first + 1;
+        answer->fence = first;
+        answer->fences = (uint16_t)(count < wanted ? count : wanted);
+        return true;
+    }
+    if (first - behind->last > (uint64_t)(RLOCK__RAISES - both->raises) * RLOCK__FENCES_MAX) {
+        answer->outcome = RLOCK_OUTCOME_FAULT;
+        answer->fault = RLOCK_FAULT_OTHER;
+        answer->text = "the fencing tokens of the two stores are too far apart";
+        return true;
+    }
+    both->raises++;
+    ballot->votes[i].word = RLOCK__OPEN;
+    rlock__vote_next(&ballot->votes[i]);
+    RLOCK_ASSERT(ballot->votes[i].request.out); /* it granted, and was not lost since */
+    return false;
+}
+
+/* An acquire and a question hear both. A majority of two is both; but a key is held if one says so,
+ * whoever refuses an acquire says for how long, and of two that fail the words of the second are
+ * told: perhaps the first was not asked for that reason. */
+static bool rlock__both_decided(rlock__ballot *ballot, rlock_answer *answer) {
+    rlock__vote *first = ballot->votes, *second = first + 1;
+    const rlock_request *round = ballot->request;
+    bool acquire = round->op == RLOCK_OP_ACQUIRE;
+    if (acquire) { /* whose turn may it be? */
+        rlock__vote_next(first);
+        rlock__vote_next(second);
+    }
+    if ((acquire || round->op >= RLOCK_OP_INSPECT) &&
+        (first->word == RLOCK__OPEN || second->word == RLOCK__OPEN)) {
+        return false;
+    }
+    if (!rlock__majority_decided(ballot, answer)) {
+        return false;
+    }
+    if (answer->info && (first->word == RLOCK__YES || second->word == RLOCK__YES)) {
+        rlock__round_info(ballot, 1);
+    } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
+        const rlock__vote *refused = first->word == RLOCK__NO ? first : second;
+        answer->left_ms = refused->left_ms;
+        answer->told = refused->told;
+    } else if (answer->outcome == RLOCK_OUTCOME_FAULT && second->word == RLOCK__FAILED &&
+               second->fault == answer->fault && second->server->text[0]) {
+        answer->text = second->server->text;
+    }
+    return !acquire || !round->fences || answer->outcome != RLOCK_OUTCOME_DONE ||
+           rlock__both_fenced(ballot, answer);
+}
+
+/* Keeps the first for a waiter that the second refuses. So it is one of those who wait there, and
+ * whoever else wants both waits at the first and is not woken meanwhile. The waiter asks again
+ * soon, or the first is given back. */
+static bool rlock__both_keeps(rlock__ballot *ballot, rlock_answer *answer) {
+    const rlock__council *council = ballot->council;
+    int64_t pause_ms = rlock__min(council->poll_ms, RLOCK__KEEP_MS);
+    if (ballot->request->op != RLOCK_OP_ACQUIRE || answer->outcome != RLOCK_OUTCOME_HELD ||
+        (ballot->request->flags & RLOCK_REQUEST_ONCE) || ballot->votes[0].word != RLOCK__YES) {
+        return false;
+    }
+    rlock__both_notes(ballot)->kept = true;
+    answer->left_ms = answer->left_ms < 0 ? pause_ms : rlock__min(answer->left_ms, pause_ms);
+    rlock_timer_set(council->client, &ballot->timer,
+                    rlock_client_now_us(council->client) + 2 * RLOCK__KEEP_MS * 1000);
+    return true;
+}
+
+static const rlock__rules rlock__of_both = {rlock__both_ask, rlock__both_heard, rlock__both_decided,
+                                            rlock__both_keeps, sizeof(rlock__both)};
+
+/* What one of them refuses, both do. */
+static const char *rlock__both_refuses(void *state, const char *key, size_t len,
+                                       const rlock_terms *terms, bool fencing) {
+    const rlock__council *council = (const rlock__council *)state;
+    const char *words = terms ? "both stores together have only the mutex with one key" : NULL;
+    int i;
+    for (i = 0; i < council->count && !words; i++) {
+        const rlock__server *server = &council->servers[i];
+        words = server->store->refuses
+                    ? server->store->refuses(server->state, key, len, terms, fencing)
+                    : NULL;
+    }
+    return words;
+}
+
+static int rlock__both_open(const rlock_store *store, rlock_client *client,
+                            const rlock_config *config, const rlock_store_events *events,
+                            void *owner, void **state) {
+    int status = rlock__quorum_open(store, client, config, events, owner, state);
+    if (status == RLOCK_OK) { /* there is no ballot yet */
+        ((rlock__council *)*state)->rules = &rlock__of_both;
+    }
+    return status;
+}
+
+static const rlock_store rlock__both_store = {NULL,
+                                              rlock__both_open,
+                                              rlock__quorum_close,
+                                              rlock__quorum_submit,
+                                              rlock__quorum_forget,
+                                              rlock__quorum_track,
+                                              rlock__quorum_flush,
+                                              rlock__both_refuses,
+                                              NULL};
+
 void rlock_both_free(rlock_store *store) {
     rlock__members_free(store);
 }
@@ -9817,19 +9929,15 @@ void rlock_both_free(rlock_store *store) {
 int rlock_both_new(rlock_store **out, const struct rlock_config *from,
                    const struct rlock_config *to) {
     rlock_config stores[2];
-    int status = from && to ? RLOCK_OK : RLOCK_ERR_ARG;
     if (out) {
         *out = NULL;
     }
-    if (status == RLOCK_OK) {
-        stores[0] = *from;
-        stores[1] = *to;
-        status = rlock__members_new(out, stores, 2, 2, &rlock__quorum_store);
+    if (!from || !to) {
+        return RLOCK_ERR_ARG;
     }
-    if (status == RLOCK_OK) {
-        ((rlock__members *)(*out)->ctx)->both = true;
-    }
-    return status;
+    stores[0] = *from;
+    stores[1] = *to;
+    return rlock__members_new(out, stores, 2, 2, &rlock__both_store);
 }
 
 #endif /* RLOCK_NO_KINDS */

@@ -16,7 +16,6 @@ typedef struct rlock__members {
     rlock_store store; /* first: it is what the user sees */
     rlock_config *servers;
     int count;
-    bool both; /* a quorum of two, one after the other */
 } rlock__members;
 
 /* The texts that such a configuration may have of its own. */
