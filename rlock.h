@@ -9000,7 +9000,7 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
     }
 }
 
-/* The answer to a question: held, if so many servers are held, and as long as they are; 0 = free. */
+/* The answer to a question: held, if so many servers are, and as long as they are; 0 = free. */
 static void rlock__round_info(const rlock__ballot *ballot, int held) {
     rlock_info *info = &ballot->council->info;
     int64_t left_ms[RLOCK__SERVERS];
