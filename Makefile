@@ -26,6 +26,10 @@ tls_libs    = $(if $(tls_system),$(shell pkg-config --libs hiredis_ssl),-L$(TLS_
 no_tls      = $(if $(tls_system)$(wildcard $(TLS_HIREDIS)/lib),,$(out)/tests/tls $(out)/examples/tls)
 comma      := ,
 
+# These need libpq.
+pq_examples = $(addprefix $(out)/examples/,moving version)
+no_pq      := $(if $(shell pkg-config --exists libpq 2>/dev/null && echo yes),,$(pq_examples))
+
 # The program is linked with the same hiredis. If that is the one in build/, what is installed is a second one, with the
 # system's hiredis and without TLS.
 cli_in_build  = $(if $(tls_system),,$(wildcard $(TLS_HIREDIS)/lib))
@@ -115,7 +119,7 @@ help:
 demo:
 	@tools/setup
 	@echo 'Building the examples (build/examples/) ...'
-	@+$(build) -s $(filter-out %/cares $(no_tls),$(examples))
+	@+$(build) -s $(filter-out %/cares $(pq_examples) $(no_tls),$(examples))
 	@tools/demo
 
 # It has a server of its own, also where RLOCK_URL names one.
@@ -140,7 +144,7 @@ engines = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/asa
 test-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(engines)
-	@+$(build) $(BUILD)/tests/engines/with $(BUILD)/tests/beat cli examples
+	@+$(build) $(BUILD)/tests/engines/with $(BUILD)/tests/beat cli examples $(pq_examples)
 	@SUITES=tests/engines/suites tools/run-tests
 
 # Each engine has a program of this name and command line.
@@ -236,7 +240,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(filter-out $(no_tls),$(examples)) $(recipes) $(cxx_examples) $(out)/examples/shop/shop
+examples: $(filter-out $(no_tls) $(no_pq),$(examples)) $(recipes) $(cxx_examples) $(out)/examples/shop/shop
 
 cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
 
@@ -274,7 +278,7 @@ $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 
 # What waits for servers and clocks, or is over soon, need not be fast: with sanitizers it is compiled in a third of the
 # time without optimisation.
-$(addprefix $(BUILD)/asan/tests/,cluster faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
+$(addprefix $(BUILD)/asan/tests/,both cluster faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
     tls unit url) $(BUILD)/asan/examples/shop/shop: CFLAGS = -O0 -g
 
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
@@ -301,6 +305,8 @@ engine_flags_postgres = $(subst -I,-isystem ,$(shell pkg-config --cflags libpq))
 engine_libs_mariadb   = $(shell pkg-config --libs libmariadb)
 engine_libs_postgres  = -lpq
 engine_libs_zookeeper = -lzookeeper_st
+engine_flags_moving = $(engine_flags_postgres)
+engine_libs_moving   = -lpq
 engine_flags_urls = $(store_flags)
 engine_flags_with = $(store_flags)
 engine_libs_urls  = $(store_libs)
@@ -311,9 +317,11 @@ $(out)/tests/engines/postgres_tls: loops = -lpq -lssl -lcrypto
 
 $(out)/examples/%: examples/%.c Makefile
 	@mkdir -p $(@D)
-	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS) $(store_libs)
+	$(compile) $(follow) $(flags) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS) $(store_libs)
 
 $(out)/examples/cares: loops = -lcares
+$(pq_examples): flags = $(shell pkg-config --cflags libpq)
+$(pq_examples): loops = -lpq
 
 # The implementation is compiled once for all of them, in a file of its own.
 $(out)/examples/cookbook/rlock.o: rlock.c Makefile

@@ -63,6 +63,7 @@
  *     >>members        a store that keeps the configurations of those it is made of
  *     >>seeds          a cluster as a store of the user's own
  *     >>quorum         a store made of several stores: the majority counts
+ *     >>both           a store made of two: both count, while a service moves
  *     >>deadline       the deadline of a hold, for other threads to read
  *     >>claim          one token at the store, its gate and its handle
  *     >>report         what the hook config.on_event is told
@@ -683,6 +684,22 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
 #ifndef RLOCK_NO_KINDS
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
+
+/* Makes, and frees, a store that holds in two others at once, for as long as a service moves from
+ * the one to the other: first all clients are on `from`, then each begins anew on both, and when
+ * all are, each begins anew on `to`. A client on both excludes those before it and those after it.
+ * A key is held while both stores hold it, until the earlier of the two deadlines; what ends the
+ * hold in one of them ends it. Both have to be up. The store supports only a mutex with one key.
+ * Fencing tokens rise over the whole move if both stores make them of the clock in microseconds, as
+ * Redis, PostgreSQL and the store inside the process do, and their clocks are less than a second
+ * apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library reads
+ * what it reads of a server's of a quorum. Every client has to name the same two in the same order
+ * (docs/moving-stores.md). Free it after its clients; NULL is allowed. With RLOCK_NO_KINDS it does
+ * not exist. Errors: RLOCK_ERR_ARG (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS),
+ * RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
+                             const struct rlock_config *to);
+RLOCK_API void rlock_both_free(rlock_store *store);
 #endif
 
 /* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client
@@ -8721,10 +8738,28 @@ typedef struct rlock__server { /* one of them, as one client sees it */
     char text[128];    /* its last words */
 } rlock__server;
 
+struct rlock__vote;
+struct rlock__ballot;
+
+/* What depends on whose word counts: a row for the majority is below, one for both of two stores is
+ * in store/both.h. */
+typedef struct rlock__rules {
+    /* Asks one for something; where one waits for another, perhaps not now. */
+    void (*ask)(struct rlock__vote *vote, uint8_t op, int64_t lease_ms);
+    /* Notes what one has answered. */
+    void (*heard)(struct rlock__vote *vote, const rlock_answer *answer);
+    /* Whether enough has been said, and what it means. Else it may ask on. */
+    bool (*decided)(struct rlock__ballot *ballot, rlock_answer *answer);
+    /* Whether a refused acquire keeps what it got, for the next round or until the timer. */
+    bool (*keeps)(struct rlock__ballot *ballot, rlock_answer *answer);
+    size_t notes; /* bytes of theirs behind each ballot, which are 0 when a round begins */
+} rlock__rules;
+
 typedef struct rlock__council { /* one client of the quorum */
     bool up, pushing;
     bool gives_back;   /* config.replicas: its servers may be releasing what they granted */
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
+    const rlock__rules *rules;
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -8873,7 +8908,7 @@ static void rlock__vote_next(rlock__vote *vote) {
             return;
         }
     }
-    rlock__vote_ask(vote, op, lease_ms);
+    ballot->council->rules->ask(vote, op, lease_ms);
 }
 
 /* --- ballots --- */
@@ -9022,8 +9057,8 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
     }
 }
 
-/* The answer to a question: held, if a majority of servers is held, and as long as one is. */
-static void rlock__round_info(const rlock__ballot *ballot, bool held) {
+/* The answer to a question: held, if so many servers are, and as long as they are; 0 = free. */
+static void rlock__round_info(const rlock__ballot *ballot, int held) {
     rlock_info *info = &ballot->council->info;
     int64_t left_ms[RLOCK__SERVERS];
     int i, count = 0;
@@ -9035,16 +9070,16 @@ static void rlock__round_info(const rlock__ballot *ballot, bool held) {
     }
     memset(info, 0, sizeof *info);
     info->waiters = info->position = -1;
-    info->holders = held;
+    info->holders = held > 0;
     info->permits = !held;
     if (held) {
-        info->left_ms = rlock__kth_largest(left_ms, count, ballot->council->need);
+        info->left_ms = rlock__kth_largest(left_ms, count, held);
         info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
     }
 }
 
 /* Whether enough has been said, and what it means. */
-static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
+static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
     int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, told = 0, i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
@@ -9071,7 +9106,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     memset(answer, 0, sizeof *answer);
     answer->sure = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
-        rlock__round_info(ballot, done);
+        rlock__round_info(ballot, done ? need : 0);
         answer->info = &ballot->council->info;
     } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
         bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
@@ -9147,8 +9182,9 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
 /* Ends the round if it can be. The ballot may be gone behind this. */
 static void rlock__round_settle(rlock__ballot *ballot) {
     rlock_request *request = ballot->request;
+    const rlock__rules *rules = ballot->council->rules;
     rlock_answer answer;
-    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer)) {
+    if (!request || ballot->paused || !rules->decided(ballot, &answer)) {
         rlock__ballot_tend(ballot);
         return;
     }
@@ -9160,6 +9196,9 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
         }
+    } else if (rules->keeps(ballot, &answer)) {
+        rlock__round_answer(ballot, &answer);
+        return;
     } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
                request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
@@ -9194,6 +9233,7 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
     }
     ballot->goal = op;
+    memset(ballot + 1, 0, ballot->council->rules->notes);
     for (i = 0; i < ballot->council->count; i++) {
         rlock__vote_next(&ballot->votes[i]);
     }
@@ -9213,6 +9253,9 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         rlock__round_answer(ballot, &answer);
         return;
     }
+    if (!ballot->request && ballot->goal == RLOCK_OP_ACQUIRE) { /* it was kept in vain */
+        rlock__ballot_give_back(ballot);
+    }
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
@@ -9230,7 +9273,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
 
 /* An unused one, or a new one. All that its release will need is there. */
 static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
-    size_t votes = (size_t)council->count * sizeof(rlock__vote);
+    size_t votes = (size_t)council->count * sizeof(rlock__vote), notes = council->rules->notes;
     rlock__ballot *ballot;
     if (council->unused_count) {
         ballot = rlock__ballot_spare(council);
@@ -9240,14 +9283,14 @@ static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_l
         rlock__ballot_free(ballot);
     }
     key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
-    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
+    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + notes + votes + key_len);
     if (!ballot ||
         rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
         rlock__dealloc(ballot);
         return NULL;
     }
     ballot->council = council;
-    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
+    ballot->votes = (rlock__vote *)(void *)((char *)(ballot + 1) + notes);
     ballot->room = key_len;
     return ballot;
 }
@@ -9344,12 +9387,11 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     }
 }
 
-static void rlock__server_answered(void *owner, rlock_request *request,
-                                   const rlock_answer *answer) {
-    const rlock__council *council = ((rlock__server *)owner)->council;
-    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+/* Notes what it means for the round, and for the next ones. */
+static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock__council *council = vote->server->council;
+    const rlock_request *request = &vote->request;
     rlock__ballot *ballot = vote->ballot;
-    request->out = false;
     rlock__vote_note(vote, answer);
     if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
@@ -9363,8 +9405,15 @@ static void rlock__server_answered(void *owner, rlock_request *request,
             council->events->woken(council->owner, request->key, request->key_len);
         }
     }
+}
+
+static void rlock__server_answered(void *owner, rlock_request *request,
+                                   const rlock_answer *answer) {
+    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    request->out = false;
+    ((rlock__server *)owner)->council->rules->heard(vote, answer);
     rlock__vote_next(vote);
-    rlock__round_settle(ballot);
+    rlock__round_settle(vote->ballot);
 }
 
 /* Calls visit for the vote of one server in every ballot of a part of its keys; it may free that
@@ -9525,7 +9574,7 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     ballot->request = request;
     rlock__round_begin(ballot);
     rlock__ballot_tend(ballot);
-    if (rlock__round_decided(ballot, &answer)) { /* but nothing is answered in here */
+    if (council->rules->decided(ballot, &answer)) { /* but nothing is answered in here */
         rlock_timer_set(council->client, &ballot->timer, request->sent_us);
     }
 }
@@ -9636,6 +9685,16 @@ static int rlock__council_open(rlock__council *council, const rlock__members *qu
     return status;
 }
 
+/* What did not get enough is given back. */
+static bool rlock__majority_keeps(rlock__ballot *ballot, rlock_answer *answer) {
+    (void)ballot;
+    (void)answer;
+    return false;
+}
+
+static const rlock__rules rlock__majority = {rlock__vote_ask, rlock__vote_heard,
+                                             rlock__majority_decided, rlock__majority_keeps, 0};
+
 static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
@@ -9652,6 +9711,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->client = client;
     council->events = events;
     council->owner = owner;
+    council->rules = &rlock__majority;
     council->stats = rlock_client_counters(client);
     council->timeout_ms = config->command_timeout_ms;
     council->poll_ms = config->poll_ms;
@@ -9689,6 +9749,252 @@ void rlock_quorum_free(rlock_store *store) {
 
 int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count) {
     return rlock__members_new(out, servers, count, RLOCK__SERVERS, &rlock__quorum_store);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>both - a store that holds in both of two others, while a service moves from one to the other
+ *
+ * It is a quorum of two: neither may fail. What it has of its own:
+ * - The second is asked only for what the first has granted, so that two clients never wait for
+ *   each other, and whoever waits for the first stands in nobody's way at the second.
+ * - A waiter keeps the first while it waits for the second.
+ * - A hold has the fencing tokens that it has reserved in both.
+ * - A key is held if one of them says so.
+ */
+
+#define RLOCK__KEEP_MS 250       /* in so long, or twice, who keeps the first store asks again */
+#define RLOCK__FENCES_MAX 65535u /* that one request can reserve */
+#define RLOCK__RAISES 16         /* how often in a round more of them are reserved */
+
+typedef struct rlock__range { /* in one store, and given to nobody in between */
+    uint64_t fence, last;     /* last 0 = none */
+} rlock__range;
+
+typedef struct rlock__both { /* its notes of a round */
+    rlock__range reserved[2];
+    bool kept; /* a waiter's, which has the first and waits for the second */
+    uint8_t raises;
+} rlock__both;
+
+static rlock__both *rlock__both_notes(rlock__ballot *ballot) {
+    return (rlock__both *)(void *)(ballot + 1);
+}
+
+/* The second was not heard of yet. */
+static bool rlock__both_unheard(const rlock__vote *second) {
+    return !second->spent && second->server->where == RLOCK__SERVER_NEW;
+}
+
+/* Whether an acquire may not be asked of this one now. The second has its turn while the first is
+ * had; and the first has none if the second fails, so that nobody is disturbed. Between two rounds,
+ * what is kept has none. */
+static bool rlock__both_waits(rlock__vote *vote) {
+    rlock__vote *first = vote->ballot->votes, *second = first + 1;
+    bool down = second->server->where == RLOCK__SERVER_DOWN;
+    if (!vote->ballot->request) {
+        return true;
+    }
+    if (vote == first && (down || second->word == RLOCK__FAILED)) {
+        vote->word = RLOCK__FAILED;
+        vote->fault = down ? (uint8_t)second->server->fault : second->fault;
+    } else if (vote == second && (first->word == RLOCK__NO || first->word == RLOCK__FAILED)) {
+        vote->word = RLOCK__NO;
+    }
+    if (vote->word != RLOCK__OPEN) {
+        return true;
+    }
+    return vote == first ? rlock__both_unheard(second) || second->request.out
+                         : !rlock__both_unheard(second) && first->word == RLOCK__OPEN &&
+                               !rlock__vote_stands(first);
+}
+
+/* How many fencing tokens to reserve: what the round wants; and once more, of the one that is
+ * behind, as far as the other one is. */
+static uint16_t rlock__both_fences(const rlock__vote *vote) {
+    rlock__ballot *ballot = vote->ballot;
+    const rlock__range *reserved = rlock__both_notes(ballot)->reserved;
+    uint64_t count = ballot->request->fences;
+    int i = vote != ballot->votes;
+    if (reserved[i].last) {
+        count += reserved[!i].fence - reserved[i].last - 1;
+    }
+    return (uint16_t)(count < RLOCK__FENCES_MAX ? count : RLOCK__FENCES_MAX);
+}
+
+/* A second that was not heard of is sent a release of what nobody has: so it connects, and pushes,
+ * before the first is taken. */
+static void rlock__both_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
+    rlock__ballot *ballot = vote->ballot;
+    bool nobody = vote->has == RLOCK__NOT_THERE;
+    if (ballot->goal == RLOCK_OP_ACQUIRE) {
+        if (rlock__both_waits(vote)) {
+            return;
+        }
+        if (vote != ballot->votes && rlock__both_unheard(vote)) {
+            op = RLOCK_OP_RELEASE;
+            lease_ms = 0;
+        }
+    }
+    RLOCK_ASSERT(op != RLOCK_OP_ACQUIRE || ballot->request); /* of two, none is won back */
+    vote->request.fences = op == RLOCK_OP_ACQUIRE ? rlock__both_fences(vote) : (uint16_t)0;
+    rlock__vote_ask(vote, op, lease_ms);
+    if (op == RLOCK_OP_RELEASE && nobody) {
+        vote->has = RLOCK__NOT_THERE;
+    }
+}
+
+static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
+    rlock__ballot *ballot = vote->ballot;
+    const rlock__council *council = ballot->council;
+    const rlock_request *request = &vote->request;
+    rlock__both *both = rlock__both_notes(ballot);
+    rlock__range *range = &both->reserved[vote != ballot->votes];
+    bool release = request->op == RLOCK_OP_RELEASE, stood = rlock__vote_stands(vote);
+    bool greeted = release && vote->has == RLOCK__NOT_THERE;
+    rlock__vote_heard(vote, answer);
+    if (greeted && answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE) {
+        vote->word = RLOCK__FAILED;
+    } else if (release && both->kept && !ballot->request && vote->has == RLOCK__NOT_THERE) {
+        both->kept = false; /* another waiter of this client may want it */
+        council->events->woken(council->owner, request->key, request->key_len);
+    } else if (request->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES && request->fences) {
+        range->fence = range->last && stood ? range->fence : answer->fence;
+        range->last = answer->fence + (answer->fences ? answer->fences : request->fences) - 1u;
+    }
+}
+
+/* Both grant: the hold has the fencing tokens that it has reserved in both, which are above all
+ * that either gave out, and below all that either will give out. If there are none, the store that
+ * is behind reserves more, and is asked for them: false. The answer may become a fault. */
+static bool rlock__both_fenced(rlock__ballot *ballot, rlock_answer *answer) {
+    rlock__both *both = rlock__both_notes(ballot);
+    const rlock__range *one = both->reserved, *other = one + 1;
+    int i = one->last >= other->last;
+    const rlock__range *behind = &both->reserved[i];
+    uint64_t first = one->fence > other->fence ? one->fence : other->fence;
+    uint64_t wanted = ballot->request->fences;
+    if (behind->last >= first) {
+        uint64_t count = behind->last - first + 1;
+        answer->fence = first;
+        answer->fences = (uint16_t)(count < wanted ? count : wanted);
+        return true;
+    }
+    if (first - behind->last > (uint64_t)(RLOCK__RAISES - both->raises) * RLOCK__FENCES_MAX) {
+        answer->outcome = RLOCK_OUTCOME_FAULT;
+        answer->fault = RLOCK_FAULT_OTHER;
+        answer->text = "the fencing tokens of the two stores are too far apart";
+        return true;
+    }
+    both->raises++;
+    ballot->votes[i].word = RLOCK__OPEN;
+    rlock__vote_next(&ballot->votes[i]);
+    RLOCK_ASSERT(ballot->votes[i].request.out); /* it granted, and was not lost since */
+    return false;
+}
+
+/* An acquire and a question hear both. A majority of two is both; but a key is held if one says so,
+ * whoever refuses an acquire says for how long, and of two that fail the words of the second are
+ * told: perhaps the first was not asked for that reason. */
+static bool rlock__both_decided(rlock__ballot *ballot, rlock_answer *answer) {
+    rlock__vote *first = ballot->votes, *second = first + 1;
+    const rlock_request *round = ballot->request;
+    bool acquire = round->op == RLOCK_OP_ACQUIRE;
+    if (acquire) { /* whose turn may it be? */
+        rlock__vote_next(first);
+        rlock__vote_next(second);
+    }
+    if ((acquire || round->op >= RLOCK_OP_INSPECT) &&
+        (first->word == RLOCK__OPEN || second->word == RLOCK__OPEN)) {
+        return false;
+    }
+    if (!rlock__majority_decided(ballot, answer)) {
+        return false;
+    }
+    if (answer->info && (first->word == RLOCK__YES || second->word == RLOCK__YES)) {
+        rlock__round_info(ballot, 1);
+    } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
+        const rlock__vote *refused = first->word == RLOCK__NO ? first : second;
+        answer->left_ms = refused->left_ms;
+        answer->told = refused->told;
+    } else if (answer->outcome == RLOCK_OUTCOME_FAULT && second->word == RLOCK__FAILED &&
+               second->fault == answer->fault && second->server->text[0]) {
+        answer->text = second->server->text;
+    }
+    return !acquire || !round->fences || answer->outcome != RLOCK_OUTCOME_DONE ||
+           rlock__both_fenced(ballot, answer);
+}
+
+/* Keeps the first for a waiter that the second refuses. So it is one of those who wait there, and
+ * whoever else wants both waits at the first and is not woken meanwhile. The waiter asks again
+ * soon, or the first is given back. */
+static bool rlock__both_keeps(rlock__ballot *ballot, rlock_answer *answer) {
+    const rlock__council *council = ballot->council;
+    int64_t pause_ms = rlock__min(council->poll_ms, RLOCK__KEEP_MS);
+    if (ballot->request->op != RLOCK_OP_ACQUIRE || answer->outcome != RLOCK_OUTCOME_HELD ||
+        (ballot->request->flags & RLOCK_REQUEST_ONCE) || ballot->votes[0].word != RLOCK__YES) {
+        return false;
+    }
+    rlock__both_notes(ballot)->kept = true;
+    answer->left_ms = answer->left_ms < 0 ? pause_ms : rlock__min(answer->left_ms, pause_ms);
+    rlock_timer_set(council->client, &ballot->timer,
+                    rlock_client_now_us(council->client) + 2 * RLOCK__KEEP_MS * 1000);
+    return true;
+}
+
+static const rlock__rules rlock__of_both = {rlock__both_ask, rlock__both_heard, rlock__both_decided,
+                                            rlock__both_keeps, sizeof(rlock__both)};
+
+/* What one of them refuses, both do. */
+static const char *rlock__both_refuses(void *state, const char *key, size_t len,
+                                       const rlock_terms *terms, bool fencing) {
+    const rlock__council *council = (const rlock__council *)state;
+    const char *words = terms ? "both stores together have only the mutex with one key" : NULL;
+    int i;
+    for (i = 0; i < council->count && !words; i++) {
+        const rlock__server *server = &council->servers[i];
+        words = server->store->refuses
+                    ? server->store->refuses(server->state, key, len, terms, fencing)
+                    : NULL;
+    }
+    return words;
+}
+
+static int rlock__both_open(const rlock_store *store, rlock_client *client,
+                            const rlock_config *config, const rlock_store_events *events,
+                            void *owner, void **state) {
+    int status = rlock__quorum_open(store, client, config, events, owner, state);
+    if (status == RLOCK_OK) { /* there is no ballot yet */
+        ((rlock__council *)*state)->rules = &rlock__of_both;
+    }
+    return status;
+}
+
+static const rlock_store rlock__both_store = {NULL,
+                                              rlock__both_open,
+                                              rlock__quorum_close,
+                                              rlock__quorum_submit,
+                                              rlock__quorum_forget,
+                                              rlock__quorum_track,
+                                              rlock__quorum_flush,
+                                              rlock__both_refuses,
+                                              NULL};
+
+void rlock_both_free(rlock_store *store) {
+    rlock__members_free(store);
+}
+
+int rlock_both_new(rlock_store **out, const struct rlock_config *from,
+                   const struct rlock_config *to) {
+    rlock_config stores[2];
+    if (out) {
+        *out = NULL;
+    }
+    if (!from || !to) {
+        return RLOCK_ERR_ARG;
+    }
+    stores[0] = *from;
+    stores[1] = *to;
+    return rlock__members_new(out, stores, 2, 2, &rlock__both_store);
 }
 
 #endif /* RLOCK_NO_KINDS */

@@ -63,6 +63,7 @@
  *     >>members        a store that keeps the configurations of those it is made of
  *     >>seeds          a cluster as a store of the user's own
  *     >>quorum         a store made of several stores: the majority counts
+ *     >>both           a store made of two: both count, while a service moves
  *     >>deadline       the deadline of a hold, for other threads to read
  *     >>claim          one token at the store, its gate and its handle
  *     >>report         what the hook config.on_event is told
@@ -343,6 +344,8 @@ extern "C" {
 #if RLOCK__HAS_KINDS
 
 #include "store/quorum.h"
+
+#include "store/both.h"
 
 #endif /* RLOCK_NO_KINDS */
 

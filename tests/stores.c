@@ -1,8 +1,8 @@
 /* stores.c - what every store must do, on each of them: tests/store.h
  *
- * The store in the process and that of rlock_testing.h run in virtual time, the others on real
- * clocks: Redis on both wires, a quorum of three servers, the example of a store of one's own, and
- * a cluster of one node.
+ * The store in the process, one made of two of these, and that of rlock_testing.h run in virtual
+ * time, the others on real clocks: Redis on both wires, a quorum of three servers, the example of a
+ * store of one's own, and a cluster of one node.
  */
 
 #define RLOCK_IMPLEMENTATION
@@ -24,7 +24,8 @@ static struct {
     struct virtual_loop virtual_loop;
     rlock_testing *testing;
     rlock_store *store;
-    size_t live; /* blocks, before a test */
+    rlock_store *halves[2]; /* of one made of two */
+    size_t live;            /* blocks, before a test */
     char folder[96];
 } g;
 
@@ -70,6 +71,29 @@ static void memory_begins(rlock_config *config) {
 
 static void memory_ends(void) {
     rlock_memory_free(g.store);
+    virtual_end(&g.virtual_loop);
+}
+
+static void both_begins(rlock_config *config) {
+    rlock_config halves[2];
+    int i;
+    virtual_begin(&g.virtual_loop);
+    config->loop = virtual_hooks(&g.virtual_loop);
+    memset(halves, 0, sizeof halves);
+    for (i = 0; i < 2; i++) {
+        IS(rlock_memory_new(&g.halves[i]), RLOCK_OK);
+        halves[i].store = g.halves[i];
+    }
+    IS(rlock_both_new(&g.store, &halves[0], &halves[1]), RLOCK_OK);
+    config->store = g.store;
+}
+
+static void both_ends(void) {
+    int i;
+    rlock_both_free(g.store);
+    for (i = 0; i < 2; i++) {
+        rlock_memory_free(g.halves[i]);
+    }
     virtual_end(&g.virtual_loop);
 }
 
@@ -162,6 +186,8 @@ static void file_ends(void) {
 
 static const struct store_row memory = {"memory",      memory_begins, memory_ends, virtual_passes,
                                         virtual_clock, true,          true};
+static const struct store_row both = {"both",        both_begins, both_ends, virtual_passes,
+                                      virtual_clock, true,        false};
 static const struct store_row testing = {
     "testing", testing_begins, testing_ends, testing_passes, testing_clock, true, true};
 static const struct store_row string = {"redis",    string_begins, real_ends, real_passes,
@@ -178,7 +204,7 @@ static const struct store_row file = {"file",     file_begins, file_ends, real_p
 static int group_begins(const struct store_row *which) {
     int i;
     row = which;
-    for (i = 0; i < SERVERS && which != &memory && which != &testing; i++) {
+    for (i = 0; i < SERVERS && which->now_us == real_clock; i++) {
         if (server_start(&g.servers[i], NULL) != 0) {
             return -1;
         }
@@ -208,6 +234,7 @@ static int group_ends(void **state) {
     }
 
 GROUP(memory)
+GROUP(both)
 GROUP(testing)
 GROUP(string)
 GROUP(redisson)
@@ -305,6 +332,7 @@ int main(int argc, char **argv) {
             ? 0                                      \
             : cmocka_run_group_tests_name(store.name, tests, store##_group_begins, group_ends)
     RUN(memory, of_all);
+    RUN(both, of_mutexes);
     RUN(testing, of_all);
     RUN(string, of_all);
     RUN(redisson, of_mutexes);

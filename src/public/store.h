@@ -285,6 +285,22 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
 #ifndef RLOCK_NO_KINDS
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
+
+/* Makes, and frees, a store that holds in two others at once, for as long as a service moves from
+ * the one to the other: first all clients are on `from`, then each begins anew on both, and when
+ * all are, each begins anew on `to`. A client on both excludes those before it and those after it.
+ * A key is held while both stores hold it, until the earlier of the two deadlines; what ends the
+ * hold in one of them ends it. Both have to be up. The store supports only a mutex with one key.
+ * Fencing tokens rise over the whole move if both stores make them of the clock in microseconds, as
+ * Redis, PostgreSQL and the store inside the process do, and their clocks are less than a second
+ * apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library reads
+ * what it reads of a server's of a quorum. Every client has to name the same two in the same order
+ * (docs/moving-stores.md). Free it after its clients; NULL is allowed. With RLOCK_NO_KINDS it does
+ * not exist. Errors: RLOCK_ERR_ARG (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS),
+ * RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
+                             const struct rlock_config *to);
+RLOCK_API void rlock_both_free(rlock_store *store);
 #endif
 
 /* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client

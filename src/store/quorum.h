@@ -45,10 +45,28 @@ typedef struct rlock__server { /* one of them, as one client sees it */
     char text[128];    /* its last words */
 } rlock__server;
 
+struct rlock__vote;
+struct rlock__ballot;
+
+/* What depends on whose word counts: a row for the majority is below, one for both of two stores is
+ * in store/both.h. */
+typedef struct rlock__rules {
+    /* Asks one for something; where one waits for another, perhaps not now. */
+    void (*ask)(struct rlock__vote *vote, uint8_t op, int64_t lease_ms);
+    /* Notes what one has answered. */
+    void (*heard)(struct rlock__vote *vote, const rlock_answer *answer);
+    /* Whether enough has been said, and what it means. Else it may ask on. */
+    bool (*decided)(struct rlock__ballot *ballot, rlock_answer *answer);
+    /* Whether a refused acquire keeps what it got, for the next round or until the timer. */
+    bool (*keeps)(struct rlock__ballot *ballot, rlock_answer *answer);
+    size_t notes; /* bytes of theirs behind each ballot, which are 0 when a round begins */
+} rlock__rules;
+
 typedef struct rlock__council { /* one client of the quorum */
     bool up, pushing;
     bool gives_back;   /* config.replicas: its servers may be releasing what they granted */
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
+    const rlock__rules *rules;
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -197,7 +215,7 @@ static void rlock__vote_next(rlock__vote *vote) {
             return;
         }
     }
-    rlock__vote_ask(vote, op, lease_ms);
+    ballot->council->rules->ask(vote, op, lease_ms);
 }
 
 /* --- ballots --- */
@@ -346,8 +364,8 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
     }
 }
 
-/* The answer to a question: held, if a majority of servers is held, and as long as one is. */
-static void rlock__round_info(const rlock__ballot *ballot, bool held) {
+/* The answer to a question: held, if so many servers are, and as long as they are; 0 = free. */
+static void rlock__round_info(const rlock__ballot *ballot, int held) {
     rlock_info *info = &ballot->council->info;
     int64_t left_ms[RLOCK__SERVERS];
     int i, count = 0;
@@ -359,16 +377,16 @@ static void rlock__round_info(const rlock__ballot *ballot, bool held) {
     }
     memset(info, 0, sizeof *info);
     info->waiters = info->position = -1;
-    info->holders = held;
+    info->holders = held > 0;
     info->permits = !held;
     if (held) {
-        info->left_ms = rlock__kth_largest(left_ms, count, ballot->council->need);
+        info->left_ms = rlock__kth_largest(left_ms, count, held);
         info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
     }
 }
 
 /* Whether enough has been said, and what it means. */
-static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answer) {
+static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
     int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, told = 0, i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
@@ -395,7 +413,7 @@ static bool rlock__round_decided(const rlock__ballot *ballot, rlock_answer *answ
     memset(answer, 0, sizeof *answer);
     answer->sure = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
-        rlock__round_info(ballot, done);
+        rlock__round_info(ballot, done ? need : 0);
         answer->info = &ballot->council->info;
     } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
         bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
@@ -471,8 +489,9 @@ static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answe
 /* Ends the round if it can be. The ballot may be gone behind this. */
 static void rlock__round_settle(rlock__ballot *ballot) {
     rlock_request *request = ballot->request;
+    const rlock__rules *rules = ballot->council->rules;
     rlock_answer answer;
-    if (!request || ballot->paused || !rlock__round_decided(ballot, &answer)) {
+    if (!request || ballot->paused || !rules->decided(ballot, &answer)) {
         rlock__ballot_tend(ballot);
         return;
     }
@@ -484,6 +503,9 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
         }
+    } else if (rules->keeps(ballot, &answer)) {
+        rlock__round_answer(ballot, &answer);
+        return;
     } else if (answer.outcome != RLOCK_OUTCOME_FAULT || request->op == RLOCK_OP_ACQUIRE ||
                request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
@@ -518,6 +540,7 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
     }
     ballot->goal = op;
+    memset(ballot + 1, 0, ballot->council->rules->notes);
     for (i = 0; i < ballot->council->count; i++) {
         rlock__vote_next(&ballot->votes[i]);
     }
@@ -537,6 +560,9 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         rlock__round_answer(ballot, &answer);
         return;
     }
+    if (!ballot->request && ballot->goal == RLOCK_OP_ACQUIRE) { /* it was kept in vain */
+        rlock__ballot_give_back(ballot);
+    }
     for (i = 0; i < ballot->council->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
@@ -554,7 +580,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
 
 /* An unused one, or a new one. All that its release will need is there. */
 static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
-    size_t votes = (size_t)council->count * sizeof(rlock__vote);
+    size_t votes = (size_t)council->count * sizeof(rlock__vote), notes = council->rules->notes;
     rlock__ballot *ballot;
     if (council->unused_count) {
         ballot = rlock__ballot_spare(council);
@@ -564,14 +590,14 @@ static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_l
         rlock__ballot_free(ballot);
     }
     key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
-    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + votes + key_len);
+    ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + notes + votes + key_len);
     if (!ballot ||
         rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
         rlock__dealloc(ballot);
         return NULL;
     }
     ballot->council = council;
-    ballot->votes = (rlock__vote *)(void *)(ballot + 1);
+    ballot->votes = (rlock__vote *)(void *)((char *)(ballot + 1) + notes);
     ballot->room = key_len;
     return ballot;
 }
@@ -668,12 +694,11 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     }
 }
 
-static void rlock__server_answered(void *owner, rlock_request *request,
-                                   const rlock_answer *answer) {
-    const rlock__council *council = ((rlock__server *)owner)->council;
-    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+/* Notes what it means for the round, and for the next ones. */
+static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
+    const rlock__council *council = vote->server->council;
+    const rlock_request *request = &vote->request;
     rlock__ballot *ballot = vote->ballot;
-    request->out = false;
     rlock__vote_note(vote, answer);
     if (request->op == RLOCK_OP_RELEASE && ballot->goal != RLOCK_OP_RELEASE) {
         bool gone = vote->has == RLOCK__NOT_THERE; /* else not before it is sure */
@@ -687,8 +712,15 @@ static void rlock__server_answered(void *owner, rlock_request *request,
             council->events->woken(council->owner, request->key, request->key_len);
         }
     }
+}
+
+static void rlock__server_answered(void *owner, rlock_request *request,
+                                   const rlock_answer *answer) {
+    rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    request->out = false;
+    ((rlock__server *)owner)->council->rules->heard(vote, answer);
     rlock__vote_next(vote);
-    rlock__round_settle(ballot);
+    rlock__round_settle(vote->ballot);
 }
 
 /* Calls visit for the vote of one server in every ballot of a part of its keys; it may free that
@@ -849,7 +881,7 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
     ballot->request = request;
     rlock__round_begin(ballot);
     rlock__ballot_tend(ballot);
-    if (rlock__round_decided(ballot, &answer)) { /* but nothing is answered in here */
+    if (council->rules->decided(ballot, &answer)) { /* but nothing is answered in here */
         rlock_timer_set(council->client, &ballot->timer, request->sent_us);
     }
 }
@@ -960,6 +992,16 @@ static int rlock__council_open(rlock__council *council, const rlock__members *qu
     return status;
 }
 
+/* What did not get enough is given back. */
+static bool rlock__majority_keeps(rlock__ballot *ballot, rlock_answer *answer) {
+    (void)ballot;
+    (void)answer;
+    return false;
+}
+
+static const rlock__rules rlock__majority = {rlock__vote_ask, rlock__vote_heard,
+                                             rlock__majority_decided, rlock__majority_keeps, 0};
+
 static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
@@ -976,6 +1018,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     council->client = client;
     council->events = events;
     council->owner = owner;
+    council->rules = &rlock__majority;
     council->stats = rlock_client_counters(client);
     council->timeout_ms = config->command_timeout_ms;
     council->poll_ms = config->poll_ms;
