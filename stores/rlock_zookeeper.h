@@ -476,7 +476,7 @@ static inline void rlock__zk_deleted(rlock__zk *zk, const char *path) {
     zk->events->woken(zk->owner, key, len);
 }
 
-/* What is out may have been done. The library says so of each later on, when nobody asks any more. */
+/* What is out may have been done. The library says so of each later, when nobody asks any more. */
 static inline void rlock__zk_down(rlock__zk *zk, rlock_fault fault, const char *text) {
     rlock_report report;
     rlock_link *at = zk->ops.next;

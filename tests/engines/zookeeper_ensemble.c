@@ -74,8 +74,8 @@ static int number_of(const char *mode) {
     return -1;
 }
 
-/* Clients of the two servers that stay keep their holds while a new leader is chosen, and one of the
- * leader's own goes on with another server. */
+/* Clients of the two servers that stay keep their holds while a new leader is chosen, and one of
+ * the leader's own goes on with another server. */
 static void leader_that_is_killed_ends_no_hold(void **state) {
     int leader = number_of("leader"), i;
     struct owner *o[SERVERS], *w;
