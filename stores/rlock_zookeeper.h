@@ -1222,6 +1222,7 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     }
     if (!zk->expired) {
         rc = zookeeper_interest(zk->zh, &fd, &interest, &tv);
+        fd = rc == ZOK ? fd : -1; /* else it is that of a socket which the call has closed */
     }
     if (zk->expired) {
         rlock__zk_ended(zk);
