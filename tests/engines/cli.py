@@ -267,6 +267,16 @@ def kinds_hold_together_and_inspect_finds_them_out(place):
 
 
 @test
+def readers_that_come_first_to_a_new_key_at_the_same_moment_all_have_it(place):
+    for turn in range(25):
+        several = [place.rlock("-n", "--kind", "read", f"{place.key}{turn}", "--", "true", stderr=subprocess.PIPE, text=True)
+                   for _ in range(6)]
+        for machine in several:
+            _, err = machine.process.communicate(timeout=4 * SOON_S)
+            assert machine.process.returncode == 0, (turn, machine.process.returncode, err)
+
+
+@test
 def wrong_kind_is_told(place):
     place.rlock("--kind", "fair", place.key, "--", "sleep", "60")
     until("the key", SOON_S, lambda: place.server.redis.exists(place.key))
