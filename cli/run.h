@@ -63,7 +63,6 @@ static struct {
     bool leaves;          /* rlock is to end */
     int status;           /* ... with this */
     int64_t until_us;     /* the end of --wait; 0 = it has not begun to wait */
-    int64_t seen_us;      /* the deadline when it was looked at last; 0 = not yet */
     int64_t began_us, pause_ms;
     ev_child child;
     ev_timer watch, again;
@@ -335,7 +334,6 @@ static bool run_is_in_front(void) {
 /* Starts the command: the lock is held. */
 static void run_start(void) {
     sigset_t all, none;
-    run.seen_us = 0;
     run_write_fence();
     if (run.leaves) {
         return;
@@ -408,15 +406,14 @@ static void run_soon(double pause_s) {
 }
 
 /* Starts the command if the lock is held; not yet, if the grant came so late that the deadline is
- * near before the first renewal: the command would be ended as it begins. What another engine gives
- * may be less than half of the lease: then the first renewal shows how much that is. */
+ * near before the first renewal: the command would be ended as it begins. Where an engine may give
+ * less than was asked for, what is left counts as the lease. */
 static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
-    int64_t end_us = rlock_deadline_us(&run_page->deadline), left_us = end_us - RLOCK_NOW_US();
-    bool renewed = run.seen_us != 0 && end_us > run.seen_us;
+    int64_t left_us = rlock_deadline_us(&run_page->deadline) - RLOCK_NOW_US();
+    bool less = cli.engine != NULL && cli.engine->gives_less;
     (void)loop, (void)timer, (void)revents;
-    run.seen_us = end_us;
-    if (renewed && cli.engine != NULL && cli.engine->gives_less &&
-        left_us < run_page->lease_ms * 1000) {
+    run_page->lease_ms = cli.lease_ms;
+    if (less && left_us >= CLI_LEASE_MIN_MS * 1000 && left_us < cli.lease_ms * 1000) {
         run_page->lease_ms = left_us / 1000;
     }
     if (left_us > run_page->lease_ms * 1000 / 2) {
@@ -601,7 +598,6 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
     if (event->status == RLOCK_OK) {
         run.fence = event->fence;
-        run.seen_us = 0;
         run_soon(0);
     } else if (event->status == RLOCK_ERR_BUSY || event->status == RLOCK_ERR_TIMEOUT) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
@@ -618,7 +614,6 @@ static void run_on_lead(rlock_election *election, const rlock_event *event, void
     (void)election, (void)user;
     run_notify("STATUS=leads");
     run.fence = event->fence;
-    run.seen_us = 0;
     if (run.keeper == 0) { /* else the command of the last term is still ending */
         run_soon(0);
     }

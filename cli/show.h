@@ -118,7 +118,9 @@ static const char *show_left(const struct show_row *row) {
     long long ms = show_left_ms(row), s = (ms + 999) / 1000;
     bool hours = s >= 3600;
     if (row->held == 0 || ms < 0) {
-        return row->held == 0 ? "-" : "no end";
+        return row->held == 0                                 ? "-"
+               : cli.engine != NULL && cli.engine->gives_less ? "its session"
+                                                              : "no end";
     }
     if (s < 60) {
         snprintf(text, sizeof text, show.screen ? "%.0fs" : "%.1fs",

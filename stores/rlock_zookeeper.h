@@ -769,9 +769,9 @@ static inline void rlock__zk_acquire(rlock__zk_op *op, const rlock__zk_line *lin
     bool beside;
     rlock__zk_token(op->zk, writer, op->writer);
     beside = op->writer && rlock__zk_has(line, writer);
-    if (!own && op->rc != ZOK) {
+    if (!own && op->rc != ZOK && op->rc != ZNONODE) {
         rlock__zk_answer_fault(op, rlock__zk_fault(op->rc), zerror(op->rc), true);
-    } else if (!own) {
+    } else if (!own) { /* or another client has made the line between the two requests */
         if (op->tries++ < RLOCK__ZK_TRIES) {
             rlock__zk_make(op);
         } else {
@@ -1222,6 +1222,7 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     }
     if (!zk->expired) {
         rc = zookeeper_interest(zk->zh, &fd, &interest, &tv);
+        fd = rc == ZOK ? fd : -1; /* else it is that of a socket which the call has closed */
     }
     if (zk->expired) {
         rlock__zk_ended(zk);

@@ -216,7 +216,7 @@ static inline void postgres_signals(const struct postgres *server, int signal_nu
 
 /* Runs a file of SQL as the operator does. */
 static inline int postgres_installs(const struct postgres *server, const char *file) {
-    char command[600];
+    char command[1200];
     snprintf(command, sizeof command, "%s/psql -q -X -v ON_ERROR_STOP=1 '%s' -f '%s' >/dev/null",
              postgres_bin(), server->url, file);
     return system(command) == 0 ? 0 : -1;
