@@ -212,6 +212,18 @@ static void first_is_not_asked_while_the_second_is_down(void **state) {
     SAME(waits->events, 0);
 }
 
+/* Not those with which the first went down some time ago. */
+static void words_of_the_second_are_told_if_that_is_the_reason(void **state) {
+    struct owner *owner;
+    (void)state;
+    scripted_down(&from, RLOCK_FAULT_DOWN, "cut");
+    scripted_up(&from);
+    scripted_down(&to, RLOCK_FAULT_DOWN, "no route");
+    owner = asks(false, 0);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "no route");
+}
+
 static void second_that_goes_down_gives_the_first_back(void **state) {
     struct owner *owner = asks(false, 0);
     (void)state;
@@ -1062,6 +1074,7 @@ int main(int argc, char **argv) {
         SILENT_CASE(second_that_was_not_heard_of_is_greeted_before_the_first_is_asked),
         SILENT_CASE(greeting_that_fails_is_the_end_of_the_attempt),
         CASE(first_is_not_asked_while_the_second_is_down),
+        CASE(words_of_the_second_are_told_if_that_is_the_reason),
         CASE(second_that_goes_down_gives_the_first_back),
         CASE(yes_of_a_first_whose_connection_was_lost_does_not_count),
         CASE(one_attempt_that_the_second_refuses_gives_the_first_back),
