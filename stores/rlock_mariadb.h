@@ -763,6 +763,7 @@ static inline void rlock__my_send_group(rlock__my *my) {
         request->store.note = !note || rlock__my_gone(my, note) ? my->epoch : note;
         rlock__my_text(my, i ? "," : "SELECT ");
         rlock__my_call(my, request);
+        rlock__my_text(my, " r"); /* else all of the call comes back, as the column's name */
     }
     rlock__my_send(my);
 }

@@ -93,7 +93,7 @@ static void turn(const char *call, const char *arguments, int at_once) {
     int i, n = 0;
     for (i = 0; i < at_once; i++) {
         n += snprintf(sql + n, sizeof sql - (size_t)n,
-                      "%s%s(x'68616e642030%02d','00000000-0000-4000-8000-000000000000:1'%s)",
+                      "%s%s(x'68616e642030%02d','00000000-0000-4000-8000-000000000000:1'%s) r",
                       i ? "," : "SELECT ", call, i, arguments);
     }
     if (mysql_send_query(conn, sql, (unsigned long)n) != 0) {

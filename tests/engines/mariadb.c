@@ -310,7 +310,7 @@ static void client_is_freed_in_the_middle_of_anything(void **state) {
             proxy->mode = SPLIT;
             sql("COMMIT");
         }
-        kit_run(reads ? 20 * i : i);
+        kit_run(reads ? 12 * i : i);
         call_begins();
         kit_reset();
         call_ends();
