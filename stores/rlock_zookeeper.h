@@ -92,7 +92,7 @@ typedef struct rlock__zk { /* the store as one client sees it */
     rlock_timer timer;
     rlock_link requests, ops; /* submitted, and not sent; being done */
     rlock_link buckets[RLOCK__ZK_BUCKETS];
-    bool up, expired, refused, resolving, closing;
+    bool up, expired, refused, resolving, closing, watched;
     int64_t timeout_us, alive_us, next_us, backoff_ms;
     int64_t heard_us; /* while it is down: when it went, or the attempt to connect began */
     int64_t session_ms, tick_ms;
@@ -1067,19 +1067,33 @@ static inline void rlock__zk_quiet(const char *message) {
     (void)message;
 }
 
+/* The library closes its socket where it cannot send: so nothing is asked of it while that is
+ * watched, and the next turn watches anew. */
+static inline void rlock__zk_unwatch(rlock__zk *zk) {
+    if (zk->watched) {
+        rlock_io_watch(zk->client, &zk->io, zk->fd, 0);
+        zk->watched = false;
+    }
+}
+
+/* Ends the connection, if there is one: else the number may be another socket's by now. */
+static inline void rlock__zk_cut(const rlock__zk *zk) {
+    if (zk->fd >= 0 && zoo_state(zk->zh) == ZOO_CONNECTED_STATE) {
+        shutdown(zk->fd, SHUT_RDWR);
+    }
+}
+
 /* Ends the session here. Where it is connected the library would wait for its farewell: so the
  * connection is ended before. What is out is answered by this, as unknown. */
 static inline void rlock__zk_shut(rlock__zk *zk) {
     int tries = 0;
-    if (zk->fd >= 0) {
-        rlock_io_watch(zk->client, &zk->io, zk->fd, 0);
-        shutdown(zk->fd, SHUT_RDWR);
+    if (zk->zh) {
+        rlock__zk_unwatch(zk);
+        rlock__zk_cut(zk);
         zk->fd = -1;
         while (zoo_state(zk->zh) == ZOO_CONNECTED_STATE && tries++ < RLOCK__ZK_FAREWELLS) {
             zookeeper_process(zk->zh, ZOOKEEPER_READ); /* what came before that */
         }
-    }
-    if (zk->zh) {
         zookeeper_close(zk->zh);
     }
     zk->zh = NULL;
@@ -1213,10 +1227,7 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     int64_t now_us = rlock_client_now_us(zk->client), due_us;
     struct timeval tv = {1, 0};
     int interest = 0, rc = ZOK, fd = -1;
-    if (zk->fd >= 0) {
-        rlock_io_watch(zk->client, &zk->io, zk->fd, 0);
-        zk->fd = -1;
-    }
+    rlock__zk_unwatch(zk);
     if (events) {
         rc = zookeeper_process(zk->zh, events);
     }
@@ -1234,9 +1245,10 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     if (fd >= 0) {
         unsigned wants = (interest & ZOOKEEPER_READ ? RLOCK_IO_READ : 0u) |
                          (interest & ZOOKEEPER_WRITE ? RLOCK_IO_WRITE : 0u);
-        zk->fd = fd; /* where the loop cannot watch it, the session runs out */
+        zk->watched = true; /* where the loop cannot watch it, the session runs out */
         rlock_io_watch(zk->client, &zk->io, fd, wants ? wants : RLOCK_IO_READ);
     }
+    zk->fd = fd;
     due_us = now_us + (int64_t)tv.tv_sec * 1000000 + tv.tv_usec;
     if (due_us < now_us + 1000) {
         due_us = now_us + 1000; /* it says 0 where it has something to say at once */
@@ -1303,14 +1315,14 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
         return;
     }
     if (zk->up && zk->next_us >= 0 && zk->next_us <= now_us) {
+        rlock__zk_unwatch(zk);
         rlock__zk_leases(zk, now_us);
     }
-    if (zk->up && zk->ops.next != &zk->ops && zk->fd >= 0 &&
-        zk->alive_us + zk->timeout_us <= now_us) {
-        shutdown(zk->fd, SHUT_RDWR); /* the server does not answer: another one */
+    rlock__zk_turn(zk, 0);
+    if (zk->up && zk->ops.next != &zk->ops && zk->alive_us + zk->timeout_us <= now_us) {
+        rlock__zk_cut(zk); /* the server does not answer: another one */
         zk->alive_us = now_us;
     }
-    rlock__zk_turn(zk, 0);
 }
 
 static inline void rlock__zk_on_io(rlock_io *io, unsigned events) {
@@ -1382,18 +1394,17 @@ static inline rlock__zk_op *rlock__zk_op_new(rlock__zk *zk, rlock_request *reque
 
 static inline void rlock__zk_flush(void *state) {
     rlock__zk *zk = (rlock__zk *)state;
-    bool any = false;
     if (!zk->up || zk->requests.next == &zk->requests) {
         return;
     }
     if (zk->ops.next == &zk->ops) {
         zk->alive_us = rlock_client_now_us(zk->client);
     }
+    rlock__zk_unwatch(zk);
     while (zk->requests.next != &zk->requests) {
         rlock_request *request = RLOCK__ZK_OF(zk->requests.next, rlock_request, store.link);
         rlock__zk_op *op = rlock__zk_op_new(zk, request);
         rlock__zk_list_remove(&request->store.link);
-        any = true;
         if (op) {
             rlock__zk_begin(zk, op);
         } else {
@@ -1401,9 +1412,7 @@ static inline void rlock__zk_flush(void *state) {
             break; /* no memory: in the next turn */
         }
     }
-    if (any) { /* what the socket did not take is waited for there */
-        rlock_timer_set(zk->client, &zk->timer, rlock_client_now_us(zk->client));
-    }
+    rlock_timer_set(zk->client, &zk->timer, rlock_client_now_us(zk->client)); /* the next turn */
 }
 
 static inline const char *rlock__zk_refuses(void *state, const char *key, size_t len,
@@ -1418,6 +1427,7 @@ static inline void rlock__zk_close(void *state) {
     rlock__zk *zk = (rlock__zk *)state;
     int i;
     zk->closing = true;
+    rlock__zk_unwatch(zk);
     while (zk->requests.next != &zk->requests) {
         rlock_request *request = RLOCK__ZK_OF(zk->requests.next, rlock_request, store.link);
         rlock__zk_list_remove(&request->store.link);
