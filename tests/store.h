@@ -1019,6 +1019,7 @@ static void fair_who_leaves_the_line_is_passed_over(void **state) {
     struct hand *first = held(hand_of(0, RLOCK_KIND_FAIR)), *line[4];
     int i;
     (void)state;
+    IS(tried(hand_of(1, RLOCK_KIND_FAIR), 0, STORE_LEASE_MS), RLOCK_ERR_BUSY); /* it is connected */
     for (i = 0; i < 3; i++) {
         line[i] = hand_of(1, RLOCK_KIND_FAIR);
         asks(line[i], i == 0 ? 100 : RLOCK_FOREVER, STORE_LEASE_MS);
