@@ -4,7 +4,7 @@
  *
  * Pairs of one acquire and one release a second, one at a time and 64 in flight, with the same
  * statements, in turn, on one private server: by rlock on rlock_poll.h, and by a loop of libmariadb
- * calls that puts as many keys into each statement, and waits by poll().
+ * calls that puts as many keys into each statement, and waits by poll(). Both by a unix socket.
  */
 
 #define RLOCK_IMPLEMENTATION
@@ -136,13 +136,15 @@ int main(void) {
     rlock_store *store;
     size_t c;
     int i;
+    char url[160];
     if (mariadb_start(&server) != 0 || mariadb_installs(&server, "stores/rlock_mariadb.sql") != 0) {
         fprintf(stderr, "bench: no MariaDB\n");
         return 1;
     }
     loop = rlock_poll_new();
     memset(&config, 0, sizeof config);
-    rlock_mariadb_new(&store, server.url, 0);
+    snprintf(url, sizeof url, "mysql://app@/shop?socket=%s", server.socket);
+    rlock_mariadb_new(&store, url, 0);
     config.store = store;
     config.loop = rlock_poll_loop(loop);
     rlock_client_new(&client, &config);
