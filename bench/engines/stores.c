@@ -31,6 +31,8 @@
 #define HELD 1000
 #define ROUNDS_MAX 5
 #define HANDOVERS_MAX 200
+#define WAIT_US 30000   /* until a waiter waits */
+#define LONG_US 1500000 /* until a client has all of its connections */
 
 static int rounds = 5, handovers = 200;
 static int64_t round_us = 1000000;
@@ -52,7 +54,7 @@ static void no_server(void) {
 
 static struct server redis;
 
-static const char *redis_begins(void) {
+static const char *redis_opens(void) {
     static const char *none[] = {NULL};
     static char url[128];
     redis.port = server_free_port();
@@ -70,7 +72,7 @@ static void redis_ends(void) {
 #ifdef RLOCK_WITH_POSTGRES
 static struct postgres postgres;
 
-static const char *postgres_begins(void) {
+static const char *postgres_opens(void) {
     if (postgres_start(&postgres) != 0 ||
         postgres_installs(&postgres, "stores/rlock_postgres.sql") != 0) {
         dies("PostgreSQL", "it does not start");
@@ -86,7 +88,7 @@ static void postgres_is_over(void) {
 #ifdef RLOCK_WITH_ZOOKEEPER
 static struct zookeeper zookeeper;
 
-static const char *zookeeper_begins(void) {
+static const char *zookeeper_opens(void) {
     if (zookeeper_start(&zookeeper) != 0) {
         dies("ZooKeeper", "it does not start");
     }
@@ -101,7 +103,7 @@ static void zookeeper_is_over(void) {
 #ifdef RLOCK_WITH_MARIADB
 static struct mariadb mariadb;
 
-static const char *mariadb_begins(void) {
+static const char *mariadb_opens(void) {
     if (mariadb_start(&mariadb) != 0 ||
         mariadb_installs(&mariadb, "stores/rlock_mariadb.sql") != 0) {
         dies("MariaDB", "it does not start");
@@ -130,18 +132,18 @@ static struct store {
     double pairs[COUNTS][ROUNDS_MAX], cpu_us[COUNTS][ROUNDS_MAX];
     double told_us[HANDOVERS_MAX];
     double bytes;
-    int sockets;
+    int sockets, connections;
 } stores[] = {
     {.name = "in the process", .begins = in_process, .ends = no_server},
-    {.name = "Redis", .begins = redis_begins, .ends = redis_ends},
+    {.name = "Redis", .begins = redis_opens, .ends = redis_ends},
 #ifdef RLOCK_WITH_POSTGRES
-    {.name = "PostgreSQL", .begins = postgres_begins, .ends = postgres_is_over},
+    {.name = "PostgreSQL", .begins = postgres_opens, .ends = postgres_is_over},
 #endif
 #ifdef RLOCK_WITH_ZOOKEEPER
-    {.name = "ZooKeeper", .begins = zookeeper_begins, .ends = zookeeper_is_over},
+    {.name = "ZooKeeper", .begins = zookeeper_opens, .ends = zookeeper_is_over},
 #endif
 #ifdef RLOCK_WITH_MARIADB
-    {.name = "MariaDB", .begins = mariadb_begins, .ends = mariadb_is_over},
+    {.name = "MariaDB", .begins = mariadb_opens, .ends = mariadb_is_over},
 #endif
 };
 
@@ -248,6 +250,19 @@ static void one_round(struct store *store, int count, double *rate, double *cpu_
     }
 }
 
+/* --- sockets --- */
+
+static int open_sockets(void) {
+    int fd, count = 0;
+    for (fd = 3; fd < 1024; fd++) {
+        struct stat what;
+        count += fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode);
+    }
+    return count;
+}
+
+static int other_sockets; /* of the stores before */
+
 /* --- one client releases, another one that waits is told --- */
 
 static int64_t told_us;
@@ -267,7 +282,8 @@ static void waits(const bool *done) {
     }
 }
 
-static void hand_over(struct store *store, double *took_us) {
+/* The waiter waits for so long before it is its turn: it is told of the release by then. */
+static void hand_over(struct store *store, int64_t wait_us, double *took_us) {
     rlock *first = store->holder, *next = store->waiter;
     bool done = false, released = false, over = false;
     int64_t began_us, until_us;
@@ -275,10 +291,11 @@ static void hand_over(struct store *store, double *took_us) {
     waits(&done);
     done = false;
     rlock_acquire(next, 5000, 10000, on_done, &done);
-    until_us = RLOCK_NOW_US() + 30000; /* it waits by then: its attempt was refused */
+    until_us = RLOCK_NOW_US() + wait_us;
     while (RLOCK_NOW_US() < until_us) {
         rlock_poll_once(loop, 1);
     }
+    store->sockets = open_sockets() - other_sockets;
     began_us = RLOCK_NOW_US();
     rlock_release(first, on_done, &released);
     waits(&done);
@@ -288,16 +305,7 @@ static void hand_over(struct store *store, double *took_us) {
     waits(&over);
 }
 
-/* --- sockets and memory --- */
-
-static int open_sockets(void) {
-    int fd, count = 0;
-    for (fd = 3; fd < 1024; fd++) {
-        struct stat what;
-        count += fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode);
-    }
-    return count;
-}
+/* --- memory --- */
 
 static int held;
 
@@ -366,7 +374,10 @@ static const char *shown(double number) {
         snprintf(text, sizeof *texts, "%.0f", number);
     } else {
         long long whole = (long long)(number + 0.5);
-        snprintf(text, sizeof *texts, "%lld,%03lld", whole / 1000, whole % 1000);
+        size_t n =
+            whole < 1000000 ? 0 : (size_t)snprintf(text, sizeof *texts, "%lld,", whole / 1000000);
+        snprintf(text + n, sizeof *texts - n, n > 0 ? "%03lld,%03lld" : "%lld,%03lld",
+                 whole / 1000 % 1000, whole % 1000);
     }
     return text;
 }
@@ -375,12 +386,11 @@ static void measures(void) {
     size_t s, c;
     int r, i;
     for (s = 0; s < STORES; s++) {
-        int before = open_sockets();
+        other_sockets = open_sockets();
         begins(&stores[s]);
-        for (i = 0; i < 3; i++) { /* connections are made, and their memory is there */
-            hand_over(&stores[s], &stores[s].told_us[0]);
-        }
-        stores[s].sockets = (open_sockets() - before) / 2;
+        hand_over(&stores[s], WAIT_US, &stores[s].told_us[0]);
+        hand_over(&stores[s], LONG_US, &stores[s].told_us[0]);
+        stores[s].connections = stores[s].sockets / 2; /* those of two clients, all in use */
         memory_of(&stores[s]);
         one_round(&stores[s], MOST, &stores[s].pairs[0][0], &stores[s].cpu_us[0][0]);
     }
@@ -393,7 +403,7 @@ static void measures(void) {
     }
     for (i = 0; i < handovers; i++) {
         for (s = 0; s < STORES; s++) {
-            hand_over(&stores[s], &stores[s].told_us[i]);
+            hand_over(&stores[s], WAIT_US, &stores[s].told_us[i]);
         }
     }
 }
@@ -421,7 +431,7 @@ int main(int argc, char **argv) {
                shown(at(store->cpu_us[0], rounds, 500)),
                shown(at(store->cpu_us[COUNTS - 1], rounds, 500)),
                shown(at(store->told_us, handovers, 500)), shown(at(store->told_us, handovers, 990)),
-               store->sockets, shown(store->bytes));
+               store->connections, shown(store->bytes));
         ends(store);
     }
     rlock_poll_free(loop);
