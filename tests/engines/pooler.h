@@ -16,22 +16,15 @@ struct pooler {
     pid_t pid;
 };
 
-/* The system's, or what tools/setup has unpacked, with the libraries that stand beside it. */
+/* The system's, or what tools/setup has unpacked. */
 static inline const char *pooler_program(void) {
-    static char path[600];
-    char *real = realpath("build/pgbouncer/usr", NULL);
-    snprintf(path, sizeof path, "/usr/sbin/pgbouncer");
-    if (access(path, X_OK) != 0 && real != NULL) {
-        char libraries[600];
-        glob_t found;
-        snprintf(libraries, sizeof libraries, "%s/lib/*-linux-gnu*", real);
-        snprintf(path, sizeof path, "%s/sbin/pgbouncer", real);
-        if (glob(libraries, 0, NULL, &found) == 0) {
-            setenv("LD_LIBRARY_PATH", found.gl_pathv[0], 1);
-        }
-        globfree(&found);
+    static char path[400];
+    if (path[0] == 0 && access("/usr/sbin/pgbouncer", X_OK) == 0) {
+        snprintf(path, sizeof path, "/usr/sbin/pgbouncer");
+    } else if (path[0] == 0) {
+        const char *from = postgres_unpacked("pgbouncer", 1);
+        snprintf(path, sizeof path, "%s/sbin/pgbouncer", from != NULL ? from : "");
     }
-    free(real);
     return path;
 }
 
@@ -90,7 +83,7 @@ static inline int pooler_start(struct pooler *pooler, const struct postgres *ser
             "server_login_retry = 0.1\n",
             server->dir, server->port, pooler->port, POOLER_SESSIONS);
     fclose(file);
-    return pooler_continue(pooler) == 0 && pooler_warms(pooler) ? 0 : -1;
+    return pooler_continue(pooler);
 }
 
 static inline void pooler_ends(struct pooler *pooler, int signal_number) {

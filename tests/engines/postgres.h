@@ -31,36 +31,94 @@ struct postgres {
     pid_t pid;
 };
 
-/* The folder of the newest version's programs: the system's, or what tools/setup has unpacked. */
+static inline int postgres_remove_one(const char *path, const struct stat *what, int kind,
+                                      struct FTW *where) {
+    (void)what, (void)kind, (void)where;
+    return remove(path);
+}
+
+static inline void postgres_remove(const char *folder) {
+    if (folder[0] != 0) {
+        nftw(folder, postgres_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+static char postgres_copies[2][64];
+static pid_t postgres_copier; /* a forked child leaves them */
+
+static inline void postgres_copies_go(void) {
+    if (postgres_copier == getpid()) {
+        postgres_remove(postgres_copies[0]);
+        postgres_remove(postgres_copies[1]);
+    }
+}
+
+/* Whether nobody, who runs the servers of root, comes to a folder. */
+static inline bool postgres_reaches(const char *folder) {
+    int status = 0;
+    pid_t pid = getuid() == 0 ? fork() : 0;
+    if (getuid() == 0 && pid == 0) {
+        _exit(setgid(POSTGRES_NOBODY) != 0 || setuid(POSTGRES_NOBODY) != 0 ||
+              access(folder, X_OK) != 0);
+    }
+    return pid <= 0 || (waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+/* The folder of what tools/setup has unpacked, whose libraries stand before the system's from here
+ * on; NULL: there is none. Of a tree in a private folder it is a copy. */
+static inline const char *postgres_unpacked(const char *name, int which) {
+    static char places[2][300];
+    char *place = places[which], *copy = postgres_copies[which], text[700], *real;
+    const char *before = getenv("LD_LIBRARY_PATH");
+    glob_t found;
+    snprintf(text, sizeof text, "build/%s/usr", name);
+    real = realpath(text, NULL);
+    snprintf(place, sizeof places[0], "%.290s", real != NULL ? real : "");
+    free(real);
+    if (place[0] != 0 && !postgres_reaches(place)) {
+        snprintf(copy, sizeof postgres_copies[0], "/tmp/rlock-programs-XXXXXX");
+        postgres_copier = getpid();
+        atexit(postgres_copies_go);
+        snprintf(text, sizeof text, "cp -R '%s/.' '%s'", place, mkdtemp(copy));
+        if (chmod(copy, 0755) != 0 || system(text) != 0) {
+            return NULL;
+        }
+        snprintf(place, sizeof places[0], "%s", copy);
+    }
+    snprintf(text, sizeof text, "%s/lib/*-linux-gnu*", place);
+    if (place[0] != 0 && glob(text, 0, NULL, &found) == 0) {
+        snprintf(text, sizeof text, "%s:%s", found.gl_pathv[0], before != NULL ? before : "");
+        setenv("LD_LIBRARY_PATH", text, 1);
+        globfree(&found);
+    }
+    return place[0] != 0 ? place : NULL;
+}
+
+/* The newest version under a folder; 0 = none. */
+static inline int postgres_newest(const char *folder) {
+    DIR *versions = opendir(folder);
+    struct dirent *entry;
+    int newest = 0;
+    while (versions != NULL && (entry = readdir(versions)) != NULL) {
+        newest = atoi(entry->d_name) > newest ? atoi(entry->d_name) : newest;
+    }
+    if (versions != NULL) {
+        closedir(versions);
+    }
+    return newest;
+}
+
+/* The folder of the programs: the system's, or what tools/setup has unpacked. */
 static inline const char *postgres_bin(void) {
-    static const char *const places[] = {"/usr", "build/postgres/usr"};
-    static char path[600];
-    size_t i;
-    for (i = 0; i < 2 && path[0] == 0; i++) {
-        char at[300], *real = realpath(places[i], NULL);
-        DIR *folder;
-        struct dirent *entry;
-        int newest = 0;
-        snprintf(at, sizeof at, "%.200s/lib/postgresql", real != NULL ? real : "");
-        folder = opendir(at);
-        while (folder != NULL && (entry = readdir(folder)) != NULL) {
-            newest = atoi(entry->d_name) > newest ? atoi(entry->d_name) : newest;
+    static char path[400];
+    const char *from = "/usr";
+    char at[350];
+    if (path[0] == 0) {
+        if (postgres_newest("/usr/lib/postgresql") == 0) {
+            from = postgres_unpacked("postgres", 0);
         }
-        if (newest > 0) {
-            snprintf(path, sizeof path, "%s/%d/bin", at, newest);
-        }
-        if (newest > 0 && i == 1) { /* with the libraries that stand beside them */
-            glob_t found;
-            snprintf(at, sizeof at, "%.200s/lib/*-linux-gnu*", real);
-            if (glob(at, 0, NULL, &found) == 0) {
-                setenv("LD_LIBRARY_PATH", found.gl_pathv[0], 1);
-            }
-            globfree(&found);
-        }
-        if (folder != NULL) {
-            closedir(folder);
-        }
-        free(real);
+        snprintf(at, sizeof at, "%s/lib/postgresql", from != NULL ? from : "");
+        snprintf(path, sizeof path, "%s/%d/bin", at, postgres_newest(at));
     }
     return path;
 }
@@ -68,14 +126,16 @@ static inline const char *postgres_bin(void) {
 /* Begins a program of PostgreSQL, or that of a path, in the server's folder; what it says goes into
  * the file `log`. */
 static inline pid_t postgres_runs(const struct postgres *server, const char *const *argv) {
-    pid_t pid = fork();
+    const char *words[24] = {NULL};
     char path[600];
-    int fd;
+    pid_t pid;
+    int fd, i;
+    snprintf(path, sizeof path, "%s%s%s", *argv[0] == '/' ? "" : postgres_bin(),
+             *argv[0] == '/' ? "" : "/", argv[0]);
+    pid = fork();
     if (pid != 0) {
         return pid;
     }
-    snprintf(path, sizeof path, "%s%s%s", *argv[0] == '/' ? "" : postgres_bin(),
-             *argv[0] == '/' ? "" : "/", argv[0]);
     if (chdir(server->dir) != 0 ||
         (getuid() == 0 && (setgid(POSTGRES_NOBODY) != 0 || setuid(POSTGRES_NOBODY) != 0))) {
         _exit(126);
@@ -84,7 +144,11 @@ static inline pid_t postgres_runs(const struct postgres *server, const char *con
     fd = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
     dup2(fd, 1);
     dup2(fd, 2);
-    execv(path, (char *const *)argv);
+    for (i = 1; i < 23 && argv[i] != NULL; i++) {
+        words[i] = argv[i];
+    }
+    words[0] = path; /* they look for each other where they stand */
+    execv(path, (char *const *)words);
     _exit(127);
 }
 
@@ -160,10 +224,12 @@ static inline int postgres_installs(const struct postgres *server, const char *f
 
 /* Starts the server on the data that a program makes in a new folder. */
 static inline int postgres_begin(struct postgres *server, const char *const *argv) {
+    const char *tmp = getenv("TMPDIR");
     int status = 0;
     pid_t pid;
     memset(server, 0, sizeof *server);
-    snprintf(server->dir, sizeof server->dir, "/tmp/rlock-postgres-XXXXXX");
+    snprintf(server->dir, sizeof server->dir, "%s/rlock-postgres-XXXXXX",
+             tmp != NULL && *tmp != '\0' && strlen(tmp) < 32 ? tmp : "/tmp");
     if (mkdtemp(server->dir) == NULL ||
         (getuid() == 0 && chown(server->dir, POSTGRES_NOBODY, POSTGRES_NOBODY) != 0)) {
         return -1;
@@ -188,17 +254,9 @@ static inline int postgres_follow(struct postgres *standby, const struct postgre
     return postgres_begin(standby, argv);
 }
 
-static inline int postgres_remove_one(const char *path, const struct stat *what, int kind,
-                                      struct FTW *where) {
-    (void)what, (void)kind, (void)where;
-    return remove(path);
-}
-
 static inline void postgres_stop(struct postgres *server) {
     postgres_ends(server, SIGQUIT);
-    if (server->dir[0] != 0) {
-        nftw(server->dir, postgres_remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    }
+    postgres_remove(server->dir);
 }
 
 #endif
