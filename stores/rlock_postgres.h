@@ -524,8 +524,8 @@ static inline bool rlock__pg_watch(rlock__pg *pg, unsigned events) {
     return true;
 }
 
-/* True if words say that TLS was refused: libpq has no code for it. In another language than English
- * this is not seen, and the next attempt says it again. */
+/* True if words say that TLS was refused: libpq has no code for it. In another language than
+ * English this is not seen, and the next attempt says it again. */
 static inline bool rlock__pg_untrusted(const char *words) {
     static const char *const signs[] = {"certificate", "private key", " alert ",
                                         "does not support SSL", "channel binding"};
@@ -539,7 +539,7 @@ static inline bool rlock__pg_untrusted(const char *words) {
 }
 
 /* Of the words of each address that was tried, a line each, those count that somebody has to act
- * on; else the first ones of a server. Its SQLSTATE is among them: "FATAL:  28P01: password ...". */
+ * on; else the first ones of a server. Its SQLSTATE is among them: "FATAL:  28P01: the words". */
 static inline void rlock__pg_refused(rlock__pg *pg) {
     const char *text = PQerrorMessage(pg->conn), *best = text;
     bool spoken = false;
@@ -1360,10 +1360,15 @@ static inline const char *rlock__pg_refuses(void *state, const char *key, size_t
 }
 
 /* The releases of all holds are sent, if the socket takes them: as one transaction, because the
- * server reads no further where it cannot deliver the answer to a Sync. */
+ * server reads no further where it cannot deliver the answer to a Sync. Nor may it look whether its
+ * client is there still: it would end in the middle of them. */
 static inline void rlock__pg_farewell(rlock__pg *pg) {
+    static const char stay[] = "SELECT set_config('client_connection_check_interval', '0', false)";
     bool ok = true;
     rlock__pg_group_clear(&pg->group); /* nobody is answered any more */
+    if (!pg->pooler && PQserverVersion(pg->conn) >= 140000) {
+        ok = PQsendQueryParams(pg->conn, stay, 0, NULL, NULL, NULL, NULL, 0) == 1;
+    }
     for (rlock__pg_gather(pg); ok && pg->group.count; rlock__pg_gather(pg)) {
         unsigned i;
         for (i = 0; ok && i < pg->group.count; i++) {

@@ -1,4 +1,4 @@
-/* postgres_kit.h - what the tests on a private PostgreSQL share: the administrator's hand, and clients
+/* postgres_kit.h - what tests on a private PostgreSQL share: the administrator's hand, and clients
  *
  * Included after rlock_postgres.h, kit.h and postgres.h.
  */
