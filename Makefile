@@ -323,13 +323,14 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h stores/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.
-headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp)
+headers   = $(wildcard rlock*.h rlock*.hpp adapters/*.h adapters/*.hpp stores/*.h)
+shared    = rlock.c $(wildcard stores/*.sql)
 made      = share/pkgconfig/rlock.pc share/pkgconfig/rlock-no-redis.pc share/cmake/rlock/rlock-config-version.cmake
-copied    = share/cmake/rlock/rlock-config.cmake share/rlock/rlock.c share/doc/rlock/LICENSE
+copied    = share/cmake/rlock/rlock-config.cmake share/doc/rlock/LICENSE $(addprefix share/rlock/,$(notdir $(shared)))
 ours      = share/cmake/rlock share/rlock share/doc/rlock
 put       = install -m 644
 completions = share/bash-completion/completions share/zsh/site-functions
@@ -340,7 +341,7 @@ install:
 	install -d $(addprefix "$(place)"/,include share/pkgconfig $(ours))
 	$(put) $(headers) "$(place)/include"
 	$(put) tools/rlock-config.cmake "$(place)/share/cmake/rlock"
-	$(put) rlock.c "$(place)/share/rlock"
+	$(put) $(shared) "$(place)/share/rlock"
 	$(put) LICENSE "$(place)/share/doc/rlock"
 	for file in $(made); do \
 		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' tools/$${file##*/}.in >"$(place)/$$file" && \

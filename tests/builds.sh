@@ -93,7 +93,7 @@ by_cmake() {
 # --- CMake ---
 
 by_cmake add_subdirectory 'add_subdirectory(rlock)'
-tar -czf "$work/rlock.tar.gz" --transform 's|^|rlock-1/|' CMakeLists.txt LICENSE rlock.h rlock.c adapters tools
+tar -czf "$work/rlock.tar.gz" --transform 's|^|rlock-1/|' CMakeLists.txt LICENSE rlock.h rlock.c adapters stores tools
 by_cmake FetchContent "include(FetchContent)
 FetchContent_Declare(rlock URL \"$work/rlock.tar.gz\")
 FetchContent_MakeAvailable(rlock)"
@@ -184,6 +184,13 @@ licence_is_there() {
     cmp LICENSE "$prefix/share/doc/rlock/LICENSE"
 }
 check "the licence is installed" licence_is_there
+stores_are_there() {
+    for file in stores/*; do
+        case $file in *.h) there=include ;; *) there=share/rlock ;; esac
+        cmp "$file" "$prefix/$there/${file##*/}" || return 1
+    done
+}
+check "the stores of other engines are installed, and their SQL" stores_are_there
 same_by_cmake() {
     cmake -S . -B "$work/alone" -DCMAKE_INSTALL_PREFIX="$prefix" && DESTDIR="$work/by_cmake" cmake --install "$work/alone" &&
         [ -s "$work/by_cmake$prefix/include/rlock.h" ] && diff -r "$prefix" "$work/by_cmake$prefix"

@@ -17,7 +17,7 @@ endif()
 
 # CMakeLists.txt says where the source is.
 if(rlock_source)
-  set(rlock_include "${rlock_source}" "${rlock_source}/adapters")
+  set(rlock_include "${rlock_source}" "${rlock_source}/adapters" "${rlock_source}/stores")
   set(rlock_code "${rlock_source}/rlock.c")
 else()
   get_filename_component(rlock_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
