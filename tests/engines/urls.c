@@ -51,16 +51,18 @@ static bool is_like(const rlock_client *client, const rlock_store *store) {
 }
 
 static void each_scheme_makes_its_store_which_goes_with_the_client(void **state) {
-    static const char *const urls[] = {"postgres://me:" SECRET "@h/shop",
-                                       "postgresql://h1,h2/shop?sslmode=disable",
-                                       "zookeeper://h1,h2:2182/locks"};
-    rlock_store *stores[3];
+    static const char *const urls[] = {
+        "postgres://me:" SECRET "@h/shop", "postgresql://h1,h2/shop?sslmode=disable",
+        "zookeeper://h1,h2:2182/locks", "mysql://me:" SECRET "@h/shop", "mariadb://h/shop"};
+    rlock_store *stores[5];
     size_t i;
     (void)state;
     SAME(rlock_postgres_new(&stores[0], urls[0], 0), RLOCK_OK);
     SAME(rlock_postgres_new(&stores[1], urls[1], 0), RLOCK_OK);
     SAME(rlock_zookeeper_new(&stores[2], urls[2]), RLOCK_OK);
-    for (i = 0; i < 3; i++) {
+    SAME(rlock_mariadb_new(&stores[3], urls[3], 0), RLOCK_OK);
+    SAME(rlock_mariadb_new(&stores[4], urls[4], 0), RLOCK_OK);
+    for (i = 0; i < 5; i++) {
         rlock_config config = config_of(urls[i]);
         rlock_client *client;
         SAME(rlock_client_new(&client, &config), RLOCK_OK);
@@ -72,6 +74,8 @@ static void each_scheme_makes_its_store_which_goes_with_the_client(void **state)
     rlock_postgres_free(stores[0]);
     rlock_postgres_free(stores[1]);
     rlock_zookeeper_free(stores[2]);
+    rlock_mariadb_free(stores[3]);
+    rlock_mariadb_free(stores[4]);
     SAME(g.lines, 0);
 }
 
