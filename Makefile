@@ -57,7 +57,7 @@ build = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)
 SEEDS   = 10000
 SECONDS = 60
 
-.PHONY: help demo demo-web quick test test-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
+.PHONY: help demo demo-web quick test test-stores chaos-stores mutants-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
 .PHONY: join docs lint format install install-cli uninstall deb clean
 
 help:
@@ -69,6 +69,8 @@ help:
 	@echo 'make cli                build the program rlock into build/cli/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
 	@echo 'make test-stores        set up other engines, then run the suites of their stores'
+	@echo 'make chaos-stores       SECONDS=120 for each engine: four processes on the same keys while all goes wrong'
+	@echo 'make mutants-stores     plant bugs in the stores of other engines: each must be caught by make test-stores'
 	@echo 'make matrix             the Redis, kinds and loop suites on other hiredis, Redis and Valkey versions'
 	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
 	@echo 'make mutants            plant bugs, one at a time: each must be caught'
@@ -125,6 +127,14 @@ test-stores:
 	@+$(build) SANITIZE=1 $(engines)
 	@SUITES=tests/engines/suites tools/run-tests
 
+# Each engine has a program of this name and command line.
+chaos_engines = $(patsubst %.c,$(BUILD)/asan/%,$(wildcard tests/engines/*_chaos.c))
+chaos-stores: SECONDS = 120
+chaos-stores:
+	@tools/setup stores
+	@+$(build) SANITIZE=1 $(chaos_engines)
+	@status=0; for chaos in $(chaos_engines); do echo "# $$chaos"; $$chaos $(SECONDS) || status=1; done; exit $$status
+
 matrix:
 	@tools/setup test
 	@tools/matrix
@@ -138,6 +148,10 @@ sim:
 mutants:
 	@tools/setup test
 	@tools/mutants
+
+mutants-stores:
+	@tools/setup stores
+	@tools/mutants --stores
 
 torture:
 	@tools/setup test
