@@ -1453,6 +1453,7 @@ static inline int rlock__pg_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+/* Frees a store that rlock_postgres_new made, after the last of its clients. NULL is allowed. */
 static inline void rlock_postgres_free(rlock_store *store) {
     free(store ? store->ctx : NULL);
 }

@@ -159,6 +159,17 @@ static void frozen_pooler_is_left_after_a_command_timeout(void **state) {
     IS(tried(hand(2, "k"), 3000, STORE_LEASE_MS), RLOCK_OK);
 }
 
+/* It reads the releases and all that follows them at once. */
+static void farewell_to_a_frozen_pooler_is_executed(void **state) {
+    struct hand *one = held(hand(0, "k"));
+    (void)state;
+    kill(g.pooler.pid, SIGSTOP);
+    client_goes(0);
+    kill(g.pooler.pid, SIGCONT);
+    IS(tried(hand(1, "k"), 3000, STORE_LEASE_MS), RLOCK_OK);
+    IS(one->count[RLOCK_LOST], 0);
+}
+
 /* The acquire waits for a row in a session that only the pooler knows, and that is stopped there.
  * Its client goes on over another one, where its token is not to be found: that is not sure. */
 static void acquire_that_is_executed_late_is_cleaned_up_all_the_same(void **state) {
@@ -221,6 +232,7 @@ int main(int argc, char **argv) {
         STORE_HASTY_TEST(hold_outlives_a_server_that_is_killed_behind_the_pooler),
         STORE_HASTY_TEST(paused_pooler_ends_no_hold_early_and_none_late),
         STORE_HASTY_TEST(frozen_pooler_is_left_after_a_command_timeout),
+        STORE_HASTY_TEST(farewell_to_a_frozen_pooler_is_executed),
         STORE_HASTY_TEST(acquire_that_is_executed_late_is_cleaned_up_all_the_same),
     };
     signal(SIGPIPE, SIG_IGN);
