@@ -598,18 +598,31 @@ static inline void rlock__my_begin(rlock__my *my) {
     my->no_memory = false;
 }
 
-static inline void rlock__my_text(rlock__my *my, const char *text) {
-    size_t n = strlen(text);
+static inline void rlock__my_put(rlock__my *my, const char *bytes, size_t n) {
     if (rlock__my_grow(my, n)) {
-        memcpy(my->sql + my->len, text, n);
+        memcpy(my->sql + my->len, bytes, n);
         my->len += n;
     }
 }
 
+static inline void rlock__my_text(rlock__my *my, const char *text) {
+    rlock__my_put(my, text, strlen(text));
+}
+
+/* A number, with the character that comes before it. */
+static inline void rlock__my_digits(rlock__my *my, char before, uint64_t number) {
+    char text[24];
+    size_t at = sizeof text;
+    do {
+        text[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    text[--at] = before;
+    rlock__my_put(my, text + at, sizeof text - at);
+}
+
 static inline void rlock__my_number(rlock__my *my, int64_t number) {
-    char text[32];
-    snprintf(text, sizeof text, ",%lld", (long long)number);
-    rlock__my_text(my, text);
+    rlock__my_digits(my, ',', (uint64_t)number);
 }
 
 static inline void rlock__my_hex(rlock__my *my, const char *bytes, size_t n) {
@@ -625,12 +638,12 @@ static inline void rlock__my_hex(rlock__my *my, const char *bytes, size_t n) {
 }
 
 static inline void rlock__my_token(rlock__my *my, uint64_t token) {
-    char text[80] = ",''";
+    rlock__my_text(my, ",'");
     if (token) {
-        snprintf(text, sizeof text, ",'%s:%llu'", rlock_client_id(my->client),
-                 (unsigned long long)token);
+        rlock__my_text(my, rlock_client_id(my->client));
+        rlock__my_digits(my, ':', token);
     }
-    rlock__my_text(my, text);
+    rlock__my_text(my, "'");
 }
 
 /* All sessions lock rows in one order, or they could wait for each other. */
@@ -763,6 +776,7 @@ static inline void rlock__my_send_group(rlock__my *my) {
         request->store.note = !note || rlock__my_gone(my, note) ? my->epoch : note;
         rlock__my_text(my, i ? "," : "SELECT ");
         rlock__my_call(my, request);
+        rlock__my_text(my, " r"); /* else all of the call comes back, as the column's name */
     }
     rlock__my_send(my);
 }

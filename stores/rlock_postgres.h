@@ -1360,10 +1360,15 @@ static inline const char *rlock__pg_refuses(void *state, const char *key, size_t
 }
 
 /* The releases of all holds are sent, if the socket takes them: as one transaction, because the
- * server reads no further where it cannot deliver the answer to a Sync. */
+ * server reads no further where it cannot deliver the answer to a Sync. Nor may it look whether its
+ * client is there still: it would end in the middle of them. */
 static inline void rlock__pg_farewell(rlock__pg *pg) {
+    static const char stay[] = "SELECT set_config('client_connection_check_interval', '0', false)";
     bool ok = true;
     rlock__pg_group_clear(&pg->group); /* nobody is answered any more */
+    if (!pg->pooler && PQserverVersion(pg->conn) >= 140000) {
+        ok = PQsendQueryParams(pg->conn, stay, 0, NULL, NULL, NULL, NULL, 0) == 1;
+    }
     for (rlock__pg_gather(pg); ok && pg->group.count; rlock__pg_gather(pg)) {
         unsigned i;
         for (i = 0; ok && i < pg->group.count; i++) {

@@ -1954,6 +1954,7 @@ static void forked_child_is_refused_and_the_parent_goes_on(void **state) {
         pid_t pid;
 
         assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
+        kit_until(kit_is_pushing, client, 1000); /* where there is a connection for that */
         pid = fork();
         if (pid == 0) {
             _exit(child_was_not_refused(client, held, idle));

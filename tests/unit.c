@@ -178,6 +178,7 @@ static const struct CMUnitTest singles[] = {
     CASE(sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
     CASE(clean_up_that_is_given_up_wakes_the_next_waiter),
     CASE(token_that_is_spent_is_let_go_and_another_one_is_asked_for),
+    CASE(token_that_is_spent_is_let_go_after_any_fault),
     CASE(waiter_whose_token_is_spent_stays_the_first),
     CASE(acquire_whose_token_is_spent_ends_when_it_was_to_end),
     CASE(token_that_is_spent_is_let_go_without_memory_too),

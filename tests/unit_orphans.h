@@ -48,6 +48,24 @@ static void token_that_is_spent_is_let_go_and_another_one_is_asked_for(void **st
     }
 }
 
+/* That fault alone would mean that nothing was done. */
+static void token_that_is_spent_is_let_go_after_any_fault(void **state) {
+    struct owner *owner = handle("key");
+    rlock_answer answer = scripted_fault(RLOCK_FAULT_BUSY, "too few replicas");
+    uint64_t token;
+    (void)state;
+    answer.spent = true;
+    SAME(owner_acquire(owner, 5000, 1000), RLOCK_OK);
+    idle();
+    token = need(RLOCK_OP_ACQUIRE)->token;
+    reply(RLOCK_OP_ACQUIRE, answer);
+    SAME(need(RLOCK_OP_RELEASE)->token, token);
+    assert_true(retried(RLOCK_OP_ACQUIRE)->token != token);
+    SAME(stats().cleaning, 1);
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    SAME(stats().cleaning, 0);
+}
+
 static void waiter_whose_token_is_spent_stays_the_first(void **state) {
     struct owner *first = handle("key"), *next = handle("key");
     (void)state;

@@ -4,7 +4,7 @@
  *
  * Pairs of one acquire and one release a second, one at a time and 64 in flight, with the same
  * statements, in turn, on one private server: by rlock on rlock_poll.h, and by a loop of libmariadb
- * calls that puts as many keys into each statement, and waits by poll().
+ * calls that puts as many keys into each statement, and waits by poll(). Both by a unix socket.
  */
 
 #define RLOCK_IMPLEMENTATION
@@ -93,7 +93,7 @@ static void turn(const char *call, const char *arguments, int at_once) {
     int i, n = 0;
     for (i = 0; i < at_once; i++) {
         n += snprintf(sql + n, sizeof sql - (size_t)n,
-                      "%s%s(x'68616e642030%02d','00000000-0000-4000-8000-000000000000:1'%s)",
+                      "%s%s(x'68616e642030%02d','00000000-0000-4000-8000-000000000000:1'%s) r",
                       i ? "," : "SELECT ", call, i, arguments);
     }
     if (mysql_send_query(conn, sql, (unsigned long)n) != 0) {
@@ -136,13 +136,15 @@ int main(void) {
     rlock_store *store;
     size_t c;
     int i;
+    char url[160];
     if (mariadb_start(&server) != 0 || mariadb_installs(&server, "stores/rlock_mariadb.sql") != 0) {
         fprintf(stderr, "bench: no MariaDB\n");
         return 1;
     }
     loop = rlock_poll_new();
     memset(&config, 0, sizeof config);
-    rlock_mariadb_new(&store, server.url, 0);
+    snprintf(url, sizeof url, "mysql://app@/shop?socket=%s", server.socket);
+    rlock_mariadb_new(&store, url, 0);
     config.store = store;
     config.loop = rlock_poll_loop(loop);
     rlock_client_new(&client, &config);

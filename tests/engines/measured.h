@@ -23,18 +23,21 @@ static inline void *wish_calloc(size_t n, size_t size) {
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
-/* The loop calls these: they measure how long a call computes, and whether it waited. Whoever slept
- * and was back after 2 ms did not wait for a network: the kernel has locks of its own, as for the
- * list of addresses that getaddrinfo() asks for. A processor that others have meanwhile does not
- * count. */
-#define WAITED_US 2000
-static int64_t longest_us;
-static long slept, waited;
-static int64_t call_begun_us, call_computed_us;
-static long call_sleeps;
+/* The loop calls these: they measure how long a call computes, and for how long it sleeps, which
+ * means that it blocks. A processor that others have meanwhile does not count; nor do 2 ms: the
+ * kernel has locks of its own, as for the list of addresses that getaddrinfo() asks for. */
+#define ASLEEP_US 2000
+static int64_t longest_us, longest_sleep_us;
+static long slept;
+static struct {
+    int64_t us, computed_us, queued_us;
+    long sleeps;
+} call;
 
 static long sleeps(void) {
     struct rusage usage;
@@ -48,19 +51,35 @@ static int64_t clock_of(clockid_t clock) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+/* For how long this thread was ready and had no processor. */
+static int64_t queued_us(void) {
+    static int fd = -1;
+    char text[128] = "";
+    long long ran, queued = 0;
+    if (fd < 0) {
+        fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    }
+    return pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%lld %lld", &ran, &queued) == 2
+               ? queued / 1000
+               : 0;
+}
+
 static void call_begins(void) {
-    call_sleeps = sleeps();
-    call_computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID);
-    call_begun_us = clock_of(CLOCK_MONOTONIC);
+    call.sleeps = sleeps();
+    call.queued_us = queued_us();
+    call.computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID);
+    call.us = clock_of(CLOCK_MONOTONIC);
 }
 
 static void call_ends(void) {
-    int64_t took_us = clock_of(CLOCK_MONOTONIC) - call_begun_us;
-    int64_t computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID) - call_computed_us;
-    bool has_slept = sleeps() > call_sleeps;
+    int64_t us = clock_of(CLOCK_MONOTONIC) - call.us;
+    int64_t computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID) - call.computed_us;
+    int64_t sleep_us = us - computed_us - (queued_us() - call.queued_us);
     longest_us = computed_us > longest_us ? computed_us : longest_us;
-    slept += has_slept;
-    waited += has_slept && took_us > WAITED_US;
+    if (sleeps() > call.sleeps) {
+        slept++;
+        longest_sleep_us = sleep_us > longest_sleep_us ? sleep_us : longest_sleep_us;
+    }
 }
 
 static void measured_io(rlock_io *io, unsigned events) {
@@ -86,9 +105,9 @@ static void measured_timer(rlock_client *client) {
 /* After all tests: what the loop was kept for. */
 static void no_call_of_the_loop_has_blocked(void **state) {
     (void)state;
-    printf("# the longest call computed for %.2f ms; %ld calls slept, %ld of them for long\n",
-           (double)longest_us / 1000, slept, waited);
-    assert_int_equal(waited, 0);
+    printf("# the longest call computed for %.2f ms; %ld calls slept, at most for %.2f ms\n",
+           (double)longest_us / 1000, slept, (double)longest_sleep_us / 1000);
+    assert_true(longest_sleep_us < ASLEEP_US);
     assert_true(longest_us < LATE_US);
 }
 

@@ -46,13 +46,16 @@ static inline int pooler_continue(struct pooler *pooler) {
     return pooler->pid > 0 && pooler_answers(pooler) ? 0 : -1;
 }
 
-/* Opens all sessions: who is freed without one has its last releases dropped. */
+/* Opens all sessions, and has them set up as rlock's clients want them: who is freed when none is
+ * ready has its last releases dropped. */
 static inline bool pooler_warms(const struct pooler *pooler) {
     PGconn *conns[POOLER_SESSIONS];
+    char url[160];
     bool warm = true;
     int i;
+    snprintf(url, sizeof url, "%s?application_name=rlock", pooler->url);
     for (i = 0; i < POOLER_SESSIONS; i++) {
-        conns[i] = PQconnectdb(pooler->url);
+        conns[i] = PQconnectdb(url);
         PQclear(PQexec(conns[i], "BEGIN"));
         warm = warm && PQtransactionStatus(conns[i]) == PQTRANS_INTRANS;
     }
@@ -83,7 +86,7 @@ static inline int pooler_start(struct pooler *pooler, const struct postgres *ser
             "server_login_retry = 0.1\n",
             server->dir, server->port, pooler->port, POOLER_SESSIONS);
     fclose(file);
-    return pooler_continue(pooler) == 0 && pooler_warms(pooler) ? 0 : -1;
+    return pooler_continue(pooler);
 }
 
 static inline void pooler_ends(struct pooler *pooler, int signal_number) {

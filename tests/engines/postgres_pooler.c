@@ -38,6 +38,7 @@ static const char *sql(const char *text) {
 
 static void begins(rlock_config *config) {
     sql("TRUNCATE rlock.keys, rlock.members");
+    assert_true(pooler_warms(&g.pooler)); /* a client that was freed has cost one */
     g.live = virtual_memory.live;
     loop = loop_kind->make();
     assert_non_null(loop);

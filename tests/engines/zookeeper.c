@@ -156,8 +156,8 @@ static void black_holed_renewal_and_release_are_unknown(void **state) {
     rlock_client *of = proxied();
     struct owner *a = owner_new(of, "a"), *b = owner_new(of, "b");
     (void)state;
-    assert_int_equal(owner_acquire(a, 1000, 0), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 1000, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(a, 1000, 1500), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 1000, 1500), RLOCK_OK);
     proxy->mode = BLACK_HOLE;
     assert_int_equal(rlock_renew(a->lock, 0, owner_told, a), RLOCK_OK);
     assert_int_equal(rlock_release(b->lock, owner_told, b), RLOCK_OK);
