@@ -37,7 +37,7 @@ static long slept;
 static struct {
     int64_t us, computed_us, queued_us;
     long sleeps;
-} call;
+} measured;
 
 static long sleeps(void) {
     struct rusage usage;
@@ -65,18 +65,18 @@ static int64_t queued_us(void) {
 }
 
 static void call_begins(void) {
-    call.sleeps = sleeps();
-    call.queued_us = queued_us();
-    call.computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID);
-    call.us = clock_of(CLOCK_MONOTONIC);
+    measured.sleeps = sleeps();
+    measured.queued_us = queued_us();
+    measured.computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID);
+    measured.us = clock_of(CLOCK_MONOTONIC);
 }
 
 static void call_ends(void) {
-    int64_t us = clock_of(CLOCK_MONOTONIC) - call.us;
-    int64_t computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID) - call.computed_us;
-    int64_t sleep_us = us - computed_us - (queued_us() - call.queued_us);
+    int64_t us = clock_of(CLOCK_MONOTONIC) - measured.us;
+    int64_t computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID) - measured.computed_us;
+    int64_t sleep_us = us - computed_us - (queued_us() - measured.queued_us);
     longest_us = computed_us > longest_us ? computed_us : longest_us;
-    if (sleeps() > call.sleeps) {
+    if (sleeps() > measured.sleeps) {
         slept++;
         longest_sleep_us = sleep_us > longest_sleep_us ? sleep_us : longest_sleep_us;
     }

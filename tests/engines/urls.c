@@ -53,7 +53,7 @@ static bool is_like(const rlock_client *client, const rlock_store *store) {
 static void each_scheme_makes_its_store_which_goes_with_the_client(void **state) {
     static const char *const urls[] = {
         "postgres://me:" SECRET "@h/shop", "postgresql://h1,h2/shop?sslmode=disable",
-        "zookeeper://h1,h2:2182/locks", "mysql://me:" SECRET "@h/shop", "mariadb://h/shop"};
+        "zookeeper://h1,h2:2182/locks", "mysql://me:" SECRET "@h/shop", "mariadb://me@h/shop"};
     rlock_store *stores[5];
     size_t i;
     (void)state;
@@ -127,6 +127,7 @@ static void what_is_wrong_is_named(void **state) {
         {"postgres://me:" SECRET "@h/shop?apooler=yes", "invalid URI query parameter"},
         {"postgres://h1,h2,h3/x?port=1,2", "the URL of PostgreSQL needs 1 to 16 hosts"},
         {"zookeeper://", "URL"},
+        {"mysql://h/shop", "the URL of MariaDB is not valid: the user"},
         {"zookeeper://h/x?session_ms=1", "session_ms"},
         {"Postgres://h/x", "config.url: the scheme is not redis"},
         {"postgres:/h/x", "config.url: the scheme is of another engine"},

@@ -560,7 +560,8 @@ static void lease_that_is_shorter_than_the_session_ends_in_time(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 300), RLOCK_OK);
     assert_int_equal(owner_acquire(w, 5000, 300), RLOCK_OK);
-    assert_in_range(waited_ms(w, RLOCK_ACQUIRED, start_us), 300, ZOOKEEPER_SESSION_MS - 1);
+    /* the local deadline is a hundredth and 2 ms earlier, and from there on nobody claims it */
+    assert_in_range(waited_ms(w, RLOCK_ACQUIRED, start_us), 295, ZOOKEEPER_SESSION_MS - 1);
     assert_int_equal(o->seen[RLOCK_LOST], 1);
 }
 
