@@ -216,8 +216,9 @@
  *                         Its version is that of the library that is linked: else
  *                         rlock_client_new returns RLOCK_ERR_ARG, and config.log is told both
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
- *     RLOCK_WITH_POSTGRES, RLOCK_WITH_ZOOKEEPER, RLOCK_WITH_MARIADB
- *                         config.url may name that engine: see stores/rlock_stores.h
+ *     RLOCK_WITH_POSTGRES  config.url may name PostgreSQL: see stores/rlock_stores.h
+ *     RLOCK_WITH_ZOOKEEPER  ... ZooKeeper
+ *     RLOCK_WITH_MARIADB  ... MariaDB
  *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
  *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
  *     RLOCK_NO_CLUSTER    leave out clusters

@@ -1270,6 +1270,7 @@ static inline int rlock__my_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+/* Frees a store that rlock_mariadb_new made, after the last of its clients. NULL is allowed. */
 static inline void rlock_mariadb_free(rlock_store *store) {
     free(store ? store->ctx : NULL);
 }

@@ -1541,6 +1541,7 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+/* Frees a store that rlock_zookeeper_new made, after the last of its clients. NULL is allowed. */
 static inline void rlock_zookeeper_free(rlock_store *store) {
     free(store ? store->ctx : NULL);
 }
