@@ -146,7 +146,7 @@ static int stop(pid_t pid) {
 int main(int argc, char **argv) {
     bool directly = argc == 4 && strcmp(argv[1], "--directly") == 0;
     pid_t services[PROCESSES];
-    int i, next, failed = 0;
+    int i, next, tries, failed = 0;
 
     must(argc == 3 + directly, "see its first lines");
     redis_url = argv[argc - 2];
@@ -161,6 +161,9 @@ int main(int argc, char **argv) {
             usleep(PAUSE_US);
             failed |= stop(services[i]);
             services[i] = start(next);
+            for (tries = 0; page->turns[next] <= 5 * i && tries < 1000; tries++) {
+                usleep(5000); /* until it takes part */
+            }
         }
     }
     usleep(PAUSE_US);

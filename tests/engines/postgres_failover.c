@@ -100,10 +100,10 @@ static void watchdog_renews_a_hold_at_the_new_primary(void **state) {
     (void)state;
     memset(&options, 0, sizeof options);
     options.key = "k";
-    options.watchdog_lease_ms = 5000;
+    options.watchdog_lease_ms = 12000; /* ten times what a promotion takes */
     o = owner_with(client_here(), &options);
     assert_int_equal(owner_acquire(o, 2000, 0), RLOCK_OK);
-    end_us = kit_now_us() + 6000000;
+    end_us = kit_now_us() + 13000000;
     primary_dies();
     standby_is_promoted();
     while (kit_now_us() < end_us) {
