@@ -8847,7 +8847,7 @@ static void rlock__vote_recall(rlock__vote *vote) {
     vote->request.out = false;
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE) {
         vote->has = vote->has == RLOCK__NOT_THERE ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
-        vote->spent = vote->spent || server->council->gives_back;
+        vote->spent = server->council->gives_back; /* no acquire leaves with a spent token */
     }
 }
 
