@@ -666,6 +666,7 @@ static void bad_url_of_a_server_is_named_by_the_client(void **state) {
          "config.url: the parameter \"client_name\" is unknown for a server of a quorum"},
         {"redis://h?prefix=p",
          "config.url: the parameter \"prefix\" is unknown for a server of a quorum"},
+        {"postgres://h/shop", "config.url: " SCHEME}, /* no build makes that a server of it */
     };
     size_t i;
     (void)state;
