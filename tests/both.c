@@ -7,6 +7,7 @@
  */
 
 #define RLOCK_IMPLEMENTATION
+#define RLOCK_ASSERT(x) assert_true(x) /* a broken invariant is a failed test */
 #include "fresh.h"
 #include "scripted.h"
 
@@ -196,6 +197,19 @@ static void greeting_that_fails_is_the_end_of_the_attempt(void **state) {
     SAME(from.count, 0);
 }
 
+/* The key is of another kind there, but nobody wanted it yet: whoever asks for it is told. */
+static void greeting_at_a_key_of_another_type_fails_nothing(void **state) {
+    struct owner *owner = asks(false, 0);
+    (void)state;
+    scripted_up(&from);
+    scripted_up(&to);
+    scripted_reply(&to, RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_TYPE, "a list"));
+    SAME(owner->events, 0);
+    scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_done());
+    scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_done()); /* it was deleted meanwhile */
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+}
+
 /* Whoever still has only the first is not disturbed by attempts that cannot succeed. */
 static void first_is_not_asked_while_the_second_is_down(void **state) {
     struct owner *owner, *waits;
@@ -264,16 +278,16 @@ static void one_attempt_that_the_second_refuses_gives_the_first_back(void **stat
 }
 
 /* The wait is in the second, and it goes on being one. */
-static void waits_in_the_second(struct owner *owner) {
+static void waits_in_the_second(struct owner *owner, int64_t left_ms) {
     int i;
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_done());
-    scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_held(60000));
+    scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_held(left_ms));
     for (i = 0; i < 10; i++) { /* both at once: the first is there already */
         virtual_run_ms(&g.loop, i == 0 ? 0 : KEEP_MS + 1);
         SAME(out(&from, RLOCK_OP_ACQUIRE), 1);
         SAME(out(&to, RLOCK_OP_ACQUIRE), 1);
         scripted_answer(&from, scripted_need(&from, RLOCK_OP_ACQUIRE), scripted_done());
-        scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_held(60000));
+        scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_held(left_ms));
     }
     SAME(owner->events, 0);
     SAME(scripted_asked(&from, RLOCK_OP_RELEASE) + scripted_asked(&to, RLOCK_OP_RELEASE), 0);
@@ -282,7 +296,7 @@ static void waits_in_the_second(struct owner *owner) {
 static void waiter_keeps_the_first_while_it_waits_for_the_second(void **state) {
     struct owner *owner = asks(false, RLOCK_FOREVER);
     (void)state;
-    waits_in_the_second(owner);
+    waits_in_the_second(owner, 60000);
     scripted_woken(&to, "key");
     scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_done());
     SAME(owner->events, 0);
@@ -294,10 +308,17 @@ static void waiter_keeps_the_first_while_it_waits_for_the_second(void **state) {
     SAME(scripted_asked(&from, RLOCK_OP_RELEASE), 0);
 }
 
+/* Nobody knows when it ends. */
+static void hold_of_the_second_without_a_lease_is_asked_for_as_often(void **state) {
+    struct owner *owner = asks(false, RLOCK_FOREVER);
+    (void)state;
+    waits_in_the_second(owner, -1);
+}
+
 static void waiter_whose_time_is_over_gives_the_first_back(void **state) {
     struct owner *owner = asks(false, 5000), *next;
     (void)state;
-    waits_in_the_second(owner);
+    waits_in_the_second(owner, 60000);
     next = asks(false, RLOCK_FOREVER);
     owner_cancel(owner);
     virtual_idle(&g.loop);
@@ -316,7 +337,7 @@ static void what_is_kept_for_nobody_is_not_asked_for_again(void **state) {
     struct owner *owner = asks(false, RLOCK_FOREVER);
     int asked;
     (void)state;
-    waits_in_the_second(owner);
+    waits_in_the_second(owner, 60000);
     asked = scripted_asked(&from, RLOCK_OP_ACQUIRE);
     owner_cancel(owner);
     virtual_idle(&g.loop);
@@ -330,7 +351,7 @@ static void what_is_kept_for_nobody_is_not_asked_for_again(void **state) {
 static void first_that_was_lost_in_the_wait_is_asked_for_anew(void **state) {
     struct owner *owner = asks(false, RLOCK_FOREVER);
     (void)state;
-    waits_in_the_second(owner);
+    waits_in_the_second(owner, 60000);
     scripted_woken(&to, "key");
     scripted_reply(&to, RLOCK_OP_ACQUIRE, scripted_done());
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_held(500)); /* its lease had ended */
@@ -345,7 +366,7 @@ static void first_that_was_lost_in_the_wait_is_asked_for_anew(void **state) {
 static void client_that_goes_gives_back_what_it_keeps(void **state) {
     struct owner *owner = asks(false, RLOCK_FOREVER);
     (void)state;
-    waits_in_the_second(owner);
+    waits_in_the_second(owner, 60000);
     virtual_client_free(&g.loop, g.client);
     g.client = NULL;
     SAME(scripted_asked(&from, RLOCK_OP_RELEASE), 1);
@@ -625,6 +646,11 @@ static void key_is_held_if_one_says_so(void **state) {
     scripted_reply(&from, RLOCK_OP_INSPECT, standing(1, 700));
     SAME(told.info.holders, 1);
     SAME(told.info.left_ms, 900);
+    question(RLOCK_OP_INSPECT);
+    scripted_reply(&from, RLOCK_OP_INSPECT, standing(0, 0));
+    scripted_reply(&to, RLOCK_OP_INSPECT, standing(1, 800));
+    SAME(told.info.holders, 1);
+    SAME(told.info.left_ms, 800);
     question(RLOCK_OP_INSPECT);
     scripted_reply(&to, RLOCK_OP_INSPECT, standing(0, 0));
     scripted_reply(&from, RLOCK_OP_INSPECT, standing(0, 0));
@@ -1073,12 +1099,14 @@ int main(int argc, char **argv) {
         CASE(second_is_not_asked_for_what_the_first_refuses),
         SILENT_CASE(second_that_was_not_heard_of_is_greeted_before_the_first_is_asked),
         SILENT_CASE(greeting_that_fails_is_the_end_of_the_attempt),
+        SILENT_CASE(greeting_at_a_key_of_another_type_fails_nothing),
         CASE(first_is_not_asked_while_the_second_is_down),
         CASE(words_of_the_second_are_told_if_that_is_the_reason),
         CASE(second_that_goes_down_gives_the_first_back),
         CASE(yes_of_a_first_whose_connection_was_lost_does_not_count),
         CASE(one_attempt_that_the_second_refuses_gives_the_first_back),
         CASE(waiter_keeps_the_first_while_it_waits_for_the_second),
+        CASE(hold_of_the_second_without_a_lease_is_asked_for_as_often),
         CASE(waiter_whose_time_is_over_gives_the_first_back),
         CASE(what_is_kept_for_nobody_is_not_asked_for_again),
         CASE(first_that_was_lost_in_the_wait_is_asked_for_anew),

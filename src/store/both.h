@@ -30,7 +30,7 @@ typedef struct rlock__range { /* in one store, and given to nobody in between */
 
 typedef struct rlock__both { /* its notes of a round */
     rlock__range reserved[2];
-    bool kept; /* a waiter's, which has the first and waits for the second */
+    bool kept; /* between two rounds, for a waiter that has the first and wants the second */
     uint8_t raises;
 } rlock__both;
 
@@ -112,7 +112,7 @@ static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
     rlock__vote_heard(vote, answer);
     if (greeted && answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE) {
         vote->word = RLOCK__FAILED;
-    } else if (release && both->kept && !ballot->request && vote->has == RLOCK__NOT_THERE) {
+    } else if (release && both->kept && vote->has == RLOCK__NOT_THERE) {
         both->kept = false; /* another waiter of this client may want it */
         council->events->woken(council->owner, request->key, request->key_len);
     } else if (request->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES && request->fences) {
