@@ -194,16 +194,18 @@ static void cli_choose_engine(void) {
     }
 }
 
-/* The URL for a client. A session of ZooKeeper that is a tick longer than the lease can give it. */
+/* The URL for a client. In ZooKeeper a lease is two ticks shorter than the session, or a fifth of it
+ * where that is more. */
 static const char *cli_url(void) {
     static char url[1000];
     const char *tick = cli.engine != NULL ? strstr(cli.url, "tick_ms=") : NULL;
+    long long shorter = 2 * (tick != NULL ? atoll(tick + 8) : 2000);
     if (cli.engine == NULL || strcmp(cli.engine->schemes, "zookeeper") != 0 ||
         strstr(cli.url, "session_ms=") != NULL || strlen(cli.url) > sizeof url - 40) {
         return cli.url;
     }
     snprintf(url, sizeof url, "%s%csession_ms=%lld", cli.url, strchr(cli.url, '?') ? '&' : '?',
-             (long long)cli.lease_ms + (tick != NULL ? atoll(tick + 8) : 2000));
+             shorter > cli.lease_ms / 4 ? cli.lease_ms + shorter : (cli.lease_ms * 5 + 3) / 4);
     return url;
 }
 

@@ -10,10 +10,11 @@
  * which they were made is the queue: FAIR, READ, WRITE and SEMAPHORE come from it, and a MUTEX is
  * its first. A fencing token is the zxid of the node. Several keys at once are refused.
  *
- * One session a client. All its holds last as long as the session, so a lease is at most the
- * session's timeout less a tick of the server, whatever was asked for. A hold whose lease is
- * shorter is deleted by its own client when that ends; if the client is gone, the server keeps it
- * for the session's timeout.
+ * One session a client. All its holds last as long as the session, which the client proves by a
+ * beat: a write that changes nothing, but that a majority of the servers has to agree to, once in a
+ * tick of theirs or a tenth of the session's timeout, whichever is longer. A lease is at most that
+ * timeout less two beats, whatever was asked for. A hold whose lease is shorter is deleted by its
+ * own client when that ends; if the client is gone, the server keeps it for the session's timeout.
  *
  * Everything here is static inline: include it after rlock.h, link with -lzookeeper_st, not with
  * the library that has threads (-lzookeeper_mt). Names are resolved by the loop. The server speaks
@@ -37,10 +38,12 @@ RLOCK__C_CASTS_BEGIN
 
 #define RLOCK__ZK_SESSION_MS 10000
 #define RLOCK__ZK_TICK_MS 2000
+#define RLOCK__ZK_BEATS 10 /* at most, in a session's timeout */
 #define RLOCK__ZK_KEY_MAX 1000u
 #define RLOCK__ZK_FAREWELLS 1000
-#define RLOCK__ZK_PATH 2400u /* bytes of a path */
-#define RLOCK__ZK_TRIES 8    /* to make a node in a line that goes away meanwhile */
+#define RLOCK__ZK_TOGETHER 256 /* nodes in one request, which has at most a megabyte */
+#define RLOCK__ZK_PATH 2400u   /* bytes of a path */
+#define RLOCK__ZK_TRIES 8      /* to make a node in a line that goes away meanwhile */
 #define RLOCK__ZK_BUCKETS 256
 #define RLOCK__ZK_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 
@@ -48,10 +51,10 @@ RLOCK__C_CASTS_BEGIN
 typedef struct rlock__zk_node {
     rlock_link link; /* in its bucket */
     uint64_t token;
-    bool holds;
-    uint8_t waits;  /* nobody, or for the node `before`, or for any change of the line */
-    int64_t czxid;  /* 0 = not known */
-    int64_t end_us; /* of the lease of a hold */
+    bool holds, leaves; /* leaves: its deletion was sent, so it is no hold any more */
+    uint8_t waits;      /* nobody, or for the node `before`, or for any change of the line */
+    int64_t czxid;      /* 0 = not known */
+    int64_t end_us;     /* of the lease of a hold */
     uint32_t before;
     bool queued;
     size_t parent; /* bytes of the path that are the key's */
@@ -96,6 +99,11 @@ typedef struct rlock__zk { /* the store as one client sees it */
     int64_t timeout_us, alive_us, next_us, backoff_ms;
     int64_t heard_us; /* while it is down: when it went, or the attempt to connect began */
     int64_t session_ms, tick_ms;
+    int64_t asked_us;                  /* before the connection was asked for */
+    int64_t beat_sent_us, beat_due_us; /* the last beat and the next */
+    int64_t beat_us;                   /* when the last was sent that is answered, or asked_us */
+    int64_t base_us; /* the same before that: the session's timeout begins no earlier */
+    int beats;       /* that are out */
     char hosts[512], chroot[256], password[256]; /* user:password, or nothing */
     const struct ACL_vector *acl;
     char addresses[1024], asking[128];
@@ -388,26 +396,43 @@ static inline void rlock__zk_due(rlock__zk *zk, int64_t end_us) {
     zk->next_us = zk->next_us < 0 || end_us < zk->next_us ? end_us : zk->next_us;
 }
 
-/* A hold, or its renewal. The server counts from what it heard last, and a follower that dies may
- * have kept that to itself for a tick. */
+/* From beat to beat: the leader asks its followers twice a tick which sessions they have heard. */
+static inline int64_t rlock__zk_beat_us(const rlock__zk *zk) {
+    int64_t tenth_us = zoo_recv_timeout(zk->zh) * (int64_t)1000 / RLOCK__ZK_BEATS;
+    return zk->tick_ms * 1000 > tenth_us ? zk->tick_ms * 1000 : tenth_us;
+}
+
+/* A hold, or its renewal. The servers may say that the node is there when the session has ended
+ * without them, as one that stood still does before it hears of the others: what a lease is counted
+ * from is a beat. */
 static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node) {
     rlock__zk *zk = op->zk;
     rlock_answer answer;
-    int64_t most_ms = zoo_recv_timeout(zk->zh) - zk->tick_ms;
-    int64_t lease_ms = most_ms < op->lease_ms ? most_ms : op->lease_ms;
+    int64_t timeout_us = zoo_recv_timeout(zk->zh) * (int64_t)1000;
+    int64_t most_ms = (timeout_us - 2 * rlock__zk_beat_us(zk)) / 1000, sent_us;
+    int64_t lease_ms = most_ms < op->lease_ms ? (most_ms > 0 ? most_ms : 1) : op->lease_ms;
     memset(&answer, 0, sizeof answer);
     answer.sure = true;
-    answer.lease_ms = lease_ms == op->lease_ms ? 0 : lease_ms > 0 ? lease_ms : 1;
+    answer.lease_ms = lease_ms == op->lease_ms ? 0 : lease_ms;
     if (op->lease_ms && node->end_us < op->sent_us + lease_ms * 1000) {
         node->end_us = op->sent_us + lease_ms * 1000;
         rlock__zk_due(zk, node->end_us);
+    }
+    sent_us = zk->base_us + timeout_us - lease_ms * 1000;
+    sent_us = op->sent_us < sent_us ? op->sent_us : sent_us;
+    if (node->leaves ||
+        (op->lease_ms && sent_us + lease_ms * 1000 / 3 <= rlock_client_now_us(zk->client))) {
+        rlock__zk_answer_fault(op, RLOCK_FAULT_UNKNOWN,
+                               node->leaves ? "its lease has ended" : "no majority has answered",
+                               false);
+        return;
     }
     if (op->op == RLOCK_OP_ACQUIRE && op->fences) {
         answer.fence = (uint64_t)node->czxid;
         answer.fences = 1; /* so a hold that has one is not handed on in this process */
     }
     if (op->request) {
-        op->request->sent_us = op->sent_us;
+        op->request->sent_us = sent_us;
     }
     rlock__zk_answer(op, &answer);
 }
@@ -505,6 +530,11 @@ static inline void rlock__zk_down(rlock__zk *zk, rlock_fault fault, const char *
     zk->events->down(zk->owner, NULL, fault, text);
 }
 
+static inline bool rlock__zk_awaits(const rlock__zk *zk) {
+    return zk->beats > 0 || zk->ops.next != &zk->ops;
+}
+
+/* A majority of the servers has agreed to a beat. */
 static inline void rlock__zk_ready(rlock__zk *zk) {
     rlock_report report;
     memset(&report, 0, sizeof report);
@@ -517,6 +547,46 @@ static inline void rlock__zk_ready(rlock__zk *zk) {
     zk->events->pushing(zk->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
 }
 
+/* What a majority agrees to is in one order, in which a follower also tells its leader, twice a
+ * tick, whom it has heard: after a beat is answered, the leader has counted the timeout anew since
+ * the one before was sent. A beat that was answered late proves nothing, since a leader that stood
+ * still meanwhile may not have asked yet. */
+static inline void rlock__zk_on_beat(int rc, const void *data) {
+    rlock__zk *zk = (rlock__zk *)(uintptr_t)data;
+    int64_t now_us = rlock_client_clock_us(zk->client), every_us = rlock__zk_beat_us(zk);
+    bool timely = now_us - zk->beat_sent_us <= every_us;
+    zk->beats--;
+    zk->alive_us = rlock_client_now_us(zk->client);
+    zk->beat_due_us = now_us + every_us;
+    if (rc != ZOK && rc != ZNONODE && rc != ZNOAUTH) {
+        return;
+    }
+    zk->base_us = timely && zk->beat_us > zk->base_us ? zk->beat_us : zk->base_us;
+    zk->beat_us = zk->beat_sent_us;
+    if (timely && !zk->up && !zk->closing && !zk->expired) {
+        rlock__zk_ready(zk);
+    }
+}
+
+/* Deletes what is never there. Where this fails, the connection has ended. */
+static inline void rlock__zk_beat(rlock__zk *zk) {
+    char path[sizeof zk->chroot + 64];
+    snprintf(path, sizeof path, "%s/%s", zk->chroot, rlock_client_id(zk->client));
+    if (!rlock__zk_awaits(zk)) {
+        zk->alive_us = rlock_client_now_us(zk->client);
+    }
+    zk->beat_sent_us = rlock_client_clock_us(zk->client);
+    zk->beat_due_us = zk->beat_sent_us + rlock__zk_beat_us(zk);
+    zk->beats += zoo_adelete(zk->zh, path, -1, rlock__zk_on_beat, zk) == ZOK;
+    zk->stats->commands++;
+}
+
+static inline void rlock__zk_connected(rlock__zk *zk) {
+    zk->alive_us = rlock_client_now_us(zk->client);
+    zk->beat_us = zk->asked_us;
+    rlock__zk_beat(zk);
+}
+
 /* Of the session, and of each node that is watched. */
 static inline void rlock__zk_on_event(zhandle_t *zh, int type, int state, const char *path,
                                       void *data) {
@@ -526,7 +596,7 @@ static inline void rlock__zk_on_event(zhandle_t *zh, int type, int state, const 
         return;
     }
     if (type == ZOO_SESSION_EVENT && state == ZOO_CONNECTED_STATE) {
-        rlock__zk_ready(zk);
+        rlock__zk_connected(zk);
     } else if (type == ZOO_SESSION_EVENT &&
                (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)) {
         zk->expired = true;
@@ -1209,6 +1279,7 @@ static inline void rlock__zk_drop_all(rlock__zk *zk) {
  * one is there. */
 static inline void rlock__zk_ended(rlock__zk *zk) {
     bool refused = zk->refused;
+    zk->expired = true; /* whatever is still read */
     rlock__zk_shut(zk);
     rlock__zk_drop_all(zk);
     zk->expired = zk->refused = false;
@@ -1221,6 +1292,11 @@ static inline void rlock__zk_ended(rlock__zk *zk) {
     }
 }
 
+/* Whether a beat is to be sent when it is due. */
+static inline bool rlock__zk_beats(const rlock__zk *zk) {
+    return zoo_state(zk->zh) == ZOO_CONNECTED_STATE && !zk->beats;
+}
+
 /* Lets the library do what is due, and watches what it waits for. It may have another socket of the
  * same number afterwards, so the old one is forgotten before. */
 static inline void rlock__zk_turn(rlock__zk *zk, int events) {
@@ -1228,6 +1304,9 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     struct timeval tv = {1, 0};
     int interest = 0, rc = ZOK, fd = -1;
     rlock__zk_unwatch(zk);
+    if (zoo_state(zk->zh) != ZOO_ASSOCIATING_STATE && zoo_state(zk->zh) != ZOO_CONNECTED_STATE) {
+        zk->asked_us = rlock_client_clock_us(zk->client);
+    }
     if (events) {
         rc = zookeeper_process(zk->zh, events);
     }
@@ -1238,6 +1317,10 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     if (zk->expired) {
         rlock__zk_ended(zk);
         return;
+    }
+    if (zk->up && zoo_state(zk->zh) != ZOO_CONNECTED_STATE) {
+        /* The library tells of what it reads, not of a request that it could not send. */
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "the connection ended");
     }
     if (rc != ZOK && rc != ZNOTHING && !zk->up) {
         rlock__zk_down(zk, RLOCK_FAULT_DOWN, zerror(rc));
@@ -1256,7 +1339,10 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     if (zk->next_us >= 0 && zk->next_us < due_us) {
         due_us = zk->next_us;
     }
-    if (zk->ops.next != &zk->ops && due_us > zk->alive_us + zk->timeout_us) {
+    if (rlock__zk_beats(zk) && zk->beat_due_us < due_us) {
+        due_us = zk->beat_due_us;
+    }
+    if (rlock__zk_awaits(zk) && due_us > zk->alive_us + zk->timeout_us) {
         due_us = zk->alive_us + zk->timeout_us;
     }
     rlock_timer_set(zk->client, &zk->timer, due_us);
@@ -1289,6 +1375,7 @@ static inline void rlock__zk_leases(rlock__zk *zk, int64_t now_us) {
             rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
             if (node->holds && node->end_us <= now_us) {
                 rlock__zk_call *call = rlock__zk_call_new(zk, node->path);
+                node->leaves = true;
                 node->end_us = now_us + zk->timeout_us; /* until that is answered */
                 if (call && zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_outlived, call)) {
                     free(call);
@@ -1318,8 +1405,12 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
         rlock__zk_unwatch(zk);
         rlock__zk_leases(zk, now_us);
     }
+    if (rlock__zk_beats(zk) && zk->beat_due_us <= now_us) {
+        rlock__zk_unwatch(zk);
+        rlock__zk_beat(zk);
+    }
     rlock__zk_turn(zk, 0);
-    if (zk->up && zk->ops.next != &zk->ops && zk->alive_us + zk->timeout_us <= now_us) {
+    if (rlock__zk_awaits(zk) && zk->alive_us + zk->timeout_us <= now_us) {
         rlock__zk_cut(zk); /* the server does not answer: another one */
         zk->alive_us = now_us;
     }
@@ -1397,7 +1488,7 @@ static inline void rlock__zk_flush(void *state) {
     if (!zk->up || zk->requests.next == &zk->requests) {
         return;
     }
-    if (zk->ops.next == &zk->ops) {
+    if (!rlock__zk_awaits(zk)) {
         zk->alive_us = rlock_client_now_us(zk->client);
     }
     rlock__zk_unwatch(zk);
@@ -1423,22 +1514,39 @@ static inline const char *rlock__zk_refuses(void *state, const char *key, size_t
                                      : NULL;
 }
 
+/* Takes many nodes away with one request: a connection that is closed here is reset by the first
+ * answer, and what the server has not read by then is lost. */
+static inline void rlock__zk_leave_all(rlock__zk *zk, zoo_op_result_t *results) {
+    zoo_op_t ops[RLOCK__ZK_TOGETHER];
+    int i, n = 0;
+    for (i = 0; i < RLOCK__ZK_BUCKETS && zk->up; i++) {
+        rlock_link *at = zk->buckets[i].next;
+        for (; at != &zk->buckets[i]; at = at->next) {
+            rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
+            if (node->path[node->parent]) { /* else its name is not known */
+                zoo_delete_op_init(&ops[n++], node->path, -1);
+            }
+            if (n == RLOCK__ZK_TOGETHER) {
+                zoo_amulti(zk->zh, n, ops, results, rlock__zk_on_nothing, NULL);
+                n = 0;
+            }
+        }
+    }
+    if (n > 0) {
+        zoo_amulti(zk->zh, n, ops, results, rlock__zk_on_nothing, NULL);
+    }
+}
+
 static inline void rlock__zk_close(void *state) {
     rlock__zk *zk = (rlock__zk *)state;
-    int i;
+    zoo_op_result_t results[RLOCK__ZK_TOGETHER]; /* of requests that are out until it is shut */
     zk->closing = true;
     rlock__zk_unwatch(zk);
     while (zk->requests.next != &zk->requests) {
         rlock_request *request = RLOCK__ZK_OF(zk->requests.next, rlock_request, store.link);
         rlock__zk_list_remove(&request->store.link);
     }
-    for (i = 0; i < RLOCK__ZK_BUCKETS && zk->up; i++) {
-        rlock_link *at = zk->buckets[i].next;
-        for (; at != &zk->buckets[i]; at = at->next) {
-            rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
-            zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_nothing, NULL);
-        }
-    }
+    rlock__zk_leave_all(zk, results);
     rlock__zk_drop_all(zk);
     while (zk->ops.next != &zk->ops) { /* nobody is answered any more */
         rlock__zk_op *op = RLOCK__ZK_OF(zk->ops.next, rlock__zk_op, link);
@@ -1450,17 +1558,22 @@ static inline void rlock__zk_close(void *state) {
     free(zk);
 }
 
-/* The value of `name=` in the query of a URL, or what it is without: milliseconds. */
-static inline int64_t rlock__zk_number(const char *query, const char *name, int64_t otherwise) {
-    size_t len = strlen(name);
+/* Reads ?session_ms=N&tick_ms=N, or a part of it. False: there is something else. */
+static inline bool rlock__zk_options(rlock__zk *zk, const char *query) {
     while (query && *query) {
-        query++; /* after ? or & */
-        if (strncmp(query, name, len) == 0 && query[len] == '=') {
-            return strtol(query + len + 1, NULL, 10);
+        bool session = strncmp(query + 1, "session_ms=", 11) == 0;
+        const char *number = query + (session ? 12 : 9);
+        char *end;
+        if (!session && strncmp(query + 1, "tick_ms=", 8) != 0) {
+            return false;
         }
-        query = strchr(query, '&');
+        *(session ? &zk->session_ms : &zk->tick_ms) = strtol(number, &end, 10);
+        if (end == number || (*end && *end != '&')) {
+            return false;
+        }
+        query = end;
     }
-    return otherwise;
+    return true;
 }
 
 /* zookeeper://user:password@host:port,host/path?session_ms=10000&tick_ms=2000. NULL: it is good. */
@@ -1492,15 +1605,16 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
         return "the path of the URL has at most 255 bytes, and no / at its end";
     }
     memcpy(zk->chroot, len > 1 ? path : "/rlock", len > 1 ? len : sizeof "/rlock");
-    zk->session_ms = rlock__zk_number(query, "session_ms", zk->session_ms);
-    zk->tick_ms = rlock__zk_number(query, "tick_ms", zk->tick_ms);
+    if (!rlock__zk_options(zk, query)) {
+        return "the URL may have session_ms and tick_ms after its ?, in milliseconds";
+    }
     if (strstr(zk->chroot, "//") || strstr(zk->chroot, "/./") || strstr(zk->chroot, "/../")) {
         return "the path of the URL has an empty part";
     }
     return zk->session_ms >= 100 && zk->session_ms <= 86400000 && zk->tick_ms >= 0 &&
-                   zk->tick_ms * 2 < zk->session_ms
+                   zk->tick_ms * 3 <= zk->session_ms
                ? NULL
-               : "session_ms is from 100 to 86,400,000, and more than two tick_ms";
+               : "session_ms is from 100 to 86,400,000, and at least three tick_ms";
 }
 
 static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
@@ -1550,8 +1664,9 @@ static inline void rlock_zookeeper_free(rlock_store *store) {
  * zookeeper://user:password@host1:2181,host2/path?session_ms=10000&tick_ms=2000, of which all but
  * one host may be left out. With a password (as of `addauth digest`) the nodes belong to it, else
  * to everybody. The path, "/rlock" if there is none, is made when it is needed. session_ms is the
- * timeout to ask for: the server gives 2 to 20 of its ticks. tick_ms is the server's tickTime,
- * which may come off each lease. Any number of clients, on any threads, may use the store; free it
+ * timeout to ask for: the server gives 2 to 20 of its ticks. tick_ms is the server's tickTime, of
+ * which the session has to have three: a lease has the session's timeout less two ticks, or less a
+ * fifth of it where that is more. Any number of clients, on any threads, may use the store; free it
  * after them. What is wrong with the URL rlock_client_new says.
  * Errors: RLOCK_ERR_ARG (out or url is NULL), RLOCK_ERR_NOMEM. */
 static inline int rlock_zookeeper_new(rlock_store **out, const char *url) {

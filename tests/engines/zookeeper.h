@@ -30,7 +30,7 @@
 
 struct zookeeper {
     char dir[64], url[96];
-    int port;
+    int port, peer; /* peer: of an ensemble, where the others find it */
     pid_t pid;
 };
 
@@ -142,22 +142,28 @@ static inline int zookeeper_start(struct zookeeper *server) {
     return zookeeper_prepare(server) == 0 ? zookeeper_continue(server) : -1;
 }
 
-/* Makes servers that know of each other, and starts them. 0, or -1. */
-static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count) {
-    char members[512] = "", path[128];
-    int i, status = 0;
+/* Makes servers that know of each other. A follower that the leader has not heard for so many ticks
+ * is left behind. The first finds the last at the port `door`, unless it is 0, where the last one is
+ * at `peer`. 0, or -1. */
+static inline int zookeeper_prepare_ensemble(struct zookeeper *servers, int count, int ticks,
+                                             int door) {
+    char path[128];
+    int election[8], i, k, status = 0;
     for (i = 0; i < count && status == 0; i++) {
-        size_t n = strlen(members);
-        int peer = server_free_port(), election = server_free_port();
         status = zookeeper_prepare(&servers[i]);
-        snprintf(members + n, sizeof members - n, "server.%d=127.0.0.1:%d:%d\n", i + 1, peer,
-                 election);
+        servers[i].peer = server_free_port();
+        election[i] = server_free_port();
     }
     for (i = 0; i < count && status == 0; i++) {
         FILE *file;
         snprintf(path, sizeof path, "%s/zoo.cfg", servers[i].dir);
         file = fopen(path, "a");
-        fprintf(file, "initLimit=20\nsyncLimit=4\n%s", members);
+        fprintf(file, "initLimit=20\nsyncLimit=%d\n", ticks);
+        for (k = 0; k < count; k++) {
+            bool through = door > 0 && i == 0 && k == count - 1;
+            fprintf(file, "server.%d=127.0.0.1:%d:%d\n", k + 1, through ? door : servers[k].peer,
+                    election[k]);
+        }
         fclose(file);
         snprintf(path, sizeof path, "%s/data", servers[i].dir);
         mkdir(path, 0700);
@@ -165,6 +171,14 @@ static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count)
         file = fopen(path, "w");
         fprintf(file, "%d\n", i + 1);
         fclose(file);
+    }
+    return status;
+}
+
+/* Makes servers that know of each other, and starts them. 0, or -1. */
+static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count) {
+    int i, status = zookeeper_prepare_ensemble(servers, count, 4, 0);
+    for (i = 0; i < count && status == 0; i++) {
         zookeeper_begins(&servers[i]);
     }
     for (i = 0; i < count && status == 0; i++) {

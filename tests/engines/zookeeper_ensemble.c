@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "measured.h"
+#include "proxy.h"
 
 #define ZOOKEEPER_TICK_MS 250
 #define ZOOKEEPER_SESSION_MS 5000
@@ -22,24 +23,24 @@
 #undef calloc
 
 #define SERVERS 3
-#define LEASE_MS (ZOOKEEPER_SESSION_MS - ZOOKEEPER_TICK_MS)
+#define LEASE_MS (ZOOKEEPER_SESSION_MS * 4 / 5)
 
 static struct {
-    struct zookeeper servers[SERVERS];
+    struct zookeeper servers[SERVERS], others[SERVERS]; /* others: of one test */
     int test;
     rlock_store *stores[KIT_CLIENTS];
     int store_count;
 } g;
 
-/* A client that begins with one of the servers and knows them all; or that one alone. */
-static rlock_client *client_of(int first, bool alone) {
+/* A client that knows so many servers, of which this is the first. */
+static rlock_client *client_for(const struct zookeeper *first, int count) {
     char url[256];
     size_t n = (size_t)snprintf(url, sizeof url, "zookeeper://");
     rlock_config config;
     int i;
-    for (i = 0; i < (alone ? 1 : SERVERS); i++) {
+    for (i = 0; i < count; i++) {
         n += (size_t)snprintf(url + n, sizeof url - n, "%s127.0.0.1:%d", i > 0 ? "," : "",
-                              g.servers[(first + i) % SERVERS].port);
+                              first[i].port);
     }
     snprintf(url + n, sizeof url - n, "/t%d?session_ms=%d&tick_ms=%d", g.test, ZOOKEEPER_SESSION_MS,
              ZOOKEEPER_TICK_MS);
@@ -50,6 +51,16 @@ static rlock_client *client_of(int first, bool alone) {
     config.log = kit_log;
     config.command_timeout_ms = 1000;
     return kit_client(&config);
+}
+
+/* A client that begins with one of the servers and knows them all. */
+static rlock_client *client_of(int first) {
+    struct zookeeper servers[SERVERS];
+    int i;
+    for (i = 0; i < SERVERS; i++) {
+        servers[i] = g.servers[(first + i) % SERVERS];
+    }
+    return client_for(servers, SERVERS);
 }
 
 static struct owner *renewed(rlock_client *of, const char *key) {
@@ -84,10 +95,10 @@ static void leader_that_is_killed_ends_no_hold(void **state) {
     (void)state;
     assert_true(leader >= 0);
     for (i = 0; i < SERVERS; i++) {
-        o[i] = renewed(client_of(i, false), keys[i]);
+        o[i] = renewed(client_of(i), keys[i]);
         assert_int_equal(owner_acquire(o[i], 5000, 0), RLOCK_OK);
     }
-    w = renewed(client_of(leader, false), keys[(leader + 1) % SERVERS]);
+    w = renewed(client_of(leader), keys[(leader + 1) % SERVERS]);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(300);
     fence = o[(leader + 1) % SERVERS]->fence[RLOCK_ACQUIRED];
@@ -112,7 +123,7 @@ static void server_that_stands_still_is_left_in_time(void **state) {
     assert_true(leader >= 0);
     for (i = 1; i < SERVERS; i++) { /* each follower, with a client that knows it first */
         int follower = (leader + i) % SERVERS;
-        rlock_client *of = client_of(follower, false);
+        rlock_client *of = client_of(follower);
         o = renewed(of, i == 1 ? "a" : "b");
         assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
         kit_run(200);
@@ -124,9 +135,39 @@ static void server_that_stands_still_is_left_in_time(void **state) {
     }
 }
 
+/* The others end a session that they do not hear of, while the follower that its client speaks to
+ * answers from what it knew: this makes no hold longer. */
+static void follower_that_is_cut_off_makes_no_hold_longer(void **state) {
+    struct zookeeper *servers = g.others;
+    char from[32], to[32];
+    struct owner *o, *w;
+    int door = server_free_port();
+    (void)state;
+    assert_int_equal(zookeeper_prepare_ensemble(servers, SERVERS, 40, door), 0);
+    snprintf(from, sizeof from, "127.0.0.1:%d", door);
+    snprintf(to, sizeof to, "127.0.0.1:%d", servers[2].peer);
+    proxy_starts(from, to);
+    zookeeper_begins(&servers[1]);
+    zookeeper_begins(&servers[2]); /* of these two it is the leader */
+    assert_int_equal(zookeeper_waits(&servers[2]), 0);
+    assert_string_equal(zookeeper_mode(&servers[2]), "leader");
+    assert_int_equal(zookeeper_continue(&servers[0]), 0);
+    o = renewed(client_for(&servers[0], 1), "k");
+    w = renewed(client_for(&servers[1], 1), "k");
+    assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
+    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
+    kit_run(ZOOKEEPER_SESSION_MS); /* it is renewed */
+    assert_int_equal(o->seen[RLOCK_LOST], 0);
+    proxy->mode = BLACK_HOLE;
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
+    assert_string_equal(zookeeper_mode(&servers[0]), "follower");
+    assert_int_equal(o->seen[RLOCK_LOST], 1);
+    assert_true(o->at_us[RLOCK_LOST] <= w->at_us[RLOCK_ACQUIRED]);
+}
+
 /* Without a majority nobody is granted anything, and who holds is told. */
 static void servers_without_a_majority_grant_nothing(void **state) {
-    struct owner *o = renewed(client_of(0, false), "k"), *w = renewed(client_of(1, false), "k");
+    struct owner *o = renewed(client_of(0), "k"), *w = renewed(client_of(1), "k");
     int64_t start_us;
     (void)state;
     assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
@@ -151,7 +192,7 @@ static void servers_without_a_majority_grant_nothing(void **state) {
 static void process_that_stands_still_is_told_when_it_wakes(void **state) {
     int64_t *lost = (int64_t *)mmap(NULL, 2 * sizeof *lost, PROT_READ | PROT_WRITE,
                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct owner *w = renewed(client_of(0, false), "k");
+    struct owner *w = renewed(client_of(0), "k");
     int64_t woken_us;
     pid_t pid = fork();
     (void)state;
@@ -160,7 +201,7 @@ static void process_that_stands_still_is_told_when_it_wakes(void **state) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         kit_poll = rlock_poll_new();
         kit_client_count = 0;
-        o = renewed(client_of(1, false), "k");
+        o = renewed(client_of(1), "k");
         lost[0] = owner_acquire(o, 5000, 0) == RLOCK_OK ? 1 : -1;
         kit_run(1000000);
         _exit(0);
@@ -190,9 +231,14 @@ static int group_begins(void **state) {
 static int group_ends(void **state) {
     int i;
     (void)state;
+    if (proxy_pid > 0) {
+        kill(proxy_pid, SIGKILL);
+        waitpid(proxy_pid, NULL, 0);
+    }
     kit_close();
     for (i = 0; i < SERVERS; i++) {
         zookeeper_stop(&g.servers[i]);
+        zookeeper_stop(&g.others[i]);
     }
     return 0;
 }
@@ -218,6 +264,7 @@ int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         TEST(leader_that_is_killed_ends_no_hold),
         TEST(server_that_stands_still_is_left_in_time),
+        TEST(follower_that_is_cut_off_makes_no_hold_longer),
         TEST(servers_without_a_majority_grant_nothing),
         TEST(process_that_stands_still_is_told_when_it_wakes),
         TEST(no_call_of_the_loop_has_blocked),
