@@ -685,12 +685,12 @@ static inline const char *rlock__zk_path(rlock__zk_op *op, const char *name) {
 
 /* Takes the operation's own node away, and goes on with `then`. Nothing may be answered before that
  * is: a node that stayed would keep all others out for as long as the session lasts. */
-static inline void rlock__zk_leave(rlock__zk_op *op, const rlock__zk_child *own,
+static inline void rlock__zk_leave(rlock__zk_op *op, const char *name,
                                    void (*then)(rlock__zk_op *op)) {
     int rc;
     op->zk->stats->commands++;
     op->left = then;
-    rc = zoo_adelete(op->zk->zh, rlock__zk_path(op, own->name), -1, rlock__zk_on_left, op);
+    rc = zoo_adelete(op->zk->zh, rlock__zk_path(op, name), -1, rlock__zk_on_left, op);
     rlock__zk_drop(rlock__zk_find(op->zk, op->token));
     op->path[op->parent] = 0;
     if (rc != ZOK) {
@@ -744,11 +744,21 @@ static inline void rlock__zk_watch_before(rlock__zk_op *op) {
     }
 }
 
-/* Whether a hold is there: its czxid was not known, or it is renewed. */
+static inline void rlock__zk_answer_gone(rlock__zk_op *op) {
+    rlock__zk_answer_plain(op, RLOCK_OUTCOME_GONE);
+}
+
+/* Whether a hold is there: its czxid was not known, or it is renewed. A node of an earlier session
+ * ends with that, which the servers may not have ended yet: it is no hold of this one. */
 static inline void rlock__zk_on_own(int rc, const struct Stat *stat, const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
     rlock__zk_node *node = rlock__zk_find(op->zk, op->token);
-    if (rc == ZOK && node) {
+    if (rc == ZOK && node && stat->ephemeralOwner != zoo_client_id(op->zk->zh)->client_id) {
+        char name[128];
+        snprintf(name, sizeof name, "%s", node->path + node->parent + 1);
+        rlock__zk_leave(op, name,
+                        op->op == RLOCK_OP_RENEW ? rlock__zk_answer_gone : rlock__zk_make);
+    } else if (rc == ZOK && node) {
         node->czxid = stat->czxid;
         node->holds = true;
         node->waits = RLOCK__ZK_WAITS_NOT;
@@ -813,10 +823,10 @@ static inline void rlock__zk_wait(rlock__zk_op *op, const rlock__zk_line *line) 
     }
     if (op->sort == 'm') {
         tracks = tracks && (op->flags & RLOCK_REQUEST_TRACK);
-        rlock__zk_leave(op, rlock__zk_own(line),
+        rlock__zk_leave(op, rlock__zk_own(line)->name,
                         tracks ? rlock__zk_watch_before : rlock__zk_answer_busy);
     } else if (once || !tracks) { /* who is alone, and does not fit, waits for a number */
-        rlock__zk_leave(op, rlock__zk_own(line), rlock__zk_answer_busy);
+        rlock__zk_leave(op, rlock__zk_own(line)->name, rlock__zk_answer_busy);
     } else {
         rlock__zk_stay(op, line);
     }
@@ -848,14 +858,15 @@ static inline void rlock__zk_acquire(rlock__zk_op *op, const rlock__zk_line *lin
             rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
         }
     } else if (line->differs) {
-        rlock__zk_leave(op, own, rlock__zk_answer_type);
+        rlock__zk_leave(op, own->name, rlock__zk_answer_type);
     } else if (own->sort == 'd' && !beside) {
         op->writer = 0; /* it stands in the line like any other */
-        rlock__zk_leave(op, own, rlock__zk_make);
+        rlock__zk_leave(op, own->name, rlock__zk_make);
     } else if (own->holds) {
         rlock__zk_enter(op, own);
     } else if (own->sort == 'r' && beside) {
-        rlock__zk_leave(op, own, rlock__zk_make); /* it comes beside its writer, out of the line */
+        rlock__zk_leave(op, own->name,
+                        rlock__zk_make); /* it comes beside its writer, out of the line */
     } else {
         rlock__zk_wait(op, line);
     }
