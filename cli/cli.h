@@ -194,8 +194,8 @@ static void cli_choose_engine(void) {
     }
 }
 
-/* The URL for a client. In ZooKeeper a lease is two ticks shorter than the session, or a fifth of it
- * where that is more. */
+/* The URL for a client. In ZooKeeper a lease is two ticks shorter than the session, or a fifth of
+ * it where that is more. */
 static const char *cli_url(void) {
     static char url[1000];
     const char *tick = cli.engine != NULL ? strstr(cli.url, "tick_ms=") : NULL;
