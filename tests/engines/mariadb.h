@@ -50,6 +50,7 @@ static inline pid_t mariadb_runs(const struct mariadb *server, const char *const
         (getuid() == 0 && (setgid(MARIADB_NOBODY) != 0 || setuid(MARIADB_NOBODY) != 0))) {
         _exit(126);
     }
+    setenv("TMPDIR", server->dir, 1); /* that of the test may be another account's */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     fd = open(input, O_RDONLY);
     dup2(fd, 0);
