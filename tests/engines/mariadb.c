@@ -38,7 +38,7 @@ static struct {
 /* Runs a statement, and returns the first column of its first row; "" if there is none. */
 static const char *sql(const char *format, ...) {
     static char value[256];
-    char text[512];
+    char text[4096];
     va_list ap;
     MYSQL_RES *result;
     MYSQL_ROW row;
@@ -229,21 +229,21 @@ static void what_an_old_connection_still_carries_is_not_executed(void **state) {
     assert_int_equal(owner_acquire(other, 0, 1000), RLOCK_OK);
 }
 
-/* A session that nobody can end: it opens a pipe into which nobody writes. What it has begun it may
- * still finish, so releases that find nothing are not the last word. */
-static void session_that_does_not_end_leaves_nothing_sure(void **state) {
+/* A session that nobody can end: with the rights of that account it opens a pipe into which nobody
+ * writes. What it has begun it may still finish, so releases that find nothing are not the last
+ * word. */
+static void session_stays(const char *account) {
     rlock_client *of = client_with(g.server.url, 2000, 0);
     struct owner *j = owner_new(of, "j"), *k = owner_new(of, "k");
     char path[96];
     int fd, tries = 0;
-    (void)state;
     snprintf(path, sizeof path, "%s/pipe", g.server.dir);
     assert_int_equal(mkfifo(path, 0644), 0);
     assert_int_equal(owner_acquire(k, 1000, 1000), RLOCK_OK);
     assert_int_equal(owner_release(k), RLOCK_OK);
-    sql("CREATE TRIGGER waits BEFORE INSERT ON rlock_keys FOR EACH ROW "
+    sql("CREATE DEFINER = %s TRIGGER waits BEFORE INSERT ON rlock_keys FOR EACH ROW "
         "SET NEW.permits = COALESCE(LENGTH(LOAD_FILE('%s')), 0)",
-        path);
+        account, path);
     assert_int_equal(rlock_acquire(j->lock, 0, 60000, owner_told, j), RLOCK_OK);
     assert_int_equal(rlock_acquire(k->lock, 0, 60000, owner_told, k), RLOCK_OK);
     assert_int_equal(owner_wait(j, RLOCK_ACQUIRED, 10000), RLOCK_ERR_UNKNOWN);
@@ -259,6 +259,21 @@ static void session_that_does_not_end_leaves_nothing_sure(void **state) {
     close(fd);
     unlink(path);
     sql("DROP TRIGGER waits");
+}
+
+/* The account of the client may end its session, and sees it, where its own rights count. */
+static void session_that_does_not_end_leaves_nothing_sure(void **state) {
+    (void)state;
+    sql("GRANT FILE ON *.* TO app");
+    sql("GRANT TRIGGER, UPDATE ON shop.* TO app");
+    session_stays("app");
+    sql("REVOKE FILE ON *.* FROM app");
+    sql("REVOKE TRIGGER, UPDATE ON shop.* FROM app");
+}
+
+static void session_that_may_not_be_ended_leaves_nothing_sure(void **state) {
+    (void)state;
+    session_stays("root@localhost");
 }
 
 /* What the one before was sent it knows nothing of, though both may have begun in one second. */
@@ -294,15 +309,19 @@ static void server_that_falls_silent_is_left_though_nothing_is_asked(void **stat
     assert_true(kit_until(kit_is_down, of, 20 * TIMEOUT_MS));
 }
 
-/* The process does nothing for longer than a command timeout, and has been answered long since. */
+/* The process does nothing for longer than a command timeout, and is answered meanwhile. */
 static void answer_that_came_while_the_process_slept_is_read(void **state) {
     rlock_client *of = client();
     struct owner *o = owner_new(of, "k");
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    kill(g.server.pid, SIGSTOP);
+    waitpid(g.server.pid, NULL, WUNTRACED); /* it has stopped */
     assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
-    kit_run(0); /* it is out */
+    kit_run(TIMEOUT_MS / 8); /* it is out */
+    kill(g.server.pid, SIGCONT);
     server_sleep_ms(2 * TIMEOUT_MS);
+    rlock_on_timer(of); /* as on a loop where timers come first */
     assert_int_equal(owner_wait(o, RLOCK_RENEWED, 5000), RLOCK_OK);
     assert_int_equal(kit_stats(of).connects, 1);
     assert_int_equal(owner_release(o), RLOCK_OK);
@@ -1241,12 +1260,13 @@ static void forgets(void) {
 }
 
 static void every_failing_allocation_is_survived(void **state) {
-    static char longest[RLOCK__MY_KEY_MAX + 1];
-    const char *keys[2] = {longest, "b"}; /* the statement has to grow for them */
+    static char x[RLOCK__MY_KEY_MAX + 1], y[RLOCK__MY_KEY_MAX + 1];
+    const char *keys[3] = {y, x, "b"}; /* the statement has to grow for the last of them, y */
     bool refused = true;
     int n;
     (void)state;
-    memset(longest, 'x', sizeof longest - 1);
+    memset(x, 'x', sizeof x - 1);
+    memset(y, 'y', sizeof y - 1);
     for (n = 1; refused && n < 100; n++) {
         rlock_config config;
         rlock_client *of = NULL;
@@ -1267,7 +1287,7 @@ static void every_failing_allocation_is_survived(void **state) {
             int status;
             memset(&options, 0, sizeof options);
             options.keys = keys;
-            options.key_count = 2;
+            options.key_count = 3;
             o = owner_with(of, &options);
             status = owner_acquire(o, 2000, 60000);
             refused = wishes >= refused_wish;
@@ -1277,6 +1297,7 @@ static void every_failing_allocation_is_survived(void **state) {
             if (status != RLOCK_OK) { /* it goes on when there is memory again */
                 assert_int_equal(owner_acquire(o, 5000, 60000), RLOCK_OK);
             }
+            assert_true(held("b") && held(x) && held(y));
             kit_owner_count = 0;
             rlock_free(o->lock);
             rlock_client_free(of);
@@ -1346,6 +1367,7 @@ int main(int argc, char **argv) {
         TEST(connection_that_is_cut_loses_no_hold),
         TEST(what_an_old_connection_still_carries_is_not_executed),
         TEST(session_that_does_not_end_leaves_nothing_sure),
+        TEST(session_that_may_not_be_ended_leaves_nothing_sure),
         TEST(server_that_is_another_one_leaves_nothing_sure),
         TEST(server_that_falls_silent_is_left_though_nothing_is_asked),
         TEST(answer_that_came_while_the_process_slept_is_read),
