@@ -711,6 +711,12 @@ static void functions_say(const struct call *calls, size_t count) {
 
 #define SAY(calls) functions_say(calls, sizeof(calls) / sizeof(calls)[0])
 
+/* By what the rows say. */
+static void a_minute_passes(void) {
+    sql("UPDATE rlock_keys SET ends = ends - 60000000 WHERE ends > 0");
+    sql("UPDATE rlock_members SET ends = ends - 60000000 WHERE ends > 0");
+}
+
 /* Several keys, as the client sends them. */
 #define AB "x'000161000162'"
 #define BC "x'000162000163'"
@@ -801,22 +807,22 @@ static void number_of_permits_keeps_other_kinds_away_for_a_day_of_use(void **sta
 
 static void mutex_does_not_take_a_key_whose_queued_hold_was_renewed(void **state) {
     static const struct call calls[] = {
-        {"acquire_queued('k', 'x:1', 100, 1, 1, 'f', 1, 1, '', 1000)", "0"},
-        {"renew_queued('k', 'x:1', 60000, 'f', 1, 1)", "0"}};
+        {"acquire_queued('k', 'x:1', 60000, 1, 1, 'f', 1, 1, '', 1000)", "0"},
+        {"renew_queued('k', 'x:1', 600000, 'f', 1, 1)", "0"}};
     static const struct call then[] = {{"acquire('k', 'y:1', 60000, 1)", "4"},
                                        {"several('a', x'00016b00016c', 'y:1', 60000, 1)", "4"}};
     (void)state;
     SAY(calls);
-    server_sleep_ms(200);
+    a_minute_passes();
     SAY(then);
 }
 
 /* As of a client that died: nobody cleans up after it. */
 static void hold_that_has_ended_makes_room_for_the_next_one(void **state) {
     static const struct call calls[] = {
-        {"acquire('m', 'x:1', 100, 0)", "0"},
-        {"several('a', " AB ", 'x:1', 100, 0)", "0"},
-        {"acquire_queued('k', 'x:1', 100, 0, 1, 's', 2, 2, '', 1000)", "0"},
+        {"acquire('m', 'x:1', 60000, 0)", "0"},
+        {"several('a', " AB ", 'x:1', 60000, 0)", "0"},
+        {"acquire_queued('k', 'x:1', 60000, 0, 1, 's', 2, 2, '', 1000)", "0"},
         {"acquire_queued('k', 'y:1', 60000, 0, 0, 's', 2, 1, '', 1000)", "1"},
         {"acquire_queued('k', 'y:2', 60000, 0, 0, 's', 2, 2, '', 1000)", "1"}};
     static const struct call then[] = {
@@ -833,7 +839,7 @@ static void hold_that_has_ended_makes_room_for_the_next_one(void **state) {
         {"release_queued('k', 'x:1', 's', 2, 2, 1000)", "3"}};
     (void)state;
     SAY(calls);
-    server_sleep_ms(200);
+    a_minute_passes();
     SAY(then);
 }
 
@@ -1160,6 +1166,25 @@ static void waiters_whose_client_died_are_forgotten(void **state) {
     assert_string_equal(sql("SELECT COUNT(*) FROM rlock_members"), "1");
 }
 
+/* One statement has made a row that was not there, and waits for another one. */
+static void key_beside_one_that_is_waited_for_is_free(void **state) {
+    rlock_client *of = client_with(g.server.url, 10000, 0);
+    struct owner *a = owner_new(of, "a"), *m = owner_new(of, "m"), *b = owner_new(client(), "b");
+    (void)state;
+    assert_int_equal(owner_acquire(m, 1000, 60000), RLOCK_OK);
+    assert_int_equal(owner_release(m), RLOCK_OK);
+    sql("BEGIN");
+    sql("SELECT name FROM rlock_keys WHERE name = 'm' FOR UPDATE");
+    assert_int_equal(rlock_acquire(a->lock, 0, 60000, owner_told, a), RLOCK_OK);
+    assert_int_equal(rlock_acquire(m->lock, 0, 60000, owner_told, m), RLOCK_OK);
+    kit_run(200);
+    assert_int_equal(owner_acquire(b, 1000, 60000), RLOCK_OK);
+    assert_int_equal(a->seen[RLOCK_ACQUIRED], 0); /* it waits all the time */
+    sql("COMMIT");
+    assert_int_equal(owner_wait(a, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_wait(m, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
 /* One request of many is refused: it alone. */
 static void error_of_one_request_undoes_no_other_one(void **state) {
     enum { OWNERS = 40 };
@@ -1407,6 +1432,7 @@ int main(int argc, char **argv) {
         TEST(what_was_committed_while_a_statement_waited_is_seen),
         TEST(statements_never_wait_for_each_other_in_a_circle),
         TEST(several_keys_and_others_never_wait_in_a_circle),
+        TEST(key_beside_one_that_is_waited_for_is_free),
         TEST(waiters_whose_client_died_are_forgotten),
         TEST(error_of_one_request_undoes_no_other_one),
         TEST(client_that_is_freed_lets_go_of_all),
