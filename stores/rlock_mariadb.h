@@ -110,7 +110,7 @@ typedef struct rlock__my { /* the store as one client sees it */
     /* Who a session was: to end it before the next one sends anything. */
     uint32_t epoch, gone_epoch, open_epoch;
     unsigned long last_session;
-    int64_t last_start, start; /* when the server began */
+    char last_start[128], start[128]; /* when which server began */
     int64_t killed_us;
 
     /* Where the server is. */
@@ -282,7 +282,7 @@ static inline void rlock__my_fail(rlock__my *my, rlock_fault fault, const char *
         rlock__my_report(my, false, text);
         my->last_session =
             my->conn && !rlock_client_forked(my->client) ? mysql_thread_id(my->conn) : 0;
-        my->last_start = my->start;
+        memcpy(my->last_start, my->start, sizeof my->start);
     }
     rlock__my_shut(my);
     my->state = RLOCK__MY_DOWN;
@@ -907,7 +907,7 @@ static inline void rlock__my_ready(rlock__my *my) {
 /* Sends what the next step says. */
 static inline void rlock__my_greet(rlock__my *my) {
     char text[256] = "";
-    bool ends = my->last_session && my->last_start && my->last_start == my->start;
+    bool ends = my->last_session && my->start[0] && strcmp(my->last_start, my->start) == 0;
     if (my->step == RLOCK__MY_STEP_KILL && !ends) {
         my->open_epoch = my->epoch - 1; /* another server, or none that it knows */
         my->step = RLOCK__MY_STEPS;
@@ -916,9 +916,9 @@ static inline void rlock__my_greet(rlock__my *my) {
     case RLOCK__MY_STEP_KNOW:
         my->epoch++;
         snprintf(text, sizeof text,
-                 "SELECT rlock_version(),@@global.read_only,(SELECT "
-                 "UNIX_TIMESTAMP()-variable_value FROM %s.global_status WHERE "
-                 "variable_name='Uptime')",
+                 "SELECT rlock_version(),@@global.read_only,(SELECT CONCAT_WS(' ',"
+                 "UNIX_TIMESTAMP()-variable_value,@@server_id,@@port,@@hostname) "
+                 "FROM %s.global_status WHERE variable_name='Uptime')",
                  my->native ? "information_schema" : "performance_schema");
         break;
     case RLOCK__MY_STEP_ISOLATION:
@@ -962,7 +962,7 @@ static inline const char *rlock__my_known(rlock__my *my, MYSQL_ROW row, rlock_fa
     if (row[1] && atoi(row[1]) != 0) {
         return "the server is read-only";
     }
-    my->start = row[2] ? strtoll(row[2], NULL, 10) : 0;
+    snprintf(my->start, sizeof my->start, "%s", row[2] ? row[2] : "");
     return NULL;
 }
 

@@ -50,6 +50,7 @@ static inline pid_t mariadb_runs(const struct mariadb *server, const char *const
         (getuid() == 0 && (setgid(MARIADB_NOBODY) != 0 || setuid(MARIADB_NOBODY) != 0))) {
         _exit(126);
     }
+    setenv("TMPDIR", server->dir, 1); /* that of the test may be another account's */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     fd = open(input, O_RDONLY);
     dup2(fd, 0);
@@ -195,6 +196,12 @@ static inline int mariadb_bootstraps(const struct mariadb *server) {
     return fclose(out);
 }
 
+/* Gives the server another port, at which it begins the next time. */
+static inline void mariadb_moves(struct mariadb *server) {
+    server->port = server_free_port();
+    snprintf(server->url, sizeof server->url, "mysql://app@127.0.0.1:%d/shop", server->port);
+}
+
 static inline int mariadb_start(struct mariadb *server) {
     char data[96], path[96];
     const char *argv[] = {"mariadbd",
@@ -217,9 +224,8 @@ static inline int mariadb_start(struct mariadb *server) {
                           chown(path, MARIADB_NOBODY, MARIADB_NOBODY) != 0)) {
         return -1;
     }
-    server->port = server_free_port();
+    mariadb_moves(server);
     snprintf(server->socket, sizeof server->socket, "%s/socket", server->dir);
-    snprintf(server->url, sizeof server->url, "mysql://app@127.0.0.1:%d/shop", server->port);
     snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
     waitpid(mariadb_runs(server, argv, "bootstrap"), &status, 0);
     if (status != 0 || mariadb_continue(server) != 0) {
