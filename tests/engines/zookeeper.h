@@ -143,8 +143,8 @@ static inline int zookeeper_start(struct zookeeper *server) {
 }
 
 /* Makes servers that know of each other. A follower that the leader has not heard for so many
- * ticks is left behind. The first finds the last at the port `door`, unless it is 0, where the last one is
- * at `peer`. 0, or -1. */
+ * ticks is left behind. The first finds the last at the port `door`, unless it is 0, where the last
+ * one is at `peer`. 0, or -1. */
 static inline int zookeeper_prepare_ensemble(struct zookeeper *servers, int count, int ticks,
                                              int door) {
     char path[128];
