@@ -224,9 +224,10 @@ bench:
 
 bench-stores:
 	@tools/setup stores
-	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb stores)
+	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb zookeeper stores)
 	@$(BUILD)/bench/engines/postgres
 	@$(BUILD)/bench/engines/mariadb
+	@$(BUILD)/bench/engines/zookeeper
 	@$(BUILD)/bench/engines/stores $(if $(QUICK),--quick) >$(BUILD)/bench/stores.md
 	@cat $(BUILD)/bench/stores.md
 	@$(if $(QUICK),,awk -v table=$(BUILD)/bench/stores.md '/bench-stores: end/ { off = 0 } !off \

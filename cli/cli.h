@@ -195,17 +195,19 @@ static void cli_choose_engine(void) {
 }
 
 /* The URL for a client. In ZooKeeper a lease is two ticks shorter than the session, or a fifth of
- * it where that is more. */
+ * it where that is more, and a session has five ticks. */
 static const char *cli_url(void) {
     static char url[1000];
-    const char *tick = cli.engine != NULL ? strstr(cli.url, "tick_ms=") : NULL;
-    long long shorter = 2 * (tick != NULL ? atoll(tick + 8) : 2000);
+    const char *at = cli.engine != NULL ? strstr(cli.url, "tick_ms=") : NULL;
+    long long tick = at != NULL ? atoll(at + 8) : 2000, session = cli.lease_ms + 2 * tick;
     if (cli.engine == NULL || strcmp(cli.engine->schemes, "zookeeper") != 0 ||
         strstr(cli.url, "session_ms=") != NULL || strlen(cli.url) > sizeof url - 40) {
         return cli.url;
     }
+    session = session < 5 * tick ? 5 * tick : session;
+    session = session < cli.lease_ms * 5 / 4 ? (cli.lease_ms * 5 + 3) / 4 : session;
     snprintf(url, sizeof url, "%s%csession_ms=%lld", cli.url, strchr(cli.url, '?') ? '&' : '?',
-             shorter > cli.lease_ms / 4 ? cli.lease_ms + shorter : (cli.lease_ms * 5 + 3) / 4);
+             session);
     return url;
 }
 

@@ -14,10 +14,10 @@
  * PostgreSQL 12 or newer; before 14 a clean-up after a lost connection takes a lease longer.
  *
  * One connection a client, in pipeline mode. What one loop iteration submits is one transaction: it
- * is committed once for all. Waiters are told by NOTIFY, only where somebody waits. Names are
+ * is committed once for all. Waiters are notified by NOTIFY, only where somebody waits. Names are
  * resolved by the loop, and each address of each host is tried. A server that is read-only is left
  * (target_session_attrs is read-write, unless the URL says otherwise). libpq speaks TLS and SCRAM,
- * whose computing takes a few milliseconds of the loop at each connection.
+ * whose computing takes up to some 25 ms of the loop at each connection.
  *
  * A key has at most 2,000 bytes. */
 
@@ -823,8 +823,7 @@ static inline void rlock__pg_gather(rlock__pg *pg) {
     }
 }
 
-/* Returns what a request notes: the first connection on which its token left, unless all that was
- * sent there is over. */
+/* Whether a connection, by its number, has ended with all that was sent on it. */
 static inline bool rlock__pg_gone(const rlock__pg *pg, uint32_t epoch) {
     return epoch > pg->open_epoch && epoch <= pg->gone_epoch;
 }
@@ -1461,7 +1460,7 @@ static inline void rlock_postgres_free(rlock_store *store) {
 /* Makes a store of the PostgreSQL that a URL, or a string of keywords, leads to, as libpq reads it
  * (https://www.postgresql.org/docs/current/libpq-connect.html, "Connection Strings"); it is copied.
  * Any number of clients, on any threads, may use it; free it after them. Flags are
- * RLOCK_POSTGRES_POOLER or 0. What is wrong with the URL rlock_client_new says.
+ * RLOCK_POSTGRES_POOLER or 0. A URL that is wrong is refused by rlock_client_new.
  * Errors: RLOCK_ERR_ARG (out or url is NULL, flags are unknown), RLOCK_ERR_NOMEM. */
 static inline int rlock_postgres_new(rlock_store **out, const char *url, unsigned flags) {
     static const rlock_store functions = {NULL,

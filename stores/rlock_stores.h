@@ -127,7 +127,7 @@ static inline bool rlock_stores_has(const char *url) {
 }
 
 /* Makes the store that a URL names; it is copied. Any number of clients, on any threads, may use
- * it; free it after them. What is wrong with the engine's part of the URL rlock_client_new says.
+ * it; free it after them. A URL whose part for the engine is wrong is refused by rlock_client_new.
  * Errors: RLOCK_ERR_ARG (out is NULL, rlock_stores_has is false, a parameter of this header has no
  * such value), RLOCK_ERR_NOMEM. */
 static inline int rlock_stores_new(rlock_store **out, const char *url) {

@@ -24,6 +24,7 @@
 #define RLOCK_ZOOKEEPER_H
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +41,11 @@ RLOCK__C_CASTS_BEGIN
 #define RLOCK__ZK_TICK_MS 2000
 #define RLOCK__ZK_BEATS 10 /* at most, in a session's timeout */
 #define RLOCK__ZK_KEY_MAX 1000u
+#define RLOCK__ZK_LAST 2147000000u /* number that is given out, well before the server's last */
 #define RLOCK__ZK_FAREWELLS 1000
 #define RLOCK__ZK_TOGETHER 256 /* nodes in one request, which has at most a megabyte */
 #define RLOCK__ZK_PATH 2400u   /* bytes of a path */
+#define RLOCK__ZK_NAME 256u    /* of the name of a node in it, after the key's */
 #define RLOCK__ZK_TRIES 8      /* to make a node in a line that goes away meanwhile */
 #define RLOCK__ZK_BUCKETS 256
 #define RLOCK__ZK_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
@@ -71,6 +74,7 @@ typedef struct rlock__zk_op {
     uint8_t op, flags;
     char sort;
     bool looked; /* a list was read before */
+    bool alone;  /* its node is being made, and without memory no list is asked for */
     int tries;
     int64_t sent_us, lease_ms;
     uint64_t token, writer;
@@ -80,8 +84,9 @@ typedef struct rlock__zk_op {
     int64_t count;
     void (*left)(struct rlock__zk_op *op); /* what follows when its own node is away */
     size_t parent;
-    char path[RLOCK__ZK_PATH]; /* the parent's, then a node's */
-    char before[RLOCK__ZK_PATH];
+    size_t room;  /* bytes of each path */
+    char *before; /* the path of whom it waits for, after its own */
+    char path[1]; /* longer: the parent's, then a node's */
 } rlock__zk_op;
 
 typedef struct rlock__zk { /* the store as one client sees it */
@@ -229,7 +234,7 @@ static inline bool rlock__zk_child_of(const char *name, rlock__zk_child *child) 
     size_t sign = seq && seq[1] == '-'; /* after 2,147,483,647 the server goes on below zero */
     memset(child, 0, sizeof *child);
     child->name = name;
-    if (!seq || strlen(seq + 1) < 10 ||
+    if (!seq || strlen(seq + 1) < 10 || strlen(name) >= RLOCK__ZK_NAME - 1 ||
         strspn(seq + 1 + sign, "0123456789") != strlen(seq + 1 + sign)) {
         return false;
     }
@@ -317,6 +322,8 @@ static inline void rlock__zk_judge(rlock__zk_line *line) {
 static inline bool rlock__zk_read(const struct String_vector *names, char sort, uint32_t permits,
                                   const char *token, rlock__zk_line *line) {
     rlock__zk_child child;
+    bool set = false;
+    uint32_t last = 0;
     int i;
     memset(line, 0, sizeof *line);
     line->permits = permits;
@@ -329,8 +336,12 @@ static inline bool rlock__zk_read(const struct String_vector *names, char sort, 
         if (!rlock__zk_child_of(names->data[i], &child)) {
             continue;
         }
-        if (child.sort == 'p') {
-            line->permits = child.weight;
+        if (child.sort == 'p') { /* the last that was set, while the one before it goes */
+            if (!set || (int32_t)(child.seq - last) > 0) {
+                line->permits = child.weight;
+                last = child.seq;
+            }
+            set = true;
             line->differs = line->differs || sort != 's';
             continue;
         }
@@ -410,6 +421,7 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
     rlock_answer answer;
     int64_t timeout_us = zoo_recv_timeout(zk->zh) * (int64_t)1000;
     int64_t most_ms = (timeout_us - 2 * rlock__zk_beat_us(zk)) / 1000, sent_us;
+    const char *wrong = NULL;
     int64_t lease_ms = most_ms < op->lease_ms ? (most_ms > 0 ? most_ms : 1) : op->lease_ms;
     memset(&answer, 0, sizeof answer);
     answer.sure = true;
@@ -418,13 +430,21 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
         node->end_us = op->sent_us + lease_ms * 1000;
         rlock__zk_due(zk, node->end_us);
     }
+    if (!node->end_us) {
+        node->end_us = zk->base_us + timeout_us; /* of a hold that was only looked for */
+        rlock__zk_due(zk, node->end_us);
+    }
     sent_us = zk->base_us + timeout_us - lease_ms * 1000;
     sent_us = op->sent_us < sent_us ? op->sent_us : sent_us;
-    if (node->leaves ||
-        (op->lease_ms && sent_us + lease_ms * 1000 / 3 <= rlock_client_now_us(zk->client))) {
-        rlock__zk_answer_fault(op, RLOCK_FAULT_UNKNOWN,
-                               node->leaves ? "its lease has ended" : "no majority has answered",
-                               false);
+    if (node->leaves) {
+        wrong = "its lease has ended";
+    } else if (timeout_us < 5 * rlock__zk_beat_us(zk)) {
+        wrong = "the server gives a session of less than five tick_ms";
+    } else if (op->lease_ms && sent_us + lease_ms * 1000 / 3 <= rlock_client_now_us(zk->client)) {
+        wrong = "no majority of the servers has answered";
+    }
+    if (wrong) {
+        rlock__zk_answer_fault(op, RLOCK_FAULT_UNKNOWN, wrong, false);
         return;
     }
     if (op->op == RLOCK_OP_ACQUIRE && op->fences) {
@@ -558,7 +578,10 @@ static inline void rlock__zk_on_beat(int rc, const void *data) {
     zk->beats--;
     zk->alive_us = rlock_client_now_us(zk->client);
     zk->beat_due_us = now_us + every_us;
-    if (rc != ZOK && rc != ZNONODE && rc != ZNOAUTH) {
+    if (rc == ZNOAUTH && !zk->closing) { /* a server may say that without the others */
+        rlock__zk_down(zk, RLOCK_FAULT_AUTH, "no right to delete nodes in the path of the URL");
+    }
+    if ((rc != ZOK && rc != ZNONODE) || zk->beats > 0) { /* which of two it was is not known */
         return;
     }
     zk->base_us = timely && zk->beat_us > zk->base_us ? zk->beat_us : zk->base_us;
@@ -679,7 +702,7 @@ static inline void rlock__zk_token(const rlock__zk *zk, char text[64], uint64_t 
 
 /* The path of a child of this key. */
 static inline const char *rlock__zk_path(rlock__zk_op *op, const char *name) {
-    snprintf(op->path + op->parent, sizeof op->path - op->parent, "/%s", name);
+    snprintf(op->path + op->parent, op->room - op->parent, "/%s", name);
     return op->path;
 }
 
@@ -709,6 +732,12 @@ static inline void rlock__zk_on_left(int rc, const void *data) {
 
 static inline void rlock__zk_answer_type(rlock__zk_op *op) {
     rlock__zk_answer_fault(op, RLOCK_FAULT_TYPE, "the key is in use as another kind of lock", true);
+}
+
+/* What the server does after its last number is not known to keep the order. */
+static inline void rlock__zk_answer_full(rlock__zk_op *op) {
+    rlock__zk_answer_fault(op, RLOCK_FAULT_OTHER, "the key has no more numbers: delete its node",
+                           true);
 }
 
 static inline void rlock__zk_answer_busy(rlock__zk_op *op) {
@@ -819,7 +848,7 @@ static inline void rlock__zk_wait(rlock__zk_op *op, const rlock__zk_line *line) 
     if (tracks) {
         const char *name = line->members[line->blocks].name;
         rlock__zk_path(op, "");
-        snprintf(op->before, sizeof op->before, "%s%s", op->path, name);
+        snprintf(op->before, op->room, "%s%s", op->path, name);
     }
     if (op->sort == 'm') {
         tracks = tracks && (op->flags & RLOCK_REQUEST_TRACK);
@@ -836,7 +865,8 @@ static inline void rlock__zk_wait(rlock__zk_op *op, const rlock__zk_line *line) 
 static inline bool rlock__zk_has(const rlock__zk_line *line, const char *token) {
     int i;
     for (i = 0; i < line->count; i++) {
-        if (line->members[i].sort == 'w' && rlock__zk_is(&line->members[i], token)) {
+        const rlock__zk_child *at = &line->members[i];
+        if (at->sort == 'w' && at->holds && rlock__zk_is(at, token)) {
             return true;
         }
     }
@@ -857,6 +887,8 @@ static inline void rlock__zk_acquire(rlock__zk_op *op, const rlock__zk_line *lin
         } else {
             rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
         }
+    } else if (own->seq >= RLOCK__ZK_LAST) {
+        rlock__zk_leave(op, own->name, rlock__zk_answer_full);
     } else if (line->differs) {
         rlock__zk_leave(op, own->name, rlock__zk_answer_type);
     } else if (own->sort == 'd' && !beside) {
@@ -991,30 +1023,34 @@ static inline void rlock__zk_on_set(int rc, const char *value, const void *data)
 
 static inline void rlock__zk_parents(rlock__zk_op *op);
 
-/* The number is a node among the others: who reads the line reads it too. */
+/* The number is a node among the others: who reads the line reads it too. The new one is made
+ * before those that were there go. */
 static inline void rlock__zk_set(rlock__zk_op *op, const struct String_vector *names) {
     rlock__zk *zk = op->zk;
     char name[48];
     int i;
+    if (!names && op->number) {
+        rlock__zk_parents(op);
+    }
+    if (op->number) {
+        snprintf(name, sizeof name, "permits:0:p%u:", (unsigned)op->number);
+        zk->stats->commands++;
+        if (zoo_acreate(zk->zh, rlock__zk_path(op, name), "", 0, zk->acl, ZOO_PERSISTENT_SEQUENTIAL,
+                        rlock__zk_on_set, op) != ZOK) {
+            rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
+            return;
+        }
+    }
     for (i = 0; names && i < names->count; i++) {
         rlock__zk_child child;
         if (rlock__zk_child_of(names->data[i], &child) && child.sort == 'p') {
+            zk->stats->commands++;
             zoo_adelete(zk->zh, rlock__zk_path(op, child.name), -1, rlock__zk_on_nothing, NULL);
         }
     }
     if (!op->number) {
         op->count = 0;
         rlock__zk_answer_count(op);
-        return;
-    }
-    if (!names) {
-        rlock__zk_parents(op);
-    }
-    snprintf(name, sizeof name, "permits:0:p%u:", (unsigned)op->number);
-    zk->stats->commands++;
-    if (zoo_acreate(zk->zh, rlock__zk_path(op, name), "", 0, zk->acl, ZOO_PERSISTENT_SEQUENTIAL,
-                    rlock__zk_on_set, op) != ZOK) {
-        rlock__zk_answer_rc(op, ZCONNECTIONLOSS);
     }
 }
 
@@ -1073,6 +1109,9 @@ static inline void rlock__zk_on_made(int rc, const char *value, const struct Sta
             node->czxid = stat->czxid;
         }
     }
+    if (op->alone) {
+        rlock__zk_answer_rc(op, ZSYSTEMERROR);
+    }
 }
 
 /* --- what is sent --- */
@@ -1098,6 +1137,10 @@ static inline void rlock__zk_make(rlock__zk_op *op) {
     rlock__zk *zk = op->zk;
     char name[96], token[64];
     int rc;
+    if (!op->request) { /* it was forgotten, and its release may be answered already */
+        rlock__zk_end(op);
+        return;
+    }
     rlock__zk_token(zk, token, op->token);
     if (op->writer) {
         snprintf(name, sizeof name, "%s:d%u.%llu:", token, (unsigned)op->weight,
@@ -1113,9 +1156,11 @@ static inline void rlock__zk_make(rlock__zk_op *op) {
                       rlock__zk_on_made, op);
     if (rc != ZOK) {
         rlock__zk_answer_rc(op, rc);
-    } else {
-        rlock__zk_look(op, 0);
+        return;
     }
+    zk->stats->commands++;
+    op->path[op->parent] = 0;
+    op->alone = zoo_aget_children(zk->zh, op->path, 0, rlock__zk_on_line, op) != ZOK;
 }
 
 static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op) {
@@ -1132,6 +1177,7 @@ static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op) {
         rc = zoo_aexists(zk->zh, node->path, 1, rlock__zk_on_own, op);
     } else if (op->op == RLOCK_OP_RELEASE && node) {
         op->count = node->holds;
+        node->leaves = true;
         zk->stats->commands++;
         rc = zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_deleted, op);
     } else {
@@ -1279,6 +1325,7 @@ static inline void rlock__zk_dial(rlock__zk *zk) {
 
 static inline void rlock__zk_drop_all(rlock__zk *zk) {
     int i;
+    zk->next_us = -1;
     for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
         while (zk->buckets[i].next != &zk->buckets[i]) {
             rlock__zk_drop(RLOCK__ZK_OF(zk->buckets[i].next, rlock__zk_node, link));
@@ -1313,17 +1360,18 @@ static inline bool rlock__zk_beats(const rlock__zk *zk) {
 static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     int64_t now_us = rlock_client_now_us(zk->client), due_us;
     struct timeval tv = {1, 0};
-    int interest = 0, rc = ZOK, fd = -1;
+    int interest = 0, read = ZOK, rc = ZOK, fd = -1;
     rlock__zk_unwatch(zk);
     if (zoo_state(zk->zh) != ZOO_ASSOCIATING_STATE && zoo_state(zk->zh) != ZOO_CONNECTED_STATE) {
         zk->asked_us = rlock_client_clock_us(zk->client);
     }
     if (events) {
-        rc = zookeeper_process(zk->zh, events);
+        read = zookeeper_process(zk->zh, events);
     }
     if (!zk->expired) {
         rc = zookeeper_interest(zk->zh, &fd, &interest, &tv);
         fd = rc == ZOK ? fd : -1; /* else it is that of a socket which the call has closed */
+        rc = rc == ZOK && read != ZNOTHING ? read : rc;
     }
     if (zk->expired) {
         rlock__zk_ended(zk);
@@ -1333,7 +1381,7 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
         /* The library tells of what it reads, not of a request that it could not send. */
         rlock__zk_down(zk, RLOCK_FAULT_DOWN, "the connection ended");
     }
-    if (rc != ZOK && rc != ZNOTHING && !zk->up) {
+    if (rc != ZOK && !zk->up) {
         rlock__zk_down(zk, RLOCK_FAULT_DOWN, zerror(rc));
     }
     if (fd >= 0) {
@@ -1347,7 +1395,7 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     if (due_us < now_us + 1000) {
         due_us = now_us + 1000; /* it says 0 where it has something to say at once */
     }
-    if (zk->next_us >= 0 && zk->next_us < due_us) {
+    if (zk->up && zk->next_us >= 0 && zk->next_us < due_us) {
         due_us = zk->next_us;
     }
     if (rlock__zk_beats(zk) && zk->beat_due_us < due_us) {
@@ -1399,14 +1447,22 @@ static inline void rlock__zk_leases(rlock__zk *zk, int64_t now_us) {
     }
 }
 
+/* For so long it tries to take up its session again. */
+static inline int64_t rlock__zk_patience_us(const rlock__zk *zk) {
+    int64_t given_ms = zoo_recv_timeout(zk->zh);
+    return ((given_ms > zk->session_ms ? given_ms : zk->session_ms) + 2 * zk->tick_ms) * 1000;
+}
+
 static inline void rlock__zk_fire(rlock_timer *timer) {
     rlock__zk *zk = RLOCK__ZK_OF(timer, rlock__zk, timer);
     int64_t now_us = rlock_client_now_us(zk->client);
+    bool unread;
+    char byte;
     if (!zk->zh) {
         rlock__zk_dial(zk);
         return;
     }
-    if (!zk->up && zk->heard_us + zk->session_ms * 1000 <= now_us) {
+    if (!zk->up && zk->heard_us + rlock__zk_patience_us(zk) <= now_us) {
         /* A server that has lost its data refuses the session and never says that it has expired;
          * and a name may mean another address by now. */
         rlock__zk_ended(zk);
@@ -1420,7 +1476,11 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
         rlock__zk_unwatch(zk);
         rlock__zk_beat(zk);
     }
-    rlock__zk_turn(zk, 0);
+    /* Before a silent server is left, what came while the process stood still is read. */
+    unread = rlock__zk_awaits(zk) && zk->alive_us + zk->timeout_us <= now_us && zk->fd >= 0 &&
+             zoo_state(zk->zh) == ZOO_CONNECTED_STATE &&
+             recv(zk->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    rlock__zk_turn(zk, unread ? ZOOKEEPER_READ : 0);
     if (rlock__zk_awaits(zk) && zk->alive_us + zk->timeout_us <= now_us) {
         rlock__zk_cut(zk); /* the server does not answer: another one */
         zk->alive_us = now_us;
@@ -1466,7 +1526,8 @@ static inline void rlock__zk_track(void *state, const char *key, size_t len, boo
 /* What is to be done for a request; NULL: no memory. */
 static inline rlock__zk_op *rlock__zk_op_new(rlock__zk *zk, rlock_request *request) {
     static const char digits[] = "0123456789abcdef";
-    rlock__zk_op *op = (rlock__zk_op *)calloc(1, sizeof *op);
+    size_t room = strlen(zk->chroot) + 1 + 2 * request->key_len + RLOCK__ZK_NAME;
+    rlock__zk_op *op = (rlock__zk_op *)calloc(1, sizeof *op + 2 * room);
     size_t n, i;
     if (!op) {
         return NULL;
@@ -1483,7 +1544,9 @@ static inline rlock__zk_op *rlock__zk_op_new(rlock__zk *zk, rlock_request *reque
     op->number = request->permits;
     op->permits = op->sort != 'm' ? request->terms->permits : 1;
     op->weight = op->sort != 'm' ? request->terms->weight : 1;
-    n = (size_t)snprintf(op->path, sizeof op->path, "%s/", zk->chroot);
+    op->room = room;
+    op->before = op->path + room;
+    n = (size_t)snprintf(op->path, room, "%s/", zk->chroot);
     for (i = 0; i < request->key_len; i++) {
         op->path[n++] = digits[(unsigned char)request->key[i] >> 4];
         op->path[n++] = digits[(unsigned char)request->key[i] & 15];
@@ -1534,7 +1597,7 @@ static inline void rlock__zk_leave_all(rlock__zk *zk, zoo_op_result_t *results) 
         rlock_link *at = zk->buckets[i].next;
         for (; at != &zk->buckets[i]; at = at->next) {
             rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
-            if (node->path[node->parent]) { /* else its name is not known */
+            if (node->path[node->parent] && !node->leaves) { /* else its name is not known */
                 zoo_delete_op_init(&ops[n++], node->path, -1);
             }
             if (n == RLOCK__ZK_TOGETHER) {
@@ -1545,6 +1608,14 @@ static inline void rlock__zk_leave_all(rlock__zk *zk, zoo_op_result_t *results) 
     }
     if (n > 0) {
         zoo_amulti(zk->zh, n, ops, results, rlock__zk_on_nothing, NULL);
+    }
+    for (i = 0; i < RLOCK__ZK_BUCKETS && zk->up;
+         i++) { /* all go together or none: each by itself */
+        rlock_link *at = zk->buckets[i].next;
+        for (; at != &zk->buckets[i]; at = at->next) {
+            rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
+            zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_nothing, NULL);
+        }
     }
 }
 
@@ -1565,8 +1636,30 @@ static inline void rlock__zk_close(void *state) {
         op->request = NULL;
     }
     rlock__zk_shut(zk);
+    rlock__zk_drop_all(zk); /* what was made meanwhile */
     rlock_timer_drop(zk->client, &zk->timer);
     free(zk);
+}
+
+/* Takes the user and the password, with bytes for %XX. False: they are too long, or a % stands for
+ * no byte. */
+static inline bool rlock__zk_decode(rlock__zk *zk, const char *text, size_t len) {
+    size_t i, n = 0;
+    unsigned byte;
+    for (i = 0; i < len && n < sizeof zk->password - 1; i++) {
+        if (text[i] == '%') {
+            if (i + 2 >= len || !isxdigit((unsigned char)text[i + 1]) ||
+                !isxdigit((unsigned char)text[i + 2]) || sscanf(text + i + 1, "%2x", &byte) != 1 ||
+                !byte) {
+                return false;
+            }
+            zk->password[n++] = (char)byte;
+            i += 2;
+        } else {
+            zk->password[n++] = text[i];
+        }
+    }
+    return i == len;
 }
 
 /* Reads ?session_ms=N&tick_ms=N, or a part of it. False: there is something else. */
@@ -1598,10 +1691,12 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
     at = strchr(hosts, '@');
     if (at) {
         len = (size_t)(at - hosts);
-        if (len >= sizeof zk->password || !memchr(hosts, ':', len)) {
+        if (strcspn(hosts, "/?") < len || strchr(at + 1, '@')) {
+            return "in the user and password of the URL / ? @ are written as %2F %3F %40";
+        }
+        if (!rlock__zk_decode(zk, hosts, len) || !memchr(hosts, ':', len)) {
             return "the URL needs user:password, of at most 255 bytes, before its @";
         }
-        memcpy(zk->password, hosts, len);
         hosts = at + 1;
     }
     path = hosts + strcspn(hosts, "/?");
@@ -1623,9 +1718,9 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
         return "the path of the URL has an empty part";
     }
     return zk->session_ms >= 100 && zk->session_ms <= 86400000 && zk->tick_ms >= 0 &&
-                   zk->tick_ms * 3 <= zk->session_ms
+                   zk->tick_ms * 5 <= zk->session_ms
                ? NULL
-               : "session_ms is from 100 to 86,400,000, and at least three tick_ms";
+               : "session_ms is from 100 to 86,400,000, and at least five tick_ms";
 }
 
 static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
@@ -1673,12 +1768,13 @@ static inline void rlock_zookeeper_free(rlock_store *store) {
 
 /* Makes a store of the ZooKeeper that a URL leads to, as
  * zookeeper://user:password@host1:2181,host2/path?session_ms=10000&tick_ms=2000, of which all but
- * one host may be left out. With a password (as of `addauth digest`) the nodes belong to it, else
- * to everybody. The path, "/rlock" if there is none, is made when it is needed. session_ms is the
- * timeout to ask for: the server gives 2 to 20 of its ticks. tick_ms is the server's tickTime, of
- * which the session has to have three: a lease has the session's timeout less two ticks, or less a
- * fifth of it where that is more. Any number of clients, on any threads, may use the store; free it
- * after them. What is wrong with the URL rlock_client_new says.
+ * one host may be left out. In the user and the password %XX stands for a byte. With a password (as
+ * of `addauth digest`) the nodes belong to it, else to everybody. The path, "/rlock" if there is
+ * none, is made when it is needed. session_ms is the timeout to ask for: the server gives 2 to 20
+ * of its ticks. tick_ms is the server's tickTime, of which the session has to have five: a lease
+ * has the session's timeout less two ticks, or less a fifth of it where that is more. Any number of
+ * clients, on any threads, may use the store; free it after them. A URL that is wrong is refused by
+ * rlock_client_new.
  * Errors: RLOCK_ERR_ARG (out or url is NULL), RLOCK_ERR_NOMEM. */
 static inline int rlock_zookeeper_new(rlock_store **out, const char *url) {
     static const rlock_store functions = {NULL,

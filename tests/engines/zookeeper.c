@@ -248,6 +248,20 @@ static void node_whose_deletion_was_lost_keeps_nobody_out(void **state) {
     assert_true(kit_until(line_is_empty, (void *)(intptr_t) "73", 5000));
 }
 
+/* Its key has no node yet, and it would be tried again with one. */
+static void acquire_that_was_given_up_makes_no_node_later(void **state) {
+    rlock_client *of = proxied();
+    struct owner *first = owner_new(of, "first"), *o = queued(of, "k");
+    (void)state;
+    assert_int_equal(owner_acquire(first, 1000, 1000), RLOCK_OK);
+    proxy->mode = DELAY_50_MS; /* each way */
+    assert_int_equal(owner_acquire(o, 60, 5000), RLOCK_ERR_UNKNOWN);
+    assert_true(kit_until(kit_is_clean, of, 5000));
+    proxy->mode = PASS;
+    kit_run(300);
+    assert_int_equal(line("6b"), 0);
+}
+
 /* --- the server --- */
 
 static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
@@ -324,6 +338,19 @@ static void server_that_is_not_there_is_told_and_tried_again(void **state) {
     assert_int_equal(owner_acquire(o, 10000, 1000), RLOCK_OK);
 }
 
+static void client_that_held_rests_while_there_is_no_server(void **state) {
+    struct owner *o = owner_new(client(), "k");
+    clock_t begin;
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 200), RLOCK_OK);
+    zookeeper_ends(&g.server, SIGKILL);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
+    begin = clock();
+    kit_run(2000);
+    assert_true(clock() - begin < CLOCKS_PER_SEC); /* less than half of the time */
+    assert_int_equal(zookeeper_continue(&g.server), 0);
+}
+
 static void hold_whose_node_is_gone_is_told_at_once(void **state) {
     struct owner *o = renewed(client(), "k");
     char rest[256];
@@ -377,6 +404,10 @@ static void password_keeps_others_out(void **state) {
     assert_int_equal(owner_acquire(other, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_int_equal(owner_acquire(owner_new(client(), "k"), RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_int_equal(owner_release(mine), RLOCK_OK);
+    snprintf(url, sizeof url, "zookeeper://%%6de:s%%33cre%%74@127.0.0.1:%d/t%d?tick_ms=200",
+             g.server.port, g.test);
+    mine = owner_new(client_of(url, TIMEOUT_MS), "k");
+    assert_int_equal(owner_acquire(mine, 2000, 1000), RLOCK_OK);
     assert_null(strstr(kit_log_text, "s3cret"));
     assert_null(strstr(kit_log_text, "wr0ng"));
 }
@@ -385,10 +416,14 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     static const char *const wrong[] = {"zookeper://me:s3cret@h/x",
                                         "zookeeper://me:s3cret@/x",
                                         "zookeeper://s3cret@h/x",
+                                        "zookeeper://me:s3cret/@h/x",
+                                        "zookeeper://me:s3cret@@h/x",
+                                        "zookeeper://me:s3cret%4@h/x",
+                                        "zookeeper://me:s3cret%zz@h/x",
                                         "zookeeper://me:s3cret@h/x/",
                                         "zookeeper://me:s3cret@h/x//y",
                                         "zookeeper://me:s3cret@h/x?session_ms=0",
-                                        "zookeeper://me:s3cret@h/x?session_ms=1000&tick_ms=334",
+                                        "zookeeper://me:s3cret@h/x?session_ms=1000&tick_ms=201",
                                         "zookeeper://me:s3cret@h/x?session_ms=",
                                         "zookeeper://me:s3cret@h/x?session_ms=1000s",
                                         "zookeeper://me:s3cret@h/x?session=1000"};
@@ -404,7 +439,7 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
         assert_int_equal(rlock_zookeeper_new(&store, wrong[i]), RLOCK_OK);
         config.store = store;
         assert_int_equal(rlock_client_new(&none, &config), RLOCK_ERR_ARG);
-        assert_non_null(strstr(kit_log_text, i < 5 ? "URL" : "session_ms"));
+        assert_non_null(strstr(kit_log_text, i < 9 ? "URL" : "session_ms"));
         assert_null(strstr(kit_log_text, "s3cret"));
         rlock_zookeeper_free(store);
     }
@@ -598,6 +633,46 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
     assert_int_equal(left, 0);
 }
 
+/* The node that is being released is not there any more when the others go. */
+static void client_that_is_freed_amid_a_release_lets_go_of_the_others(void **state) {
+    rlock_client *of = client();
+    struct owner *a = owner_new(of, "a"), *b = owner_new(of, "b");
+    int tries = 0;
+    (void)state;
+    assert_int_equal(owner_acquire(a, 1000, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(b, 1000, 0), RLOCK_OK);
+    assert_int_equal(rlock_release(a->lock, owner_told, a), RLOCK_OK);
+    rlock_poll_once(kit_poll, 0);
+    kit_reset();
+    while (line("61") + line("62") > 0 && tries++ < 10) { /* these take less than a session */
+    }
+    assert_int_equal(line("62"), 0);
+}
+
+/* The last one counts, whatever the order in which a server names them. */
+static void last_number_of_permits_counts(void **state) {
+    static const char *const nodes[] = {
+        "/61", "/61/permits:0:p1:0000000001", "/61/permits:0:p2:0000000002",
+        "/62", "/62/permits:0:p2:0000000001", "/62/permits:0:p1:0000000002"};
+    rlock_client *of = client();
+    struct owner *o[4];
+    rlock_options options;
+    int i;
+    (void)state;
+    assert_int_equal(owner_acquire(owner_new(of, "first"), 1000, 1000), RLOCK_OK);
+    for (i = 0; i < 6; i++) {
+        asked(ZOOKEEPER_MAKE, nodes[i]);
+    }
+    memset(&options, 0, sizeof options);
+    options.kind = RLOCK_KIND_SEMAPHORE;
+    options.permits = 5;
+    for (i = 0; i < 4; i++) {
+        options.key = i < 2 ? "a" : "b";
+        o[i] = owner_with(of, &options);
+        assert_int_equal(owner_acquire(o[i], 0, 1000), i < 3 ? RLOCK_OK : RLOCK_ERR_BUSY);
+    }
+}
+
 static void every_failing_allocation_is_survived(void **state) {
     int n, granted = 0;
     (void)state;
@@ -702,11 +777,13 @@ int main(int argc, char **argv) {
         TEST(node_whose_reply_was_lost_is_cleaned_up),
         TEST(what_an_old_connection_still_carries_is_not_executed),
         TEST(node_whose_deletion_was_lost_keeps_nobody_out),
+        TEST(acquire_that_was_given_up_makes_no_node_later),
         TEST(stopped_server_ends_no_hold_early_and_none_late),
         TEST(client_is_freed_without_waiting_for_a_stopped_server),
         TEST(server_that_is_killed_and_comes_back_has_the_holds),
         TEST(server_that_comes_back_without_its_data_is_told),
         TEST(server_that_is_not_there_is_told_and_tried_again),
+        TEST(client_that_held_rests_while_there_is_no_server),
         TEST(hold_whose_node_is_gone_is_told_at_once),
         TEST(what_is_not_ours_is_untouched),
         TEST(line_that_was_removed_is_made_again),
@@ -720,6 +797,8 @@ int main(int argc, char **argv) {
         TEST(lease_that_is_shorter_than_the_session_ends_in_time),
         TEST(lease_that_is_longer_than_the_session_is_the_sessions),
         TEST(client_that_is_freed_lets_go_of_all),
+        TEST(client_that_is_freed_amid_a_release_lets_go_of_the_others),
+        TEST(last_number_of_permits_counts),
         TEST(every_failing_allocation_is_survived),
         TEST(no_call_of_the_loop_has_blocked),
     };
