@@ -382,11 +382,11 @@ static inline bool rlock__my_watch(rlock__my *my, int wait) {
     if (wait & (MYSQL_WAIT_READ | MYSQL_WAIT_EXCEPT)) {
         events |= RLOCK_IO_READ;
     }
+    my->fd = fd; /* also where it cannot be watched: then it is watched no more */
     if (fd < 0 || rlock_io_watch(my->client, &my->io, fd, events) != 0) {
         rlock__my_fail(my, RLOCK_FAULT_DOWN, "the loop cannot watch the connection");
         return false;
     }
-    my->fd = fd;
     return true;
 }
 
@@ -922,7 +922,8 @@ static inline void rlock__my_greet(rlock__my *my) {
                  my->native ? "information_schema" : "performance_schema");
         break;
     case RLOCK__MY_STEP_ISOLATION:
-        snprintf(text, sizeof text, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+        snprintf(text, sizeof text,
+                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE");
         break;
     case RLOCK__MY_STEP_SET: {
         long long ms = my->timeout_us / 2000 + 1;
@@ -959,7 +960,7 @@ static inline const char *rlock__my_known(rlock__my *my, MYSQL_ROW row, rlock_fa
         return "rlock_mariadb.sql in this database is of another version";
     }
     *fault = RLOCK_FAULT_DOWN;
-    if (row[1] && atoi(row[1]) != 0) {
+    if (row[1] && strcmp(row[1], "0") != 0 && strcmp(row[1], "OFF") != 0) { /* words since 12 */
         return "the server is read-only";
     }
     snprintf(my->start, sizeof my->start, "%s", row[2] ? row[2] : "");

@@ -245,7 +245,8 @@ CREATE /*M! OR REPLACE */ FUNCTION rlock_acquire_queued(a_name VARBINARY(2000), 
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE r_fence, r_until, r_mutex, ended, last BIGINT;
-    DECLARE r_permits, most, waiting INT;
+    DECLARE r_permits, most INT;
+    DECLARE waiting BIGINT;
     DECLARE r_token, next VARBINARY(64);
     DECLARE client VARBINARY(65) DEFAULT CONCAT(SUBSTRING_INDEX(a_token, ':', 1), ':');
     DECLARE answer VARBINARY(100);

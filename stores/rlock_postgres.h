@@ -363,8 +363,11 @@ static inline bool rlock__pg_hosts(rlock__pg *pg) {
     const char *numeric = rlock__pg_option(pg, "hostaddr");
     const char *hosts = rlock__pg_option(pg, "host");
     const char *ports = rlock__pg_option(pg, "port");
-    unsigned count;
+    unsigned count, i = 0;
     hosts = hosts ? hosts : numeric ? numeric : getenv("PGHOST");
+    if (rlock__pg_option(pg, "service") || (!hosts && getenv("PGSERVICE"))) {
+        return false; /* libpq would ask for the name that it finds there, and wait */
+    }
     ports = ports ? ports : getenv("PGPORT");
     pg->host_count = rlock__pg_split(hosts ? hosts : "", pg->hosts);
     count = numeric ? rlock__pg_split(numeric, pg->numerics) : pg->host_count;
@@ -372,7 +375,10 @@ static inline bool rlock__pg_hosts(rlock__pg *pg) {
         return false;
     }
     count = rlock__pg_split(ports ? ports : "", pg->ports);
-    return pg->host_count && (count == 1 || count == pg->host_count);
+    while (i < count && pg->ports[i][strspn(pg->ports[i], "0123456789")] == 0) {
+        i++; /* else it may be a part of a password, which libpq would show */
+    }
+    return i == count && pg->host_count && (count == 1 || count == pg->host_count);
 }
 
 static inline void rlock__pg_add_address(rlock__pg *pg, const struct sockaddr *address) {
@@ -497,7 +503,8 @@ static inline PGconn *rlock__pg_start(const rlock__pg *pg) {
     keywords[n] = "port", values[n++] = port;
     keywords[n] = "fallback_application_name", values[n++] = "rlock";
     if (!rlock__pg_option(pg, "target_session_attrs")) {
-        keywords[n] = "target_session_attrs", values[n++] = "read-write";
+        keywords[n] = "target_session_attrs"; /* a pooler says what was so when it connected */
+        values[n++] = pg->pooler ? "any" : "read-write";
     }
     if (!rlock__pg_option(pg, "gssencmode")) {
         keywords[n] = "gssencmode", values[n++] = "disable"; /* Kerberos would ask the DNS */
@@ -516,11 +523,11 @@ static inline PGconn *rlock__pg_start(const rlock__pg *pg) {
  * before: another descriptor may have the same number. */
 static inline bool rlock__pg_watch(rlock__pg *pg, unsigned events) {
     int fd = PQsocket(pg->conn);
+    pg->fd = fd; /* also where it cannot be watched: then it is watched no more */
     if (fd < 0 || rlock_io_watch(pg->client, &pg->io, fd, events) != 0) {
         rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the loop cannot watch the connection");
         return false;
     }
-    pg->fd = fd;
     return true;
 }
 
@@ -565,10 +572,14 @@ static inline void rlock__pg_greet(rlock__pg *pg);
 /* What the server says unasked: why it ends the session; all else is for nobody. */
 static inline void rlock__pg_noticed(void *data, const PGresult *notice) {
     rlock__pg *pg = (rlock__pg *)data;
-    const char *severity = PQresultErrorField(notice, PG_DIAG_SEVERITY);
+    const char *severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
     const char *text = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
     if (severity && text && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0)) {
         snprintf(pg->farewell, sizeof pg->farewell, "%.120s", text);
+    } else if (severity && strcmp(severity, "WARNING") == 0 && pg->state == RLOCK__PG_READY &&
+               pg->group.out && !pg->group.failed) {
+        pg->group.failed = true; /* the commit is not at the standby: its wait was cancelled */
+        pg->group.guilty = RLOCK__PG_GROUP;
     }
 }
 
@@ -914,7 +925,7 @@ static inline void rlock__pg_answer_row(rlock__pg *pg, rlock_request *request,
                                         const PGresult *result, uint64_t listened) {
     bool acquire = request->op == RLOCK_OP_ACQUIRE;
     bool row = result && PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1;
-    int64_t outcome = row ? rlock__pg_column(result, 0) : -1;
+    int64_t outcome = row && !PQgetisnull(result, 0, 0) ? rlock__pg_column(result, 0) : -1;
     rlock_answer answer;
     if (outcome < 0 || outcome > 4) {
         rlock__pg_answer(pg, request, RLOCK_FAULT_OTHER, "unexpected row", false);
@@ -951,7 +962,9 @@ static inline void rlock__pg_answer_row(rlock__pg *pg, rlock_request *request,
 static inline void rlock__pg_undone(rlock__pg *pg) {
     rlock__pg_group *group = &pg->group;
     const char *code = PQresultErrorField(group->error, PG_DIAG_SQLSTATE);
-    bool alone = group->guilty < group->count; /* else the commit failed, or what is after it */
+    /* Else the commit failed, or what is after it; or the error is libpq's own, which has no code
+     * and of which the server knows nothing. */
+    bool alone = code && group->guilty < group->count;
     rlock_fault fault = alone ? rlock__pg_fault(code) : RLOCK_FAULT_UNKNOWN;
     const char *text = rlock__pg_error(pg, group->error);
     unsigned i = group->count;
@@ -998,13 +1011,17 @@ static inline void rlock__pg_settle(rlock__pg *pg) {
 
 /* Who a server and a session are; whether the functions are there. */
 static inline int rlock__pg_know(rlock__pg *pg) {
+    rlock__pg_params p;
+    p.count = 0;
+    rlock__pg_number(&p, PQbackendPID(pg->conn)); /* a pooler names another: no session is known */
     pg->stats->commands++;
     return PQsendQueryParams(
         pg->conn,
         "SELECT rlock.version(), extract(epoch FROM pg_postmaster_start_time())::text, "
         "(SELECT extract(epoch FROM backend_start)::text FROM pg_stat_activity "
-        "WHERE pid = pg_backend_pid())",
-        0, NULL, NULL, NULL, NULL, 0);
+        "WHERE pid = pg_backend_pid() AND pid = $1::int), "
+        "current_setting('transaction_read_only')",
+        p.count, NULL, p.values, NULL, NULL, 0);
 }
 
 /* $1 is the command timeout. A row that somebody has locked is given up first: then whoever waits
@@ -1147,6 +1164,10 @@ static inline void rlock__pg_greeted(rlock__pg *pg) {
         if (!row || rlock__pg_column(result, 0) != RLOCK__PG_VERSION) {
             rlock__pg_fail(pg, RLOCK_FAULT_AUTH,
                            "rlock_postgres.sql in this database is of another version");
+            return;
+        }
+        if (strcmp(PQgetvalue(result, 0, 3), "off") != 0) {
+            rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the server is read-only");
             return;
         }
         snprintf(pg->session, sizeof pg->session, "%s %s", PQgetvalue(result, 0, 1),
@@ -1409,12 +1430,13 @@ static inline bool rlock__pg_parse(rlock__pg *pg, const char *url) {
     char *error = NULL;
     pg->options = PQconninfoParse(url, &error);
     if (!pg->options) {
-        bool plain = error && strstr(error, "query parameter") != NULL;
+        bool plain = error && strstr(error, "query parameter") && !strchr(error, '@');
         rlock_client_log(pg->client, RLOCK_LOG_ERROR, "the URL of PostgreSQL is not valid",
                          plain ? rlock__pg_words(pg, error) : NULL);
     } else if (!rlock__pg_hosts(pg)) {
         rlock_client_log(pg->client, RLOCK_LOG_ERROR,
-                         "the URL of PostgreSQL needs 1 to 16 hosts, and one port or one for each",
+                         "the URL of PostgreSQL needs 1 to 16 hosts, one port or one for each, and "
+                         "no service",
                          NULL);
         PQfreemem(error);
         return false;

@@ -105,6 +105,8 @@ BEGIN
         ELSIF r.permits_until > at OR (r.ends > at AND r.sort <> 'm') THEN
             outcome := 4;
             RETURN;
+        ELSIF r.ends > at AND waits AND r.watched < at THEN
+            CONTINUE; -- the row was made in between, and does not say yet that somebody waits
         ELSIF r.ends > at THEN
             outcome := 1;
             left_ms := rlock.left_ms(r.ends, at);
@@ -336,7 +338,8 @@ BEGIN
         ours := coalesce(ours, false);
     ELSE
         outcome := 1;
-        SELECT rlock.left_ms(min(m.ends), at) INTO left_ms FROM rlock.members m WHERE m.key = k;
+        SELECT CASE WHEN count(m.ends) > 0 THEN rlock.left_ms(min(m.ends), at) END INTO left_ms
+            FROM rlock.members m WHERE m.key = k; -- of nobody's hold nothing is left to wait for
         left_ms := coalesce(left_ms, -1);
     END IF;
     PERFORM rlock.settle(k, s);

@@ -274,8 +274,9 @@ static void locked_table_is_waited_for_no_longer_than_a_command(void **state) {
 }
 
 static void server_that_becomes_read_only_is_left_and_tried_again(void **state) {
-    rlock_client *of = client();
+    rlock_client *of = client(), *any;
     struct owner *o = owner_new(of, "k");
+    char url[256];
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
@@ -286,10 +287,46 @@ static void server_that_becomes_read_only_is_left_and_tried_again(void **state) 
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "read-only"));
     assert_int_equal(owner_acquire(o, 300, 60000), RLOCK_ERR_CONN);
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "read-only"));
+    snprintf(url, sizeof url, "%s%ctarget_session_attrs=any", g.server.url,
+             strchr(g.server.url, '?') ? '&' : '?');
+    any =
+        client_of(url, 0, TIMEOUT_MS); /* it is not connected to again and again as if it served */
+    assert_int_equal(owner_acquire(owner_new(any, "k"), 300, 60000), RLOCK_ERR_CONN);
+    assert_int_equal(kit_stats(any).connects, 0);
     sql("SET default_transaction_read_only = off");
     sql("ALTER SYSTEM RESET default_transaction_read_only");
     sql("SELECT pg_reload_conf()");
     assert_int_equal(owner_acquire(o, 5000, 1000), RLOCK_OK);
+}
+
+static void on_set(rlock_client *of, const rlock_info *info, void *user) {
+    (void)of;
+    *(int *)user = info->status;
+}
+
+static int is_set(void *status) {
+    return *(int *)status != -100;
+}
+
+/* Nobody holds, so there is no time after which to ask again. */
+static void waiter_that_is_too_heavy_for_the_permits_rests(void **state) {
+    rlock_client *of = client();
+    rlock_options options;
+    struct owner *o;
+    uint64_t before;
+    int status = -100;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    options.kind = RLOCK_KIND_SEMAPHORE;
+    options.permits = 5;
+    options.weight = 3;
+    o = owner_with(of, &options);
+    assert_int_equal(rlock_set_permits(of, &options, 2, on_set, &status), RLOCK_OK);
+    assert_true(kit_until(is_set, &status, 2000));
+    before = kit_stats(of).commands;
+    assert_int_equal(owner_acquire(o, 500, 1000), RLOCK_ERR_TIMEOUT);
+    assert_true(kit_stats(of).commands - before < 50);
 }
 
 static void server_that_is_full_is_tried_again(void **state) {
@@ -389,6 +426,9 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
                                  "postgres://me:s3cret%zz@h/db",
                                  "postgres://me:s3cret@h/db?nonsense=1",
                                  "postgres://me:s3cret@a,b:1,2,3/db",
+                                 "postgres://me:a/b?s3cret@h/db",
+                                 "postgres://me:s3cret/x@h/db",
+                                 "postgres://me:s3cret@h/db?service=shop",
                                  long_port,
                                  many};
     size_t i;
@@ -1068,6 +1108,7 @@ int main(int argc, char **argv) {
         TEST(session_that_an_operator_ends_loses_no_hold),
         TEST(locked_table_is_waited_for_no_longer_than_a_command),
         TEST(server_that_becomes_read_only_is_left_and_tried_again),
+        TEST(waiter_that_is_too_heavy_for_the_permits_rests),
         TEST(server_that_is_full_is_tried_again),
         TEST(database_without_the_functions_is_told),
         TEST(functions_of_another_version_are_told),
