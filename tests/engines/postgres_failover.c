@@ -134,6 +134,22 @@ static void acquire_that_the_standby_has_not_got_is_not_granted(void **state) {
     assert_int_equal(owner_renew(other, 0), RLOCK_OK);
 }
 
+/* PostgreSQL then answers as if the commit were there too, after a warning. */
+static void commit_whose_wait_is_cancelled_is_not_told_as_done(void **state) {
+    struct owner *o = owner_new(client_here(), "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 2000, 30000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    postgres_signals(&standby, SIGSTOP);
+    assert_int_equal(rlock_acquire(o->lock, 0, 30000, owner_told, o), RLOCK_OK);
+    kit_run(50);
+    sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_ERR_UNKNOWN);
+    assert_true(held("k"));
+    postgres_signals(&standby, SIGCONT);
+    assert_int_equal(owner_acquire(o, 5000, 30000), RLOCK_OK);
+}
+
 static void standby_is_never_used(void **state) {
     struct owner *o = owner_new(client_of_both(&standby, &g.server), "k");
     (void)state;
@@ -228,6 +244,7 @@ int main(int argc, char **argv) {
         TEST(hold_outlives_its_primary_and_fences_rise),
         TEST(watchdog_renews_a_hold_at_the_new_primary),
         TEST(acquire_that_the_standby_has_not_got_is_not_granted),
+        TEST(commit_whose_wait_is_cancelled_is_not_told_as_done),
         TEST(standby_is_never_used),
         TEST(old_primary_that_comes_back_grants_nothing),
         TEST(old_primary_that_waits_for_no_standby_grants_too),
