@@ -221,6 +221,9 @@ static int test_ends(void **state) {
     call_ends();
     PQfinish(g.hand);
     g.hand = NULL;
+    if (standby.pid > 0) {
+        postgres_signals(&standby, SIGCONT); /* a test that failed may have left it */
+    }
     postgres_stop(&g.server);
     postgres_stop(&standby);
     return 0;
