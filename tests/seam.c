@@ -637,8 +637,8 @@ static void quorum_is_made_of_stores_in_the_process_too(void **state) {
 }
 
 /* A deadline is written while other threads read it: each reads one that was written whole. */
-#define READS 100000 /* at least, and ... */
-#define CHANGES 20   /* ... so many of them saw another deadline than the one before */
+#define READS 100000 /* at least, since the writer began, and ... */
+#define CHANGES 200  /* ... so many of them saw another deadline than the one before */
 
 static rlock_deadline written;
 static uint32_t torn, ready; /* reads of what was not written; threads that saw enough changes */
@@ -646,7 +646,7 @@ static uint32_t torn, ready; /* reads of what was not written; threads that saw 
 static void *reads(void *nothing) {
     int64_t before_us = 0, until_us;
     int count, changes = 0;
-    for (count = 0; count < READS || changes < CHANGES; count++) {
+    for (count = 0; count < READS || changes < CHANGES; count += before_us != 0) {
         until_us = rlock_deadline_us(&written);
         if (until_us != 0 && (uint32_t)((uint64_t)until_us >> 32) != (uint32_t)until_us) {
             __atomic_add_fetch(&torn, 1, __ATOMIC_RELAXED);
