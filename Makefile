@@ -230,7 +230,7 @@ bench-stores:
 	@$(BUILD)/bench/engines/zookeeper
 	@$(BUILD)/bench/engines/stores $(if $(QUICK),--quick) >$(BUILD)/bench/stores.md
 	@cat $(BUILD)/bench/stores.md
-	@$(if $(QUICK),,awk -v table=$(BUILD)/bench/stores.md '/bench-stores: end/ { off = 0 } !off \
+	@$(if $(QUICK),,awk -v table=$(BUILD)/bench/stores.md '/bench-stores: end/ { off = 0 } !off { print } \
 		/bench-stores: begin/ { off = 1; print ""; while ((getline line <table) > 0) print line; print "" }' \
 		docs/stores.md >$(BUILD)/bench/stores.new && mv $(BUILD)/bench/stores.new docs/stores.md)
 
