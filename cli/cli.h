@@ -199,11 +199,13 @@ static void cli_choose_engine(void) {
 static const char *cli_url(void) {
     static char url[1000];
     const char *at = cli.engine != NULL ? strstr(cli.url, "tick_ms=") : NULL;
-    long long tick = at != NULL ? atoll(at + 8) : 2000, session = cli.lease_ms + 2 * tick;
-    if (cli.engine == NULL || strcmp(cli.engine->schemes, "zookeeper") != 0 ||
-        strstr(cli.url, "session_ms=") != NULL || strlen(cli.url) > sizeof url - 40) {
+    long long tick = at != NULL ? atoll(at + 8) : 2000, session;
+    if (cli.engine == NULL || strcmp(cli.engine->schemes, "zookeeper") != 0 || tick < 0 ||
+        tick > 86400000 || strstr(cli.url, "session_ms=") != NULL ||
+        strlen(cli.url) > sizeof url - 40) {
         return cli.url;
     }
+    session = cli.lease_ms + 2 * tick;
     session = session < 5 * tick ? 5 * tick : session;
     session = session < cli.lease_ms * 5 / 4 ? (cli.lease_ms * 5 + 3) / 4 : session;
     snprintf(url, sizeof url, "%s%csession_ms=%lld", cli.url, strchr(cli.url, '?') ? '&' : '?',

@@ -1351,7 +1351,7 @@ static inline void rlock__zk_ended(rlock__zk *zk) {
 }
 
 /* Whether a beat is to be sent when it is due. */
-static inline bool rlock__zk_beats(const rlock__zk *zk) {
+static inline bool rlock__zk_may_beat(const rlock__zk *zk) {
     return zoo_state(zk->zh) == ZOO_CONNECTED_STATE && !zk->beats;
 }
 
@@ -1398,7 +1398,7 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     if (zk->up && zk->next_us >= 0 && zk->next_us < due_us) {
         due_us = zk->next_us;
     }
-    if (rlock__zk_beats(zk) && zk->beat_due_us < due_us) {
+    if (rlock__zk_may_beat(zk) && zk->beat_due_us < due_us) {
         due_us = zk->beat_due_us;
     }
     if (rlock__zk_awaits(zk) && due_us > zk->alive_us + zk->timeout_us) {
@@ -1472,7 +1472,7 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
         rlock__zk_unwatch(zk);
         rlock__zk_leases(zk, now_us);
     }
-    if (rlock__zk_beats(zk) && zk->beat_due_us <= now_us) {
+    if (rlock__zk_may_beat(zk) && zk->beat_due_us <= now_us) {
         rlock__zk_unwatch(zk);
         rlock__zk_beat(zk);
     }
@@ -1609,10 +1609,9 @@ static inline void rlock__zk_leave_all(rlock__zk *zk, zoo_op_result_t *results) 
     if (n > 0) {
         zoo_amulti(zk->zh, n, ops, results, rlock__zk_on_nothing, NULL);
     }
-    for (i = 0; i < RLOCK__ZK_BUCKETS && zk->up;
-         i++) { /* all go together or none: each by itself */
+    for (i = 0; i < RLOCK__ZK_BUCKETS && zk->up; i++) {
         rlock_link *at = zk->buckets[i].next;
-        for (; at != &zk->buckets[i]; at = at->next) {
+        for (; at != &zk->buckets[i]; at = at->next) { /* where one was gone, the others stayed */
             rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
             zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_nothing, NULL);
         }
@@ -1718,7 +1717,7 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
         return "the path of the URL has an empty part";
     }
     return zk->session_ms >= 100 && zk->session_ms <= 86400000 && zk->tick_ms >= 0 &&
-                   zk->tick_ms * 5 <= zk->session_ms
+                   zk->tick_ms <= zk->session_ms / 5
                ? NULL
                : "session_ms is from 100 to 86,400,000, and at least five tick_ms";
 }

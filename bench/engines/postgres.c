@@ -2,7 +2,7 @@
  *
  *     make bench-stores
  *
- * Pairs of one acquire and one release a second, one at a time and 64 in flight, with the same
+ * Pairs of one acquire and one release a second, for 1, 8 and 64 keys at once, with the same
  * prepared statements, in turn, on one private server: by rlock on rlock_poll.h, and by a loop of
  * libpq calls that sends as many statements before each Sync, and waits by poll().
  */
@@ -15,61 +15,9 @@
 
 #include "../../stores/rlock_postgres.h"
 #include "../../tests/engines/postgres.h"
-#include "rlock_poll.h"
-
-#define MOST 64
-#define ROUNDS 5
-#define ROUND_US 1000000
+#include "beside.h"
 
 static struct postgres server;
-
-static int64_t now_us(void) {
-    return RLOCK_NOW_US();
-}
-
-/* --- rlock --- */
-
-static rlock_poll *loop;
-static rlock *locks[MOST];
-static long pairs;
-static bool stops;
-
-static void on_released(rlock *lock, const rlock_event *event, void *user);
-
-static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
-    if (event->status != RLOCK_OK || rlock_release(lock, on_released, user) != RLOCK_OK) {
-        fprintf(stderr, "bench: %s %s\n", rlock_strerror(event->status),
-                event->text ? event->text : "");
-        exit(1);
-    }
-}
-
-static void on_released(rlock *lock, const rlock_event *event, void *user) {
-    (void)event;
-    pairs++;
-    if (!stops) {
-        rlock_acquire(lock, 5000, 10000, on_acquired, user);
-    }
-}
-
-static double by_rlock(int at_once) {
-    int64_t start_us = now_us(), end_us = start_us + ROUND_US;
-    int i;
-    pairs = 0;
-    stops = false;
-    for (i = 0; i < at_once; i++) {
-        rlock_acquire(locks[i], 5000, 10000, on_acquired, NULL);
-    }
-    while (now_us() < end_us) {
-        rlock_poll_once(loop, 100);
-    }
-    stops = true;
-    end_us = now_us();
-    for (i = 0; i < 100; i++) {
-        rlock_poll_once(loop, 1);
-    }
-    return (double)pairs * 1e6 / (double)(end_us - start_us);
-}
 
 /* --- by hand --- */
 
@@ -133,66 +81,25 @@ static double by_hand(int at_once) {
     return (double)count * 1e6 / (double)(now_us() - start_us);
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 int main(void) {
-    static const int counts[] = {1, 8, 64};
-    rlock_config config;
-    rlock_client *client;
     rlock_store *store;
-    size_t c;
-    int i;
     if (postgres_start(&server) != 0 ||
         postgres_installs(&server, "stores/rlock_postgres.sql") != 0) {
         fprintf(stderr, "bench: no PostgreSQL\n");
         return 1;
     }
-    loop = rlock_poll_new();
-    memset(&config, 0, sizeof config);
     rlock_postgres_new(&store, server.url, 0);
-    config.store = store;
-    config.loop = rlock_poll_loop(loop);
-    rlock_client_new(&client, &config);
-    for (i = 0; i < MOST; i++) {
-        char key[16];
-        rlock_options options;
-        memset(&options, 0, sizeof options);
-        snprintf(key, sizeof key, "lock %02d", i);
-        options.key = key;
-        rlock_new(&locks[i], client, &options);
-    }
+    beside_begins(store);
     conn = PQconnectdb(server.url);
     PQclear(PQprepare(conn, "acquire", rlock__pg_sql[RLOCK__PG_ACQUIRE], 0, NULL));
     PQclear(PQprepare(conn, "release", rlock__pg_sql[RLOCK__PG_RELEASE], 0, NULL));
     PQsetnonblocking(conn, 1);
     PQenterPipelineMode(conn);
-    by_rlock(MOST); /* makes the rows */
-    by_hand(MOST);
-    printf("| in flight | `rlock`, pairs/s | by hand, pairs/s | ratio, least to most "
-           "|\n|---:|---:|---:|---:|\n");
-    for (c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-        double ours[ROUNDS], hands[ROUNDS], ratios[ROUNDS];
-        for (i = 0; i < ROUNDS; i++) {
-            ours[i] = by_rlock(counts[c]);
-            hands[i] = by_hand(counts[c]);
-            ratios[i] = ours[i] / hands[i];
-        }
-        qsort(ours, ROUNDS, sizeof *ours, compare);
-        qsort(hands, ROUNDS, sizeof *hands, compare);
-        qsort(ratios, ROUNDS, sizeof *ratios, compare);
-        printf("| %d | %.0f | %.0f | %.2f, %.2f to %.2f |\n", counts[c], ours[ROUNDS / 2],
-               hands[ROUNDS / 2], ratios[ROUNDS / 2], ratios[0], ratios[ROUNDS - 1]);
-    }
+    by_hand(MOST); /* makes the rows */
+    beside_measures(by_hand);
     PQfinish(conn);
-    for (i = 0; i < MOST; i++) {
-        rlock_free(locks[i]);
-    }
-    rlock_client_free(client);
+    beside_ends();
     rlock_postgres_free(store);
-    rlock_poll_free(loop);
     postgres_stop(&server);
     return 0;
 }

@@ -16,67 +16,9 @@
 
 #include "../../stores/rlock_zookeeper.h"
 #include "../../tests/engines/zookeeper.h"
-#include "rlock_poll.h"
-
-#define MOST 64
-#define ROUNDS 25
-#define ROUND_US 200000
+#include "beside.h"
 
 static struct zookeeper server;
-
-static int64_t now_us(void) {
-    return RLOCK_NOW_US();
-}
-
-/* --- rlock --- */
-
-static rlock_poll *loop;
-static rlock *locks[MOST];
-static long pairs;
-static int out;
-static bool stops;
-
-static void on_released(rlock *lock, const rlock_event *event, void *user);
-
-static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
-    if (event->status != RLOCK_OK || rlock_release(lock, on_released, user) != RLOCK_OK) {
-        fprintf(stderr, "bench: %s %s\n", rlock_strerror(event->status),
-                event->text ? event->text : "");
-        exit(1);
-    }
-}
-
-static void on_released(rlock *lock, const rlock_event *event, void *user) {
-    (void)event;
-    pairs++;
-    out--;
-    if (!stops) {
-        out++;
-        rlock_acquire(lock, 5000, 10000, on_acquired, user);
-    }
-}
-
-static double by_rlock(int at_once) {
-    int64_t start_us = now_us(), end_us = start_us + ROUND_US;
-    int i;
-    pairs = 0;
-    stops = false;
-    for (out = 0; out < at_once; out++) {
-        rlock_acquire(locks[out], 5000, 10000, on_acquired, NULL);
-    }
-    while (now_us() < end_us) {
-        rlock_poll_once(loop, 100);
-    }
-    stops = true;
-    while (out > 0) {
-        rlock_poll_once(loop, 100);
-    }
-    end_us = now_us();
-    for (i = 0; i < 20; i++) {
-        rlock_poll_once(loop, 1);
-    }
-    return (double)pairs * 1e6 / (double)(end_us - start_us);
-}
 
 /* --- by hand --- */
 
@@ -171,29 +113,7 @@ static void on_event(zhandle_t *handle, int type, int state, const char *path, v
     (void)handle, (void)type, (void)state, (void)path, (void)data;
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void measures(int at_once) {
-    double ours[ROUNDS], hands[ROUNDS], ratios[ROUNDS];
-    int i;
-    for (i = 0; i < ROUNDS; i++) {
-        ours[i] = by_rlock(at_once);
-        hands[i] = by_hand(at_once);
-        ratios[i] = ours[i] / hands[i];
-    }
-    qsort(ours, ROUNDS, sizeof *ours, compare);
-    qsort(hands, ROUNDS, sizeof *hands, compare);
-    qsort(ratios, ROUNDS, sizeof *ratios, compare);
-    printf("| %d | %.0f | %.0f | %.2f, %.2f to %.2f |\n", at_once, ours[ROUNDS / 2],
-           hands[ROUNDS / 2], ratios[ROUNDS / 2], ratios[0], ratios[ROUNDS - 1]);
-}
-
 int main(void) {
-    rlock_config config;
-    rlock_client *client;
     rlock_store *store;
     char host[32];
     int i;
@@ -202,22 +122,11 @@ int main(void) {
         fprintf(stderr, "bench: no ZooKeeper\n");
         return 1;
     }
-    loop = rlock_poll_new();
-    memset(&config, 0, sizeof config);
     rlock_zookeeper_new(&store, server.url);
-    config.store = store;
-    config.loop = rlock_poll_loop(loop);
-    rlock_client_new(&client, &config);
+    beside_begins(store);
     for (i = 0; i < MOST; i++) {
-        char key[16];
-        rlock_options options;
-        memset(&options, 0, sizeof options);
-        snprintf(key, sizeof key, "lock %02d", i);
-        options.key = key;
-        rlock_new(&locks[i], client, &options);
         parents[i] = (size_t)snprintf(nodes[i], sizeof nodes[i], "/locks/68616e642030%02d", i);
     }
-    by_rlock(MOST); /* makes the nodes of the keys */
     snprintf(host, sizeof host, "127.0.0.1:%d", server.port);
     zh = zookeeper_init2(host, on_event, 30000, NULL, NULL, ZOO_NO_LOG_CLIENTENV,
                          zookeeper_is_quiet);
@@ -228,18 +137,10 @@ int main(void) {
         zookeeper_asks(&server, ZOOKEEPER_MAKE, nodes[i]);
     }
     by_hand(MOST);
-    printf("| keys at once | `rlock`, pairs/s | by hand, pairs/s | ratio, least to most "
-           "|\n|---:|---:|---:|---:|\n");
-    measures(1);
-    measures(8);
-    measures(64);
+    beside_measures(by_hand);
     zookeeper_close(zh);
-    for (i = 0; i < MOST; i++) {
-        rlock_free(locks[i]);
-    }
-    rlock_client_free(client);
+    beside_ends();
     rlock_zookeeper_free(store);
-    rlock_poll_free(loop);
     zookeeper_stop(&server);
     return 0;
 }

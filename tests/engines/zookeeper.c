@@ -338,6 +338,25 @@ static void server_that_is_not_there_is_told_and_tried_again(void **state) {
     assert_int_equal(owner_acquire(o, 10000, 1000), RLOCK_OK);
 }
 
+/* The servers count each session anew when they begin, also one that its client has given up. Its
+ * node, whose reply was lost, ends with that. */
+static void node_of_an_earlier_session_is_no_hold(void **state) {
+    struct owner *o = renewed(proxied(), "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    proxy->mode = SWALLOW_REPLIES;
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    kit_run(100);
+    zookeeper_ends(&g.server, SIGKILL);
+    proxy->mode = PASS;
+    kit_run(ZOOKEEPER_SESSION_MS + 4 * ZOOKEEPER_TICK_MS);
+    assert_int_equal(zookeeper_continue(&g.server), 0);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+    kit_run(2 * ZOOKEEPER_SESSION_MS);
+    assert_int_equal(o->seen[RLOCK_LOST], 0);
+}
+
 static void client_that_held_rests_while_there_is_no_server(void **state) {
     struct owner *o = owner_new(client(), "k");
     clock_t begin;
@@ -424,6 +443,7 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
                                         "zookeeper://me:s3cret@h/x//y",
                                         "zookeeper://me:s3cret@h/x?session_ms=0",
                                         "zookeeper://me:s3cret@h/x?session_ms=1000&tick_ms=201",
+                                        "zookeeper://me:s3cret@h/x?tick_ms=9223372036854775807",
                                         "zookeeper://me:s3cret@h/x?session_ms=",
                                         "zookeeper://me:s3cret@h/x?session_ms=1000s",
                                         "zookeeper://me:s3cret@h/x?session=1000"};
@@ -783,6 +803,7 @@ int main(int argc, char **argv) {
         TEST(server_that_is_killed_and_comes_back_has_the_holds),
         TEST(server_that_comes_back_without_its_data_is_told),
         TEST(server_that_is_not_there_is_told_and_tried_again),
+        TEST(node_of_an_earlier_session_is_no_hold),
         TEST(client_that_held_rests_while_there_is_no_server),
         TEST(hold_whose_node_is_gone_is_told_at_once),
         TEST(what_is_not_ours_is_untouched),
