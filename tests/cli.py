@@ -17,6 +17,7 @@ longer: for a machine that is busy, or a program with sanitizers.
 import concurrent.futures
 import ctypes
 import fcntl
+import functools
 import glob
 import os
 import random
@@ -231,6 +232,10 @@ class Machine:
     def ends(self, seconds=None):
         return self.process.wait(seconds or SOON_S)
 
+    def ends_with(self, status):
+        ended = self.ends()
+        assert ended == status, f"it ended with {ended}, not with {status}"
+
     def signal(self, number):
         self.process.send_signal(number)
 
@@ -241,7 +246,7 @@ class Place:
     def __init__(self, name, folder, server):
         self.name, self.server = name, server
         self.folder = tempfile.mkdtemp(dir=folder, prefix="t")
-        self.log = os.path.join(self.folder, "beats")
+        self.log, self.said = (os.path.join(self.folder, name) for name in ("beats", "stderr"))
         self.key = name
         self.things = []
 
@@ -278,7 +283,9 @@ class Place:
 
     def beats(self, *words, options=(), lease=LEASE_S, **more):
         """Starts a command that writes down when it runs."""
-        more.setdefault("stderr", subprocess.DEVNULL)
+        if "stderr" not in more:
+            with open(self.said, "ab") as more["stderr"]:
+                return self.beats(*words, options=options, lease=lease, **more)
         return self.rlock("--lease", ms(lease), *options, self.key, "--", BEAT, self.log, *words, **more)
 
     def runs(self):
@@ -314,6 +321,13 @@ class Place:
     def all_gone(self, run, seconds):
         until("the end of all processes of the command", seconds, lambda: not any(runs(pid, self.log) for pid in run[2]))
 
+    def told(self):
+        """What the machines of a test that failed wrote on standard error."""
+        if not os.path.exists(self.said):
+            return ""
+        with open(self.said, encoding="utf-8", errors="replace") as file:
+            return "standard error:\n" + file.read()
+
     def close(self):
         for thing in self.things:
             if isinstance(thing, subprocess.Popen):
@@ -344,6 +358,31 @@ def test(function):
 
 class NotApplicable(Exception):
     pass
+
+
+def in_a_namespace():
+    """What begins a program as the first process of a namespace."""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run(unshare + ["true"], stderr=subprocess.DEVNULL).returncode != 0:
+        raise NotApplicable("no namespaces")
+    return unshare
+
+
+def alone(function):
+    """The test chooses numbers of processes. What is tested beside it would get numbers that were free only just now, and
+    signals that were meant for others: it has a namespace of its own."""
+    @functools.wraps(function)
+    def begin(place):
+        if os.getpid() == 1:
+            return function(place)
+        done = subprocess.run([*in_a_namespace(), sys.executable, __file__, RLOCK, BEAT, function.__name__],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=dies_with_parent,
+                              check=False)
+        skipped = re.search("^not applicable: .*?, (.*)", done.stdout, re.M)
+        if skipped:
+            raise NotApplicable(skipped[1])
+        assert done.returncode == 0, done.stdout
+    return begin
 
 
 # ---- in scripts ----
@@ -402,8 +441,8 @@ def try_and_wait_end_with_124_and_the_next_one_gets_it(place):
     waiter = place.beats("for", "20", options=("--wait", "1h"))
     time.sleep(0.1)
     holder.signal(signal.SIGTERM)
-    assert holder.ends() == -signal.SIGTERM
-    assert waiter.ends() == 7
+    holder.ends_with(-signal.SIGTERM)
+    waiter.ends_with(7)
     place.alone()
 
 
@@ -496,7 +535,8 @@ def lock_stays_until_what_the_command_left_is_gone(place):
     left = place.beats("leave", str(int(500 * SCALE)))
     place.began(1)
     other = place.beats("for", "10")
-    assert left.ends() == 7 and other.ends() == 7
+    left.ends_with(7)
+    other.ends_with(7)
     place.alone()
     run = place.runs()[0]
     assert run[1] - run[0] > 0.4 * SCALE, run
@@ -532,7 +572,8 @@ def who_is_ended_while_it_waits_leaves_nothing_at_the_server(place):
         if kind == "fair":
             until("the queue", SOON_S, lambda: kept() != before)
         waiter.signal(signal.SIGTERM)
-        assert waiter.ends() == -signal.SIGTERM and waiter.process.stdout.read() == b""
+        waiter.ends_with(-signal.SIGTERM)
+        assert waiter.process.stdout.read() == b""
         until("the waiter is gone", SOON_S, lambda: kept() == before)
 
 
@@ -546,7 +587,7 @@ def signals_before_the_command_began_are_not_lost(place):
         time.sleep(i * 0.0001)
         machine.signal(signal.SIGTERM)
     for machine in started:
-        assert machine.ends() == -signal.SIGTERM
+        machine.ends_with(-signal.SIGTERM)
 
 
 @test
@@ -558,7 +599,7 @@ def what_is_ignored_stays_ignored_as_nohup_has_it(place):
     time.sleep(0.1)
     assert machine.process.poll() is None
     machine.signal(signal.SIGTERM)
-    assert machine.ends() == -signal.SIGTERM
+    machine.ends_with(-signal.SIGTERM)
     code = place.says(place.key, "--", "sh", "-c", "kill -PIPE $$")[0]
     assert code == -signal.SIGPIPE, code
 
@@ -582,39 +623,28 @@ def closed_descriptors_stay_closed_and_become_no_connection(place):
         with open(path, encoding="ascii") as file:
             assert "socket" not in file.read()
     machine = place.popen(["sh", "-c", f'exec "$0" "$1" -- /no/such/command <&- >&- 2>&-', RLOCK, place.key])
-    assert machine.ends() == NOT_FOUND
+    machine.ends_with(NOT_FOUND)
 
 
 @test
+@alone
 def group_number_of_another_is_not_signalled(place):
     """The command ends and leaves a process that went away; its number becomes that of another's group."""
+    script = f'echo $$; setsid "$0" "$1" leave 60000 & while ! [ -s "$1" ]; do sleep 0.01; done'
+    machine = place.rlock("--lease", ms(LEASE_S), place.key, "--", "sh", "-c", script, BEAT, place.log, stdout=subprocess.PIPE)
+    group = int(machine.process.stdout.readline())
+    place.began(1)
+    until("its end", SOON_S, lambda: state(group) is None)
     try:
         with open("/proc/sys/kernel/ns_last_pid", "w", encoding="ascii") as file:
-            if os.geteuid() != 0:
-                raise NotApplicable("only root may choose the number of a process")
-            script = f'echo $$; setsid "$0" "$1" leave 60000 & while ! [ -s "$1" ]; do sleep 0.01; done'
-            machine = place.rlock("--lease", ms(LEASE_S), place.key, "--", "sh", "-c", script, BEAT, place.log,
-                                  stdout=subprocess.PIPE)
-            group = int(machine.process.stdout.readline())
-            run = place.began(1)[0]
-            until("its end", SOON_S, lambda: state(group) is None)
-            for _ in range(200):
-                file.seek(0)
-                file.write(str(group - 1))
-                file.flush()
-                other = place.popen(["sleep", "60"])
-                if other.pid == group:
-                    break
-                other.process.kill()
-                other.ends()
-            else:
-                raise NotApplicable("the number was not to be had")
+            file.write(str(group - 1))
     except OSError as error:
         raise NotApplicable(str(error)) from error
+    other = place.popen(["sleep", "60"])
+    assert other.pid == group, (other.pid, group)
     place.server.redis.set(place.key, "stolen")
-    assert machine.ends() == LOST
-    run = place.runs()[0]
-    place.all_gone(run, SOON_S)
+    machine.ends_with(LOST)
+    place.all_gone(place.runs()[0], SOON_S)
     assert other.process.poll() is None
 
 
@@ -625,7 +655,7 @@ def what_the_command_left_gets_signals_when_it_is_alone(place):
     command = int(machine.process.stdout.readline())
     until("its end", SOON_S, lambda: state(command) is None)
     machine.signal(signal.SIGTERM)
-    assert machine.ends() == 0  # as the command ended
+    machine.ends_with(0)  # as the command ended
     place.all_gone(place.runs()[0], SOON_S)
 
 
@@ -654,9 +684,7 @@ def command_that_cannot_be_made_is_told(place):
 
 @test
 def first_process_of_a_container_ends_all(place):
-    unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if shutil.which("unshare") is None or subprocess.run(unshare + ["true"], stderr=subprocess.DEVNULL).returncode != 0:
-        raise NotApplicable("no namespaces")
+    unshare = in_a_namespace()
     machine = place.popen([*unshare, RLOCK, "--lease", ms(LEASE_S), place.key, "--", "sh", "-c",
                            '"$0" "$1" leave 60000; exec "$0" "$1" away', BEAT, place.log], stderr=subprocess.PIPE)
     place.began(2)
@@ -668,7 +696,7 @@ def first_process_of_a_container_ends_all(place):
     machine = place.popen([*unshare, RLOCK, "c" + place.key, "--", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE)
     machine.process.stdout.readline()
     send(children(machine.pid)[0], signal.SIGTERM)
-    assert machine.ends() == 143
+    machine.ends_with(143)
 
 
 @test
@@ -676,7 +704,7 @@ def checker_sees_two_commands_at_a_time(place):
     shared = ("--kind", "semaphore", "--permits", "2")
     place.beats(options=shared)
     place.began(1)
-    assert place.beats("for", "30", options=shared).ends() == 7
+    place.beats("for", "30", options=shared).ends_with(7)
     assert place.overlap() > 0
 
 
@@ -729,14 +757,14 @@ def rlock_is_stopped(place):
     fault.one.signal(signal.SIGSTOP)
     fault.over(LEASE_S, LEASE_S + SCALE)
     fault.one.signal(signal.SIGCONT)
-    assert fault.one.ends() == LOST
+    fault.one.ends_with(LOST)
 
 
 @test
 def keeper_is_killed(place):
     fault = Fault(place, *FIERCE)
     send(fault.keeper, signal.SIGKILL)
-    assert fault.one.ends() == FAILED
+    fault.one.ends_with(FAILED)
     fault.over(LEASE_S, LEASE_S + SCALE)
 
 
@@ -744,7 +772,7 @@ def keeper_is_killed(place):
 def command_is_killed(place):
     fault = Fault(place)
     send(fault.command, signal.SIGKILL)
-    assert fault.one.ends() == -signal.SIGKILL
+    fault.one.ends_with(-signal.SIGKILL)
     fault.over(SOON_S, SOON_S)
 
 
@@ -759,7 +787,7 @@ def command_that_is_stopped_keeps_the_lock(place):
     until("a beat", SOON_S, lambda: place.runs()[0][1] > at)
     send(fault.command, signal.SIGSTOP)
     fault.one.signal(signal.SIGTERM)
-    assert fault.one.ends() == -signal.SIGTERM
+    fault.one.ends_with(-signal.SIGTERM)
     fault.over(2 * SOON_S + 2 * LEASE_S, 2 * SOON_S + 2 * LEASE_S)
 
 
@@ -767,11 +795,11 @@ def command_that_is_stopped_keeps_the_lock(place):
 def grant_that_comes_late_is_renewed_before_the_command_begins(place):
     lease = 1.0  # not longer than the time that a request may take
     network = place.network()
-    assert place.beats("for", "1").ends() == 7  # from here on the server knows the scripts
+    place.beats("for", "1").ends_with(7)  # from here on the server knows the scripts
     network.late = (getattr(place.server, "on_the_wire", str.encode)(place.key), 0.75 * lease)
     place.log += "x"
     machine = place.beats("for", "30", lease=lease, url=network.url)
-    assert machine.ends() == 7
+    machine.ends_with(7)
     assert network.late is None
 
 
@@ -795,7 +823,7 @@ def server_stops_and_goes_on(place):
     server = place.own_server()
     fault = Fault(place, *FIERCE)
     server.signal(signal.SIGSTOP)
-    assert fault.one.ends() == LOST
+    fault.one.ends_with(LOST)
     place.all_gone(place.runs()[0], SOON_S)
     server.signal(signal.SIGCONT)
     fault.over(LEASE_S, LEASE_S + SOON_S)
@@ -806,7 +834,7 @@ def server_is_killed_and_comes_back_with_its_data(place):
     server = place.own_server()
     fault = Fault(place, *FIERCE)
     server.stop()
-    assert fault.one.ends() == LOST
+    fault.one.ends_with(LOST)
     server.start()
     fault.over(LEASE_S, LEASE_S + 2 * SOON_S)
 
@@ -827,7 +855,7 @@ def network_is_gone(place):
     network = place.network()
     fault = Fault(place, *FIERCE, url=network.url)
     network.cut = True
-    assert fault.one.ends() == LOST
+    fault.one.ends_with(LOST)
     fault.over(LEASE_S, LEASE_S + SCALE)
 
 
@@ -880,7 +908,7 @@ def command_that_leads_a_session_or_stops_itself_is_ended_too(place):
     network.cut = True
     at = now()
     for machine in started:
-        assert machine.ends() == LOST
+        machine.ends_with(LOST)
     assert all(run[1] - at <= LEASE_S for run in place.runs())
 
 
@@ -891,7 +919,7 @@ def keeper_stands_still_while_the_server_is_gone(place):
     send(fault.keeper, signal.SIGSTOP)
     network.cut = True
     fault.at = now()
-    assert fault.one.ends() == LOST
+    fault.one.ends_with(LOST)
     fault.over(LEASE_S, LEASE_S + SCALE)
 
 
@@ -927,7 +955,7 @@ def hundreds_that_went_away_are_ended_in_time(place):
     network.cut = True
     time.sleep(2 * LEASE_S)
     assert not those()
-    assert machine.ends() == LOST
+    machine.ends_with(LOST)
 
 
 @test
@@ -940,7 +968,7 @@ def who_was_told_to_end_is_ended_though_the_server_is_back(place):
     server.signal(signal.SIGSTOP)
     time.sleep(0.8 * lease)  # asked at 0.93 of it after the renewal of a third at the latest: at 0.63 from here
     server.signal(signal.SIGCONT)
-    assert machine.ends() == LOST
+    machine.ends_with(LOST)
     run = place.runs()[0]
     assert run[1] - at <= lease, run[1] - at
 
@@ -1091,7 +1119,7 @@ def command_that_is_stopped_beyond_the_lease_is_ended(place):
     t.hears("Stopped")
     t.hears(t.PROMPT)
     other = place.beats("for", "20")
-    assert other.ends() == 7
+    other.ends_with(7)
     place.alone()
     place.all_gone(place.runs()[0], SOON_S)
     t.say("fg\n")
@@ -1133,7 +1161,7 @@ def leader_of_a_session_is_not_stopped_for_ever(place):
     t.say("more\n")
     t.hears("again more")
     t.say(CTRL_C)
-    assert t.machine.ends() == -signal.SIGINT
+    t.machine.ends_with(-signal.SIGINT)
 
 
 @test
@@ -1236,7 +1264,7 @@ def leader_whose_command_ends_starts_it_again_later_and_later(place):
     pauses = [runs_of[i + 1][0] - runs_of[i][1] for i in range(2)]
     assert pauses[0] >= 0.9 and pauses[1] >= 1.9, pauses
     machine.signal(signal.SIGTERM)
-    assert machine.ends() == 0
+    machine.ends_with(0)
 
 
 @test
@@ -1248,7 +1276,7 @@ def leader_that_cannot_run_its_command_leaves_the_lead(place):
     machine = place.rlock("elect", place.key, "--", "sh", "-c", '"$0" "$1" for 10; exit 127', BEAT, place.log)
     place.began(2, 4 + 3 * SOON_S)  # that status was the command's own
     machine.signal(signal.SIGTERM)
-    assert machine.ends() == 0
+    machine.ends_with(0)
 
 
 @test
@@ -1272,7 +1300,7 @@ def another_leads_when_the_leader_is_killed(place):
     assert second[0] - at <= LEASE_S + SCALE, second[0] - at
     place.alone()
     two.signal(signal.SIGTERM)
-    assert two.ends() == 0
+    two.ends_with(0)
 
 
 @test
@@ -1284,15 +1312,16 @@ def leader_that_is_told_to_end_hands_over_at_once(place):
     time.sleep(0.2)
     at = now()
     one.signal(signal.SIGTERM)
-    assert one.ends() == 0 and "asked" in one.process.stderr.read()
+    one.ends_with(0)
+    assert "asked" in one.process.stderr.read()
     assert place.began(2)[1][0] - at < SCALE
     place.alone()
     waits = place.rlock("elect", place.key, "--", BEAT, place.log)
     time.sleep(0.2)
     waits.signal(signal.SIGTERM)
-    assert waits.ends() == 0
+    waits.ends_with(0)
     two.signal(signal.SIGTERM)
-    assert two.ends() == 0
+    two.ends_with(0)
 
 
 @test
@@ -1303,7 +1332,7 @@ def command_of_a_leader_that_ignores_sigterm_is_ended_after_its_grace(place):
     for _ in range(3):
         machine.signal(signal.SIGTERM)
         time.sleep(0.02)
-    assert machine.ends() == 0
+    machine.ends_with(0)
     run = place.runs()[0]
     assert SCALE * 0.9 <= run[1] - at <= 2 * SCALE, run[1] - at
     place.all_gone(run, SOON_S)
@@ -1340,7 +1369,7 @@ def who_set_notify_socket_is_told(place):
     assert ear.recv(1000) == b"STATUS=leads"
     machine.signal(signal.SIGTERM)
     assert ear.recv(1000) == b"STOPPING=1"
-    assert machine.ends() == 0
+    machine.ends_with(0)
     ear.close()
 
 
@@ -1524,7 +1553,7 @@ def run_one(function, folder, server):
     except NotApplicable as reason:
         return reason
     except Exception as error:  # a failed test must not hide the others
-        return "".join(traceback.format_exception(error))
+        return "".join(traceback.format_exception(error)) + place.told()
     finally:
         place.close()
 
