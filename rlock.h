@@ -692,12 +692,12 @@ RLOCK_API void rlock_quorum_free(rlock_store *store);
  * A key is held while both stores hold it, until the earlier of the two deadlines; what ends the
  * hold in one of them ends it. Both have to be up. The store supports only a mutex with one key.
  * Fencing tokens rise over the whole move if both stores make them of the clock in microseconds, as
- * Redis, PostgreSQL and the store inside the process do, and their clocks are less than a second
- * apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library reads
- * what it reads of a server's of a quorum. Every client has to name the same two in the same order
- * (docs/moving-stores.md). Free it after its clients; NULL is allowed. With RLOCK_NO_KINDS it does
- * not exist. Errors: RLOCK_ERR_ARG (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS),
- * RLOCK_ERR_NOMEM. */
+ * Redis, PostgreSQL, MariaDB and the store inside the process do, and their clocks are less than a
+ * second apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library
+ * reads what it reads of a server's of a quorum; a url there is one of Redis, another engine is a
+ * store. Every client has to name the same two in the same order (docs/moving-stores.md). Free it
+ * after its clients; NULL is allowed. With RLOCK_NO_KINDS it does not exist. Errors: RLOCK_ERR_ARG
+ * (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
                              const struct rlock_config *to);
 RLOCK_API void rlock_both_free(rlock_store *store);
@@ -1125,10 +1125,10 @@ RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *opt
                                   rlock_info_callback *done, void *user);
 
 /* Sets the number of permits of a semaphore for all clients; 0 = what the options of each say. It
- * lasts 24 h from now and from each grant that did not have to wait. If the new number is below the
- * permits in use, no hold is revoked, and none is granted until enough permits return. `done` may
- * be NULL. It is called once, by the command timeout at the latest, unless the client is freed
- * first; info->status says how it ended.
+ * lasts 24 h from now and from each grant that did not have to wait; in ZooKeeper until another one
+ * is set. If the new number is below the permits in use, no hold is revoked, and none is granted
+ * until enough permits return. `done` may be NULL. It is called once, by the command timeout at the
+ * latest, unless the client is freed first; info->status says how it ended.
  * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses, or of another
  * kind; permits is above RLOCK_PERMITS_MAX), RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child),
  * RLOCK_ERR_CLOSED (being shut down). */
@@ -7354,19 +7354,12 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     memset(&url, 0, sizeof url);
     url.config = config;
     url.member = member;
-    if (config->host || config->port || config->unix_path || config->username || config->password ||
-        config->database || config->connect || config->sentinels || config->cluster ||
-        config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        url.part = "host to database, sentinels, cluster and connect";
-        wrong = " have to be left out beside it";
-    } else {
-        *texts = rlock__copy(config->url, strlen(config->url));
-        if (!*texts) {
-            return RLOCK_ERR_NOMEM;
-        }
-        config->url = NULL; /* the texts are read in place of it */
-        wrong = rlock__url_parse(&url, *texts);
+    *texts = rlock__copy(config->url, strlen(config->url));
+    if (!*texts) {
+        return RLOCK_ERR_NOMEM;
     }
+    config->url = NULL; /* the texts are read in place of it */
+    wrong = rlock__url_parse(&url, *texts);
     if (!wrong) {
         return RLOCK_OK;
     }
@@ -8509,22 +8502,29 @@ static int rlock__url_store(rlock_config *config, char *line) {
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
  * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
+    const char *wrong = "this store, or this build, reads no such config.url: see "
+                        "CONFIGURATION MACROS in rlock.h";
     *texts = NULL;
     if (!config->url) {
         return RLOCK_OK;
     }
+    if (config->host || config->port || config->unix_path || config->username || config->password ||
+        config->database || config->connect || config->sentinels || config->cluster ||
+        config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
+        wrong = "config.url: host to database, sentinels, cluster and connect have to be left out "
+                "beside it";
+    } else if (!config->store) {
 #if RLOCK__HAS_STORES
-    if (!config->store && !member && rlock_stores_has(config->url)) {
-        return rlock__url_store(config, line);
-    }
+        if (!member && rlock_stores_has(config->url)) {
+            return rlock__url_store(config, line);
+        }
 #endif
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
-    if (!config->store) {
         return rlock__url_read(config, member, texts, line);
-    }
 #endif
+    }
     (void)member;
-    rlock__line_add(line, 0, "this store, or this build, reads no config.url", "");
+    rlock__line_add(line, 0, wrong, "");
     return RLOCK_ERR_ARG;
 }
 

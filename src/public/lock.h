@@ -221,10 +221,10 @@ RLOCK_API int rlock_force_release(rlock_client *client, const rlock_options *opt
                                   rlock_info_callback *done, void *user);
 
 /* Sets the number of permits of a semaphore for all clients; 0 = what the options of each say. It
- * lasts 24 h from now and from each grant that did not have to wait. If the new number is below the
- * permits in use, no hold is revoked, and none is granted until enough permits return. `done` may
- * be NULL. It is called once, by the command timeout at the latest, unless the client is freed
- * first; info->status says how it ended.
+ * lasts 24 h from now and from each grant that did not have to wait; in ZooKeeper until another one
+ * is set. If the new number is below the permits in use, no hold is revoked, and none is granted
+ * until enough permits return. `done` may be NULL. It is called once, by the command timeout at the
+ * latest, unless the client is freed first; info->status says how it ended.
  * Errors: RLOCK_ERR_ARG (client or options is NULL; options that rlock_new refuses, or of another
  * kind; permits is above RLOCK_PERMITS_MAX), RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child),
  * RLOCK_ERR_CLOSED (being shut down). */

@@ -292,12 +292,12 @@ RLOCK_API void rlock_quorum_free(rlock_store *store);
  * A key is held while both stores hold it, until the earlier of the two deadlines; what ends the
  * hold in one of them ends it. Both have to be up. The store supports only a mutex with one key.
  * Fencing tokens rise over the whole move if both stores make them of the clock in microseconds, as
- * Redis, PostgreSQL and the store inside the process do, and their clocks are less than a second
- * apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library reads
- * what it reads of a server's of a quorum. Every client has to name the same two in the same order
- * (docs/moving-stores.md). Free it after its clients; NULL is allowed. With RLOCK_NO_KINDS it does
- * not exist. Errors: RLOCK_ERR_ARG (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS),
- * RLOCK_ERR_NOMEM. */
+ * Redis, PostgreSQL, MariaDB and the store inside the process do, and their clocks are less than a
+ * second apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library
+ * reads what it reads of a server's of a quorum; a url there is one of Redis, another engine is a
+ * store. Every client has to name the same two in the same order (docs/moving-stores.md). Free it
+ * after its clients; NULL is allowed. With RLOCK_NO_KINDS it does not exist. Errors: RLOCK_ERR_ARG
+ * (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
                              const struct rlock_config *to);
 RLOCK_API void rlock_both_free(rlock_store *store);

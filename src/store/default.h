@@ -62,22 +62,29 @@ static int rlock__url_store(rlock_config *config, char *line) {
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
  * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
+    const char *wrong = "this store, or this build, reads no such config.url: see "
+                        "CONFIGURATION MACROS in rlock.h";
     *texts = NULL;
     if (!config->url) {
         return RLOCK_OK;
     }
+    if (config->host || config->port || config->unix_path || config->username || config->password ||
+        config->database || config->connect || config->sentinels || config->cluster ||
+        config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
+        wrong = "config.url: host to database, sentinels, cluster and connect have to be left out "
+                "beside it";
+    } else if (!config->store) {
 #if RLOCK__HAS_STORES
-    if (!config->store && !member && rlock_stores_has(config->url)) {
-        return rlock__url_store(config, line);
-    }
+        if (!member && rlock_stores_has(config->url)) {
+            return rlock__url_store(config, line);
+        }
 #endif
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
-    if (!config->store) {
         return rlock__url_read(config, member, texts, line);
-    }
 #endif
+    }
     (void)member;
-    rlock__line_add(line, 0, "this store, or this build, reads no config.url", "");
+    rlock__line_add(line, 0, wrong, "");
     return RLOCK_ERR_ARG;
 }
 

@@ -171,6 +171,25 @@ static void store_of_ones_own_beside_it_is_refused(void **state) {
     rlock_stores_free(store);
 }
 
+/* Else it would be ignored, whatever the engine. */
+static void field_that_a_url_replaces_is_refused_beside_it(void **state) {
+    static const char *const urls[] = {"postgres://me@h/shop", "zookeeper://h/x", "mysql://me@h/x"};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        rlock_config config = config_of(urls[i]);
+        rlock_client *client;
+        config.host = "elsewhere";
+        SAME(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+        config.host = NULL;
+        config.password = SECRET;
+        SAME(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+        assert_string_equal(g.line, "config.url: host to database, sentinels, cluster and connect "
+                                    "have to be left out beside it");
+    }
+    SAME(g.lines, 6);
+}
+
 static void servers_of_a_quorum_are_redis(void **state) {
     rlock_config config = config_of(NULL), members[3];
     rlock_client *client;
@@ -218,6 +237,7 @@ int main(void) {
         CASE(what_is_wrong_is_named),
         CASE(other_errors_of_the_config_leave_nothing),
         CASE(store_of_ones_own_beside_it_is_refused),
+        CASE(field_that_a_url_replaces_is_refused_beside_it),
         CASE(servers_of_a_quorum_are_redis),
         CASE(clients_may_share_a_store_that_is_made_by_hand),
     };

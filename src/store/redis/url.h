@@ -378,19 +378,12 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     memset(&url, 0, sizeof url);
     url.config = config;
     url.member = member;
-    if (config->host || config->port || config->unix_path || config->username || config->password ||
-        config->database || config->connect || config->sentinels || config->cluster ||
-        config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        url.part = "host to database, sentinels, cluster and connect";
-        wrong = " have to be left out beside it";
-    } else {
-        *texts = rlock__copy(config->url, strlen(config->url));
-        if (!*texts) {
-            return RLOCK_ERR_NOMEM;
-        }
-        config->url = NULL; /* the texts are read in place of it */
-        wrong = rlock__url_parse(&url, *texts);
+    *texts = rlock__copy(config->url, strlen(config->url));
+    if (!*texts) {
+        return RLOCK_ERR_NOMEM;
     }
+    config->url = NULL; /* the texts are read in place of it */
+    wrong = rlock__url_parse(&url, *texts);
     if (!wrong) {
         return RLOCK_OK;
     }
