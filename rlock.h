@@ -4656,6 +4656,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         return;
     }
     if (conn->walks) { /* at once, and nobody is told */
+        conn->strayed = false;
         rlock_timer_set(redis->client, &conn->timer, 0);
         return;
     }
@@ -5128,8 +5129,8 @@ static void rlock__track(rlock__redis *redis) {
  * where an address is not the one that is known; then the address is asked for once more: if it
  * changed meanwhile, nobody knows which one the epoch is of. So a connection that serves ends only
  * for a higher epoch, and an address of a lower one is not used, unless every Sentinel has only
- * such. Where the address that was told leads to no primary, another Sentinel is asked, and nothing
- * is known.
+ * such, or most have and the address that is known fails. Where the address that was told leads to
+ * no primary, another Sentinel is asked, and nothing is known.
  * https://redis.io/docs/latest/develop/reference/sentinel-clients/
  */
 
@@ -5390,6 +5391,7 @@ static bool rlock__sentinel_waited(const rlock__redis *redis) {
 static void rlock__sentinel_round_ends(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
+    bool doubted = 2 * sentinel->behind > sentinel->count;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     redis->stats->faults++;
     conn->place->failures++;
@@ -5397,6 +5399,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     sentinel->silent = sentinel->behind = 0;
     rlock__conn_wait(conn, rlock__backoff_us(conn));
     if (sentinel->waited && redis->place.host) {
+        sentinel->misled = doubted; /* until the address has worked */
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {
         char words[RLOCK__LINE];

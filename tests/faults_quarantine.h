@@ -6,6 +6,7 @@
 #define TESTS_FAULTS_QUARANTINE_H
 
 #define QUARANTINE_MS 5000
+#define REPLICA (INADDR_LOOPBACK + 1) /* the address of one of two servers */
 
 /* Returns the question as it is sent. */
 static const char *the_question(void) {
@@ -203,6 +204,37 @@ static void replica_that_cannot_mark_is_left(void **state) {
         assert_int_equal(stage_count("EVAL local"), 3);
         assert_int_equal(kit_stats(client).connects, 2);
     }
+}
+
+static const char *replica_cannot_mark(const struct stage_conn *conn, const struct words *words) {
+    if (!liar_hears(words, the_question())) {
+        return NULL;
+    }
+    return conn->home == REPLICA ? "-READONLY You can't write against a read only replica.\r\n"
+                                 : ":0\r\n";
+}
+
+/* Of the addresses of a name. What the replica said is not held against the next one. */
+static void replica_that_cannot_mark_is_followed_by_the_next_address(void **state) {
+    static const uint32_t list[] = {REPLICA, GOOD};
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage.script = replica_cannot_mark;
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = "lock.example";
+    config.port = stage_on_address(INADDR_ANY);
+    config.quarantine_ms = QUARANTINE_MS;
+    config.watchdog_lease_ms = QUARANTINE_MS;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    names_are(list, 2);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 100), RLOCK_OK);
+    assert_int_equal(stage.names, 1);
 }
 
 /* When it can tell at last that nothing was lost, nobody waits any longer. */

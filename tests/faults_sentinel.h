@@ -379,6 +379,31 @@ static void sentinel_that_comes_back_behind_moves_nothing(void **state) {
     assert_int_equal(stage_count("AUTH") + stage_count("CLIENT ID"), 2); /* nothing was made anew */
 }
 
+/* An operator gave those that are left another primary, from which they count anew, and one of them
+ * is lost for ever. The primary that is known is none any more. Most have to say so: one may have
+ * been cut off with a primary of former times. */
+static void sentinels_set_up_anew_are_followed_though_one_is_lost(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+
+    (void)state;
+    all_say(0, 6);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    all_say(1, 0);
+    quay.of[2].mode = HANGS_UP;
+    stage_runs(5000);
+    assert_int_equal(serves(client), 0); /* it serves yet */
+    quay.of[1].mode = HANGS_UP;
+    quay.primary = SERVER(1);
+    stage_hangs_up(commands_at(0));
+    stage_runs(20000);
+    assert_int_equal(serves(client), -1);
+    quay.of[1].mode = ANSWERS;
+    stage_runs(5000);
+    assert_int_equal(serves(client), 1);
+}
+
 /* It says that a replica is the primary, and that nobody knows better. */
 static void sentinel_that_lies_is_left_for_another(void **state) {
     rlock_config config = quay_begins();

@@ -442,6 +442,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         return;
     }
     if (conn->walks) { /* at once, and nobody is told */
+        conn->strayed = false;
         rlock_timer_set(redis->client, &conn->timer, 0);
         return;
     }
