@@ -420,7 +420,7 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
     rlock__zk *zk = op->zk;
     rlock_answer answer;
     int64_t timeout_us = zoo_recv_timeout(zk->zh) * (int64_t)1000;
-    int64_t most_ms = (timeout_us - 2 * rlock__zk_beat_us(zk)) / 1000, sent_us;
+    int64_t most_ms = (timeout_us - 2 * rlock__zk_beat_us(zk)) / 1000, proved_us;
     const char *wrong = NULL;
     int64_t lease_ms = most_ms < op->lease_ms ? (most_ms > 0 ? most_ms : 1) : op->lease_ms;
     memset(&answer, 0, sizeof answer);
@@ -434,13 +434,12 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
         node->end_us = zk->base_us + timeout_us; /* of a hold that was only looked for */
         rlock__zk_due(zk, node->end_us);
     }
-    sent_us = zk->base_us + timeout_us - lease_ms * 1000;
-    sent_us = op->sent_us < sent_us ? op->sent_us : sent_us;
+    proved_us = zk->base_us + timeout_us - lease_ms * 1000; /* later, and it outlives the session */
     if (node->leaves) {
         wrong = "its lease has ended";
     } else if (timeout_us < 5 * rlock__zk_beat_us(zk)) {
         wrong = "the server gives a session of less than five tick_ms";
-    } else if (op->lease_ms && sent_us + lease_ms * 1000 / 3 <= rlock_client_now_us(zk->client)) {
+    } else if (op->lease_ms && proved_us + lease_ms * 1000 / 3 <= rlock_client_now_us(zk->client)) {
         wrong = "no majority of the servers has answered";
     }
     if (wrong) {
@@ -452,7 +451,7 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
         answer.fences = 1; /* so a hold that has one is not handed on in this process */
     }
     if (op->request) {
-        op->request->sent_us = sent_us;
+        op->request->sent_us = op->sent_us < proved_us ? op->sent_us : proved_us;
     }
     rlock__zk_answer(op, &answer);
 }

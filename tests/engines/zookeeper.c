@@ -357,6 +357,25 @@ static void node_of_an_earlier_session_is_no_hold(void **state) {
     assert_int_equal(o->seen[RLOCK_LOST], 0);
 }
 
+/* A server that was cut off answers reads for a while: they prove no session. Here the last proof
+ * is made an old one; a beat may be answered meanwhile. */
+static void lease_is_counted_from_a_beat(void **state) {
+    rlock_client *one = client();
+    struct owner *o = owner_new(one, "k");
+    rlock__zk *zk = (rlock__zk *)one->store_state;
+    int64_t lease_ms, base_us;
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    do {
+        int64_t timeout_us = zoo_recv_timeout(zk->zh) * (int64_t)1000;
+        lease_ms = (timeout_us - 2 * rlock__zk_beat_us(zk)) / 1000;
+        zk->base_us = rlock_client_now_us(one) - timeout_us + lease_ms * 750;
+        base_us = zk->base_us;
+        assert_int_equal(owner_renew(o, lease_ms), RLOCK_OK);
+    } while (zk->base_us != base_us);
+    assert_in_range(rlock_remaining_ms(o->lock), 1, lease_ms * 3 / 4);
+}
+
 static void client_that_held_rests_while_there_is_no_server(void **state) {
     struct owner *o = owner_new(client(), "k");
     clock_t begin;
@@ -804,6 +823,7 @@ int main(int argc, char **argv) {
         TEST(server_that_comes_back_without_its_data_is_told),
         TEST(server_that_is_not_there_is_told_and_tried_again),
         TEST(node_of_an_earlier_session_is_no_hold),
+        TEST(lease_is_counted_from_a_beat),
         TEST(client_that_held_rests_while_there_is_no_server),
         TEST(hold_whose_node_is_gone_is_told_at_once),
         TEST(what_is_not_ours_is_untouched),
