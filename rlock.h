@@ -4410,6 +4410,32 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
+static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    (void)data;
+    if (conn && raw) {
+        rlock__conn_answered(conn);
+    }
+}
+
+/* Says ASKING right before a command, if its key is on its way to this node. */
+static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
+    if (!command->requests[0]->store.asks) {
+        return true;
+    }
+    rlock__put_words(redis, "ASKING", 0);
+    return rlock__conn_send(&redis->commands, rlock__on_asking, NULL);
+}
+
+/* Sends the command that was formatted last. */
+static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
+    bool sent = rlock__conn_send(&redis->commands, fn, command);
+    if (!sent && command->requests[0]->store.asks) { /* else another command would have asked */
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+    return sent;
+}
+
 /* True if that connection was one to this server, and not to another node of a cluster. */
 static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->first_epoch && epoch <= redis->last_epoch;
@@ -6219,7 +6245,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command_done(redis, command);
 }
 
-/* Gives back what a command was granted. False: it cannot be sent. */
+/* Gives back what a command was granted, in the way it was asked for. False: it cannot be sent. */
 static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     rlock_request back = *command->requests[0];
     back.op = RLOCK_OP_RELEASE;
@@ -6227,8 +6253,11 @@ static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     back.fences = 0;
     back.next = 0;
     back.store.how = RLOCK__HOW_EVAL;
+    if (!rlock__command_asks(redis, command)) {
+        return false;
+    }
     rlock__put_request(redis, &back);
-    return rlock__conn_send(&redis->commands, rlock__on_given_back, command);
+    return rlock__command_send(redis, command, rlock__on_given_back);
 }
 
 /* Notes what a WAIT was answered. True: enough replicas have what was written. */
@@ -6577,23 +6606,6 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     return bytes;
 }
 
-static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    (void)data;
-    if (conn && raw) {
-        rlock__conn_answered(conn);
-    }
-}
-
-/* Says ASKING right before a command, if its key is on its way to this node. */
-static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
-    if (!command->requests[0]->store.asks) {
-        return true;
-    }
-    rlock__put_words(redis, "ASKING", 0);
-    return rlock__conn_send(&redis->commands, rlock__on_asking, NULL);
-}
-
 /* Returns the epoch to note with a token of which an attempt leaves now: the oldest one that is not
  * surely gone; of two nodes of a cluster none says so. */
 static uint32_t rlock__epoch_noted(const rlock__redis *redis, uint32_t note) {
@@ -6630,12 +6642,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     rlock__command_fill(redis, command, queue);
     sent = sent && rlock__command_asks(redis, command);
     rlock__command_put(redis, command);
-    if (sent && !rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
-        sent = false;
-        if (first->store.asks) { /* else another command would have asked */
-            rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
-        }
-    }
+    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
     if (sent && command->tells) {
         redis->told = rlock__script_of(redis, command->requests[0]);
     }
@@ -7431,8 +7438,9 @@ static bool rlock__slots_number(const char **at, unsigned most, unsigned *number
     return digits && digits <= 5 && value <= most;
 }
 
-/* Reads "MOVED slot host:port", or the same with ASK: the host may be left out, and may be IPv6
- * without brackets. *ask: it is ASK. False: it is neither. */
+/* Reads "MOVED slot host:port", or the same with ASK: the host may be left out or `?`, which is that
+ * of the node that says so, and may be IPv6 without brackets. *ask: it is ASK. False: it is
+ * neither. */
 static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *ask) {
     const char *at = words, *colon;
     unsigned port;
@@ -7446,8 +7454,8 @@ static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *
     }
     colon = strrchr(at, ':');
     slots->to = slots->from;
-    slots->host = colon && colon > at ? at : NULL;
     slots->host_len = colon ? (size_t)(colon - at) : 0;
+    slots->host = slots->host_len && strncmp(at, "?:", 2) != 0 ? at : NULL;
     at = colon ? colon + 1 : at;
     slots->port = 0;
     if (!colon || !rlock__slots_number(&at, 65535, &port) || (*at && *at != ' ')) {

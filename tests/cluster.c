@@ -139,6 +139,7 @@ static void redirection_is_read_or_is_none(void **state) {
     assert_true(led("MOVED 12182 10.0.0.1:6380", 12182, "10.0.0.1", 6380, false));
     assert_true(led("ASK 1 ::1:6380", 1, "::1", 6380, true));
     assert_true(led("MOVED 0 :27102", 0, NULL, 27102, false));
+    assert_true(led("ASK 0 ?:27102", 0, NULL, 27102, true));
     for (i = 0; i < sizeof none / sizeof *none; i++) {
         rlock__slots there;
         bool ask;

@@ -508,6 +508,23 @@ static void grant_that_was_given_back_leaves_no_doubt(void **state) {
     assert_int_equal(kit_stats(client).cleaning, 0);
 }
 
+/* A node that a slot is on its way to knows the key only where ASKING comes first. */
+static void grant_on_the_way_is_given_back_on_the_way(void **state) {
+    rlock_config config = fleet_begins();
+    const char *key = key_of(0, 8191);
+    struct owner *o;
+
+    (void)state;
+    config.replicas = 1;
+    o = owner_new(kit_client(&config), key);
+    fleet.wait = ":0\r\n";
+    node_redirects(0, "ASK", slot_of(key), 2);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "WAIT: too few replicas"));
+    assert_int_equal(fleet.of[2].heard, 2);
+    assert_int_equal(fleet.of[2].asking, 2);
+}
+
 /* A node is not left before its name has been looked up, however long that takes. */
 static void node_whose_name_is_looked_up_is_not_left(void **state) {
     rlock_config config = fleet_begins();

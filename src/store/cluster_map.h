@@ -57,8 +57,9 @@ static bool rlock__slots_number(const char **at, unsigned most, unsigned *number
     return digits && digits <= 5 && value <= most;
 }
 
-/* Reads "MOVED slot host:port", or the same with ASK: the host may be left out, and may be IPv6
- * without brackets. *ask: it is ASK. False: it is neither. */
+/* Reads "MOVED slot host:port", or the same with ASK: the host may be left out or `?`, which is that
+ * of the node that says so, and may be IPv6 without brackets. *ask: it is ASK. False: it is
+ * neither. */
 static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *ask) {
     const char *at = words, *colon;
     unsigned port;
@@ -72,8 +73,8 @@ static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *
     }
     colon = strrchr(at, ':');
     slots->to = slots->from;
-    slots->host = colon && colon > at ? at : NULL;
     slots->host_len = colon ? (size_t)(colon - at) : 0;
+    slots->host = slots->host_len && strncmp(at, "?:", 2) != 0 ? at : NULL;
     at = colon ? colon + 1 : at;
     slots->port = 0;
     if (!colon || !rlock__slots_number(&at, 65535, &port) || (*at && *at != ' ')) {

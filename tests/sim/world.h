@@ -1684,9 +1684,10 @@ static inline int sim_slot_place(unsigned slot) {
     return i;
 }
 
-/* How a node names another one: by its address, or not at all. */
+/* How a node names another one: by its address, not at all, or by the name that it has not. */
 static inline const char *sim_node_host(const struct sim_server *says) {
-    return sim.cluster.views[says->number].names == 0 ? "127.0.0.1" : "";
+    static const char *const hosts[] = {"127.0.0.1", "", "", "?"};
+    return hosts[sim.cluster.views[says->number].names];
 }
 
 /* Whether the slot of a key that a node does not have is moving away from it. */

@@ -196,6 +196,32 @@ static void rlock__conn_answered(rlock__conn *conn) {
     conn->alive_us = conn->heard_us = rlock_client_now_us(conn->redis->client);
 }
 
+static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    (void)data;
+    if (conn && raw) {
+        rlock__conn_answered(conn);
+    }
+}
+
+/* Says ASKING right before a command, if its key is on its way to this node. */
+static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
+    if (!command->requests[0]->store.asks) {
+        return true;
+    }
+    rlock__put_words(redis, "ASKING", 0);
+    return rlock__conn_send(&redis->commands, rlock__on_asking, NULL);
+}
+
+/* Sends the command that was formatted last. */
+static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
+    bool sent = rlock__conn_send(&redis->commands, fn, command);
+    if (!sent && command->requests[0]->store.asks) { /* else another command would have asked */
+        rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
+    }
+    return sent;
+}
+
 /* True if that connection was one to this server, and not to another node of a cluster. */
 static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
     return epoch > redis->first_epoch && epoch <= redis->last_epoch;

@@ -281,23 +281,6 @@ static size_t rlock__release_room(const rlock__redis *redis, const rlock_request
     return bytes;
 }
 
-static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    (void)data;
-    if (conn && raw) {
-        rlock__conn_answered(conn);
-    }
-}
-
-/* Says ASKING right before a command, if its key is on its way to this node. */
-static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
-    if (!command->requests[0]->store.asks) {
-        return true;
-    }
-    rlock__put_words(redis, "ASKING", 0);
-    return rlock__conn_send(&redis->commands, rlock__on_asking, NULL);
-}
-
 /* Returns the epoch to note with a token of which an attempt leaves now: the oldest one that is not
  * surely gone; of two nodes of a cluster none says so. */
 static uint32_t rlock__epoch_noted(const rlock__redis *redis, uint32_t note) {
@@ -334,12 +317,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     rlock__command_fill(redis, command, queue);
     sent = sent && rlock__command_asks(redis, command);
     rlock__command_put(redis, command);
-    if (sent && !rlock__conn_send(&redis->commands, rlock__on_reply, command)) {
-        sent = false;
-        if (first->store.asks) { /* else another command would have asked */
-            rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
-        }
-    }
+    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
     if (sent && command->tells) {
         redis->told = rlock__script_of(redis, command->requests[0]);
     }

@@ -110,7 +110,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command_done(redis, command);
 }
 
-/* Gives back what a command was granted. False: it cannot be sent. */
+/* Gives back what a command was granted, in the way it was asked for. False: it cannot be sent. */
 static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     rlock_request back = *command->requests[0];
     back.op = RLOCK_OP_RELEASE;
@@ -118,8 +118,11 @@ static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     back.fences = 0;
     back.next = 0;
     back.store.how = RLOCK__HOW_EVAL;
+    if (!rlock__command_asks(redis, command)) {
+        return false;
+    }
     rlock__put_request(redis, &back);
-    return rlock__conn_send(&redis->commands, rlock__on_given_back, command);
+    return rlock__command_send(redis, command, rlock__on_given_back);
 }
 
 /* Notes what a WAIT was answered. True: enough replicas have what was written. */
