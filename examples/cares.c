@@ -1,6 +1,6 @@
 /* My program wants names, and no thread. How do I use another resolver? Here c-ares, on libev:
  *
- *     cares redis 6379
+ *     cares redis://redis
  *
  * takes a lock on the server of that name. The adapter's hooks stay, but for `resolve` and `close`.
  * c-ares reads the file hosts and asks name servers, and nothing else of nsswitch.conf. */
@@ -161,9 +161,8 @@ int main(int argc, char **argv) {
     adapter = config.loop;
     config.loop.resolve = hook_resolve;
     config.loop.close = hook_close;
-    config.host = argc > 1 ? argv[1] : "redis";
+    config.url = argc > 1 ? argv[1] : getenv("RLOCK_URL");
     config.log = on_log;
-    config.port = argc > 2 ? atoi(argv[2]) : 6379;
     if (ares_init_options(&channel, &how, ARES_OPT_SOCK_STATE_CB) != ARES_SUCCESS ||
         rlock_client_new(&client, &config) != RLOCK_OK ||
         rlock_new(&lock, client, &options) != RLOCK_OK ||

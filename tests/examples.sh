@@ -58,7 +58,7 @@ goes() {
 }
 
 # It takes 5 s, and is looked at below.
-timeout 40 "$bin/cares" nowhere.invalid 6379 >"$out.nobody" 2>&1 &
+timeout 40 "$bin/cares" redis://nowhere.invalid >"$out.nobody" 2>&1 &
 nobody=$!
 
 check "hello: acquires, works and releases" run "$bin/hello"
@@ -111,9 +111,13 @@ with_hosts() {
     # shellcheck disable=SC2016  # for the shell inside
     run unshare -rm sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$out.hosts" "$@"
 }
-if with_hosts true; then # else this machine lets nobody mount
-    check "cares: finds the server by its name, without a thread" with_hosts "$bin/cares" redis "$port"
+if with_hosts true; then
+    check "cares: finds the server by its name, without a thread" with_hosts "$bin/cares" "redis://redis:$port"
     check "cares: says so" says 'acquired cares: ok'
+    check "hello: finds the server by its name" with_hosts env RLOCK_URL="redis://redis:$port" "$bin/hello"
+    check "hello: says so" says 'acquired stock:42' 'released stock:42: ok'
+else
+    echo "not applicable: a server by its name, this machine lets nobody mount a file hosts"
 fi
 cares_finds_nothing() {
     ! wait $nobody && cat "$out.nobody" >"$out" && grep -q '^acquired cares: no connection' "$out" &&
