@@ -54,7 +54,8 @@ static const struct cli_engine {
      "libpq 14 or newer, in Debian libpq-dev", "libpq5",
      "In its URL: postgres://host/database?sslmode=verify-full&sslrootcert=FILE",
      "Is rlock_postgres.sql installed there, and has this user the role rlock_user?",
-     "Ask it: SELECT * FROM rlock.keys"},
+     "Ask it, as the owner: SELECT encode(key, 'escape'), token, ends FROM rlock.keys "
+     "WHERE ends > now()"},
     {"zookeeper", "ZooKeeper", true,
 #ifdef RLOCK_WITH_ZOOKEEPER
      "libzookeeper_st.so.2", cli_zookeeper_names, &cli_zookeeper,
@@ -73,7 +74,8 @@ static const struct cli_engine {
      "libmariadb 3.3 or newer, in Debian libmariadb-dev", "libmariadb3",
      "It has none: the library's handshake would block",
      "Is rlock_mariadb.sql installed there, and are user and password in the URL right?",
-     "Ask it: SELECT * FROM rlock_keys"},
+     "Ask it, as the owner: SELECT name, token, ends FROM rlock_keys WHERE ends > "
+     "UNIX_TIMESTAMP() * 1000000"},
 };
 
 #define CLI_ENGINES (sizeof cli_engines / sizeof *cli_engines)

@@ -15,7 +15,8 @@
  * engine's own header; one of PostgreSQL may also have ?pooler=yes: RLOCK_POSTGRES_POOLER.
  *
  * Several clients may share one store: make it with rlock_stores_new, and put it into
- * config.store. The servers of a quorum are Redis. */
+ * config.store. In a quorum, and in rlock_both_new, a URL names Redis; another engine is given as a
+ * store. The headers of libpq and libmariadb may need flags: pkg-config --cflags libpq. */
 
 #ifndef RLOCK_STORES_H
 #define RLOCK_STORES_H

@@ -57,8 +57,8 @@ static bool rlock__slots_number(const char **at, unsigned most, unsigned *number
     return digits && digits <= 5 && value <= most;
 }
 
-/* Reads "MOVED slot host:port", or the same with ASK: the host may be left out or `?`, which is that
- * of the node that says so, and may be IPv6 without brackets. *ask: it is ASK. False: it is
+/* Reads "MOVED slot host:port", or the same with ASK: the host may be left out, or be `?`, then it
+ * is that of the node that says so, and may be IPv6 without brackets. *ask: it is ASK. False: it is
  * neither. */
 static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *ask) {
     const char *at = words, *colon;
