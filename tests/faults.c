@@ -234,6 +234,7 @@ static const struct clustered_skip skipped[] = {
     {"replica_is_not_used", NO_REPLICAOF},
     {"real_replica_is_not_used", NO_REPLICAOF},
     {"primary_that_was_demoted_is_left_by_all", NO_REPLICAOF},
+    {"replica_that_cannot_mark_is_followed_by_the_next_address", NO_CLUSTER},
     {"server_that_refuses_for_now_is_kept", NO_CLUSTER},
     {"node_that_serves_other_keys_is_seldom_left", NO_CLUSTER},
     {"keys_of_two_slots_are_refused_and_leave_nothing", NO_CLUSTER},
