@@ -402,6 +402,20 @@ static void hold_whose_node_is_gone_is_told_at_once(void **state) {
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
 }
 
+/* The request, or the answer to it, went down with the connection; the session goes on. */
+static void deletion_that_was_lost_is_repeated(void **state) {
+    struct owner *o = owner_new(proxied(), "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 500), RLOCK_OK);
+    proxy->mode = BLACK_HOLE;
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
+    kit_run(200);
+    assert_int_equal(line("6b"), 1);
+    proxy_cuts();
+    proxy->mode = PASS;
+    assert_true(kit_until(line_is_empty, (void *)(intptr_t) "6b", 1500));
+}
+
 /* Nobody's node but its own is deleted; what is not a lock's is no one in the line. */
 static void what_is_not_ours_is_untouched(void **state) {
     struct owner *o = renewed(client(), "k");
@@ -826,6 +840,7 @@ int main(int argc, char **argv) {
         TEST(lease_is_counted_from_a_beat),
         TEST(client_that_held_rests_while_there_is_no_server),
         TEST(hold_whose_node_is_gone_is_told_at_once),
+        TEST(deletion_that_was_lost_is_repeated),
         TEST(what_is_not_ours_is_untouched),
         TEST(line_that_was_removed_is_made_again),
         TEST(password_keeps_others_out),
