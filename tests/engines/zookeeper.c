@@ -124,6 +124,22 @@ static void replies_split_at_every_byte_are_understood(void **state) {
     assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
 }
 
+/* The library itself would wait for two thirds of the session, which are 2.6 s. */
+static void silent_server_is_left_after_a_command_timeout(void **state) {
+    rlock_client *one;
+    struct owner *o;
+    char url[96];
+    (void)state;
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/t%d?session_ms=4000&tick_ms=200", g.door,
+             g.test);
+    one = client_of(url, 150);
+    o = owner_new(one, "k");
+    assert_int_equal(owner_acquire(o, 5000, 3000), RLOCK_OK);
+    proxy->mode = BLACK_HOLE;
+    assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
+    assert_true(kit_until(kit_is_down, one, 2000));
+}
+
 static void server_that_is_far_away_is_waited_for(void **state) {
     struct owner *o = renewed(proxied(), "k");
     (void)state;
@@ -823,6 +839,7 @@ static int test_ends(void **state) {
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         TEST(replies_split_at_every_byte_are_understood),
+        TEST(silent_server_is_left_after_a_command_timeout),
         TEST(server_that_is_far_away_is_waited_for),
         TEST(black_holed_holder_is_told_before_its_session_ends),
         TEST(black_holed_renewal_and_release_are_unknown),
