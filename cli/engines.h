@@ -54,8 +54,8 @@ static const struct cli_engine {
      "libpq 14 or newer, in Debian libpq-dev", "libpq5",
      "In its URL: postgres://host/database?sslmode=verify-full&sslrootcert=FILE",
      "Is rlock_postgres.sql installed there, and has this user the role rlock_user?",
-     "Ask it, as the owner: SELECT encode(key, 'escape'), token, ends FROM rlock.keys "
-     "WHERE ends > now()"},
+     "Ask it, as the owner: SELECT encode(key, 'escape'), token, ends FROM rlock.keys WHERE "
+     "ends > clock_timestamp()"},
     {"zookeeper", "ZooKeeper", true,
 #ifdef RLOCK_WITH_ZOOKEEPER
      "libzookeeper_st.so.2", cli_zookeeper_names, &cli_zookeeper,

@@ -434,7 +434,7 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
         node->end_us = zk->base_us + timeout_us; /* of a hold that was only looked for */
         rlock__zk_due(zk, node->end_us);
     }
-    proved_us = zk->base_us + timeout_us - lease_ms * 1000; /* later, and it outlives the session */
+    proved_us = zk->base_us + timeout_us - lease_ms * 1000; /* the latest that is proved */
     if (node->leaves) {
         wrong = "its lease has ended";
     } else if (timeout_us < 5 * rlock__zk_beat_us(zk)) {

@@ -283,10 +283,9 @@ class Place:
 
     def beats(self, *words, options=(), lease=LEASE_S, **more):
         """Starts a command that writes down when it runs."""
-        if "stderr" not in more:
-            with open(self.said, "ab") as more["stderr"]:
-                return self.beats(*words, options=options, lease=lease, **more)
-        return self.rlock("--lease", ms(lease), *options, self.key, "--", BEAT, self.log, *words, **more)
+        with open(self.said, "ab") as said:
+            more.setdefault("stderr", said)
+            return self.rlock("--lease", ms(lease), *options, self.key, "--", BEAT, self.log, *words, **more)
 
     def runs(self):
         """Of each run of the command: when it began and was last seen, its processes; in their order."""

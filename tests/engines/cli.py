@@ -346,6 +346,17 @@ def what_is_wrong_is_told_with_its_cure(place):
         assert all(len(line) < 300 for line in err.splitlines()), err
 
 
+@test
+def query_that_ls_names_is_that_of_the_document(place):
+    document = {"postgres": "postgresql.md", "mariadb": "mariadb.md"}.get(ENGINE)
+    _, _, err = place.says("ls")
+    if document:
+        with open(os.path.join(ROOT, "docs", document), encoding="utf-8") as text:
+            assert err.strip().split("as the owner: ")[1] in text.read(), err
+    else:
+        assert "zkCli.sh" in err, err
+
+
 if ENGINE == "postgres":
 
     @test

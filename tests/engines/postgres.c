@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "documented.h"
 #include "measured.h"
 #include "postgres.h"
 #include "proxy.h"
@@ -968,6 +969,17 @@ static void functions_may_be_installed_again_while_locks_are_held(void **state) 
     assert_int_equal(kit_stats(of).faults, 0);
 }
 
+static void documented_query_shows_who_holds_a_mutex(void **state) {
+    const char *query = documented_query("docs/postgresql.md");
+    struct owner *o = owner_new(client(), "k");
+    (void)state;
+    assert_string_equal(sql("%s", query), "");
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    assert_string_equal(sql("%s", query), "k");
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_string_equal(sql("%s", query), "");
+}
+
 static void rows_that_nobody_used_for_a_day_are_swept(void **state) {
     struct owner *o = owner_fenced(client(), "k");
     uint64_t before;
@@ -1135,6 +1147,7 @@ int main(int argc, char **argv) {
         TEST(client_that_is_freed_lets_go_of_all),
         TEST(farewell_that_takes_long_is_executed_all_the_same),
         TEST(functions_may_be_installed_again_while_locks_are_held),
+        TEST(documented_query_shows_who_holds_a_mutex),
         TEST(rows_that_nobody_used_for_a_day_are_swept),
         TEST(every_failing_allocation_is_survived),
         TEST(no_call_of_the_loop_has_blocked),

@@ -1684,7 +1684,7 @@ static inline int sim_slot_place(unsigned slot) {
     return i;
 }
 
-/* How a node names another one: by its address, not at all, or by the name that it has not. */
+/* How a node names another one: by its address, not at all, or by `?`. */
 static inline const char *sim_node_host(const struct sim_server *says) {
     static const char *const hosts[] = {"127.0.0.1", "", "", "?"};
     return hosts[sim.cluster.views[says->number].names];
