@@ -525,6 +525,36 @@ static void grant_on_the_way_is_given_back_on_the_way(void **state) {
     assert_int_equal(fleet.of[2].asking, 2);
 }
 
+/* However far the commands of an attempt came: the last that memory is refused to is the give-back
+ * itself, and the one before it is its ASKING. */
+static void grant_on_the_way_is_let_go_though_memory_is_refused(void **state) {
+    rlock_config config = fleet_begins();
+    const char *key = key_of(0, 8191);
+    rlock_client *client;
+    struct owner *o;
+    unsigned n;
+    bool refused = true;
+
+    (void)state;
+    config.replicas = 1;
+    client = kit_client(&config);
+    o = owner_new(client, key);
+    node_redirects(0, "ASK", slot_of(key), 2);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_release(o), RLOCK_OK);
+    fleet.wait = ":0\r\n";
+    for (n = 1; refused; n++) {
+        commands_last = n;
+        assert_int_not_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        refused = commands_last == 0;
+        commands_last = 0;
+        stage_runs(3000);
+        assert_int_equal(kit_stats(client).cleaning, 0);
+        assert_int_equal(fleet.of[2].asking, fleet.of[2].heard);
+    }
+    assert_true(n > 6);
+}
+
 /* A node is not left before its name has been looked up, however long that takes. */
 static void node_whose_name_is_looked_up_is_not_left(void **state) {
     rlock_config config = fleet_begins();
