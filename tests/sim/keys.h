@@ -57,6 +57,7 @@ struct token { /* a value that was seen at a key */
     int64_t alone_us;    /* since when it holds and no handle has it; 0 = not so */
     bool parted;         /* it is void only because an old primary goes on with it */
     int64_t both_us;     /* until when two primaries have it that go on apart; 0 = they have not */
+    bool old_only;       /* ... since only the old one had it when they parted */
     bool stays; /* its client may have given it back to an old primary, or been told by a replica
                             that it is gone */
 
@@ -1075,7 +1076,7 @@ static inline void aside_forced(const struct sim_server *server, const struct sl
         const struct hand *hand = &oracle.hands[i];
         struct token *token = hand_token(hand);
         for (k = 0; k < hand->slot_count && token != NULL; k++) {
-            bool had = token->aside != 0 || token->both_us > 0; /* that one, or both of them */
+            bool had = token->aside != 0 || token->both_us > 0 || token->old_only;
             if (hand->slots[k] == slot && token->is_void && !token->lawless && had &&
                 aside_until(server, slot, token) == 0) {
                 token_void(token); /* what was granted there may be longer than at the new one */
@@ -1160,6 +1161,7 @@ static inline void promoted_mutex(struct slot *slot, bool splits) {
             both_us = promoted_until_us(slot, slot->expires_us, expires_us);
         }
         promoted_token(before, same, splits, both_us);
+        before->old_only = splits && both_us == 0;
     }
     slot->there = text[0] ? oracle_token(text) : NULL;
     slot->since_us = same ? slot->since_us : sim.now_us;
@@ -1180,6 +1182,7 @@ static inline void promoted_queue(struct slot *slot, bool splits) {
         seen.tails += !same;
         promoted_token(token, same, splits,
                        promoted_until_us(slot, token->ends_ms * 1000, token->next_ms * 1000));
+        token->old_only = splits && token->ends_ms != 0 && token->next_ms == 0;
         token->came_us = same ? token->came_us : sim.now_us;
         token->ends_ms = token->next_ms;
         token->place = token->next_place;
