@@ -785,10 +785,15 @@ static inline void sentinels_learn(void) {
     }
 }
 
-/* A client is led to a replica. Where INFO is refused it cannot tell, and asks that one. */
+/* Where INFO is refused a client cannot tell a replica from its primary before READONLY. */
+static inline bool program_hides_replicas(void) {
+    return sim.primary != NULL && sim.primary->always_denied != NULL &&
+           strcmp(sim.primary->always_denied, "info") == 0;
+}
+
+/* A client is led to a replica, and may ask that one. */
 static inline void program_leads_to(const struct sim_server *server) {
-    if (server != NULL && server != sim.primary && sim.primary != NULL &&
-        sim.primary->always_denied != NULL && strcmp(sim.primary->always_denied, "info") == 0) {
+    if (server != NULL && server != sim.primary && program_hides_replicas()) {
         oracle.moved = true;
     }
 }
@@ -1936,9 +1941,11 @@ static inline bool program_owned(const struct token *token) {
     return false;
 }
 
-/* How long something of this token may be at a server when nobody holds any more. */
+/* How long something of this token may be at a server when nobody holds any more. A replica that is
+ * taken for the primary says of what it has not heard of yet that it is gone. */
 static inline int64_t program_clean_us(const struct token *token) {
-    return program_owned(token) && !token->is_void && !token->stays && !program.clustered
+    return program_owned(token) && !token->is_void && !token->stays && !program.clustered &&
+                   !program_hides_replicas()
                ? PROGRAM_CLEAN_US
                : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
 }
