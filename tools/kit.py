@@ -1,0 +1,75 @@
+"""What the tools in Python share: where the project is, how programs are run and ended, what git knows.
+
+A program that is started here runs in a namespace of its own (tools/apart), so that nothing it started outlives it.
+"""
+import os
+import signal
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+APART = os.path.join(ROOT, 'tools', 'apart')
+
+running = set()  # programs that were started and not ended
+
+
+def environment(**more):
+    """That of a shell in which make was not called, with the servers that tools/setup put into build/."""
+    kept = {name: value for name, value in os.environ.items() if name not in ('MAKEFLAGS', 'MFLAGS', 'MAKELEVEL')}
+    kept['PATH'] = os.path.join(ROOT, 'build', 'bin') + ':' + kept['PATH']
+    kept.update(more)
+    return kept
+
+
+def start(words, output, folder=ROOT, **more):
+    """Starts a program apart, in a session of its own; what it prints goes to a file."""
+    process = subprocess.Popen([APART, *words], cwd=folder, env=environment(**more), stdin=subprocess.DEVNULL,
+                               stdout=output, stderr=output, start_new_session=True)
+    running.add(process)
+    return process
+
+
+def end(process):
+    """Ends a program and all that it started."""
+    for how in (signal.SIGTERM, signal.SIGKILL):  # the first is enough where there are namespaces; else a suite ends its servers
+        try:
+            os.killpg(process.pid, how)
+            process.wait(5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+    running.discard(process)
+
+
+def end_all(number, _):
+    for process in list(running):
+        end(process)
+    os._exit(128 + number)
+
+
+def end_with_this_tool():
+    """A signal that ends this tool ends what it started."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end_all)
+
+
+def said(*words):
+    """What a command prints, without the last line's end; nothing if it fails or there is none."""
+    try:
+        done = subprocess.run(words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, errors='replace', check=False)
+    except OSError:
+        return ''
+    return done.stdout.rstrip('\n') if done.returncode == 0 else ''
+
+
+def git(*words):
+    """What git prints. Without a repository there is no answer, and the tool ends."""
+    done = subprocess.run(('git',) + words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                          check=False)
+    if done.returncode != 0:
+        sys.exit('%s: git %s failed' % (os.path.basename(sys.argv[0]), ' '.join(words)))
+    return done.stdout
+
+
+def length(seconds):
+    return '%d min %02d s' % divmod(round(seconds), 60)
