@@ -53,8 +53,6 @@ benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
 cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
-# What the suites run: nothing else has to be compiled for `make test`.
-suite_programs = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/([a-z]+/)?(tests|examples|cli)/[a-z/_-]*' tests/suites)))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
@@ -133,19 +131,15 @@ quick:
 	@tools/setup test
 	@BUILD=$(BUILD) tools/quick
 
+# MAKEOVERRIDES is what make was told on its command line, as CC=clang: tools/run-tests builds the programs with it.
 test:
 	@tools/setup test
-	@+$(build) $(filter-out $(BUILD)/asan/%,$(suite_programs)) examples
-	@+$(build) SANITIZE=1 $(filter $(BUILD)/asan/%,$(suite_programs))
-	@tools/run-tests
+	@tools/run-tests $(MAKEOVERRIDES)
 
 # The stores of other engines, whose servers are large.
-engines = $(sort $(patsubst $$BUILD/%,$(BUILD)/%,$(shell grep -oE '[$$]BUILD/asan/tests/engines/[a-z_]*' tests/engines/suites)))
 test-stores:
 	@tools/setup stores
-	@+$(build) SANITIZE=1 $(engines)
-	@+$(build) $(BUILD)/tests/engines/with $(BUILD)/tests/beat cli examples $(pq_examples)
-	@SUITES=tests/engines/suites tools/run-tests
+	@tools/run-tests --group stores $(MAKEOVERRIDES)
 
 # Each engine has a program of this name and command line.
 chaos_engines = $(patsubst %.c,$(BUILD)/asan/%,$(wildcard tests/engines/*_chaos.c))
@@ -153,17 +147,17 @@ chaos-stores: SECONDS = 120
 chaos-stores:
 	@tools/setup stores
 	@+$(build) SANITIZE=1 $(chaos_engines)
-	@status=0; for chaos in $(chaos_engines); do echo "# $$chaos"; $$chaos $(SECONDS) || status=1; done; exit $$status
+	@status=0; for chaos in $(chaos_engines); do echo "# $$chaos"; tools/apart $$chaos $(SECONDS) || status=1; done; exit $$status
 
 matrix:
 	@tools/setup test
 	@tools/matrix
 
-# These set up what they need like `make test`.
+# These set up what they need like `make test`. Whatever starts servers or ends processes runs in a namespace of its own.
 sim:
 	@tools/setup test
 	@+$(build) $(BUILD)/tests/sim/sim
-	@$(BUILD)/tests/sim/sim --again tests/sim/seeds --seeds $(SEEDS) --fresh $$(($(SEEDS) / 4))
+	@tools/apart $(BUILD)/tests/sim/sim --again tests/sim/seeds --seeds $(SEEDS) --fresh $$(($(SEEDS) / 4))
 
 mutants:
 	@tools/setup test
@@ -176,33 +170,33 @@ mutants-stores:
 torture:
 	@tools/setup test
 	@+$(build) SANITIZE=1 $(BUILD)/asan/tests/sim/torture
-	@$(BUILD)/asan/tests/sim/torture
+	@tools/apart $(BUILD)/asan/tests/sim/torture
 
 fuzz:
 	@tools/setup fuzz
-	@tools/fuzz $(SECONDS)
+	@tools/apart tools/fuzz $(SECONDS)
 
 chaos:
 	@tools/setup test
 	@+$(build) $(BUILD)/tests/chaos
-	@$(BUILD)/tests/chaos $(SECONDS)
+	@tools/apart $(BUILD)/tests/chaos $(SECONDS)
 
 cli-chaos: ROUNDS = 500
 cli-chaos:
 	@tools/setup test
 	@+$(build) $(BUILD)/cli/rlock $(BUILD)/tests/beat
-	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/$(if $(ENGINE),engines/)cli.py $(BUILD)/cli/rlock $(BUILD)/tests/beat $(ENGINE) chaos $(ROUNDS)
+	@tools/apart /usr/bin/python3 tests/$(if $(ENGINE),engines/)cli.py $(BUILD)/cli/rlock $(BUILD)/tests/beat $(ENGINE) chaos $(ROUNDS)
 
 failover: SECONDS = 120
 failover:
 	@tools/setup test
 	@+$(build) $(BUILD)/examples/leader
-	@PATH=$(CURDIR)/build/bin:$$PATH /usr/bin/python3 tests/failover.py $(BUILD)/examples/leader $(SECONDS) $(KIND)
+	@tools/apart /usr/bin/python3 tests/failover.py $(BUILD)/examples/leader $(SECONDS) $(KIND)
 
 moving:
 	@tools/setup test
 	@+$(build) $(BUILD)/tests/stress
-	@$(BUILD)/tests/stress moving $(SECONDS)
+	@tools/apart $(BUILD)/tests/stress moving $(SECONDS)
 
 coverage:
 	@tools/setup coverage
@@ -210,7 +204,7 @@ coverage:
 
 cross:
 	@tools/setup cross
-	@tools/cross
+	@tools/apart tools/cross
 
 # The settings of a whole proof are its own: here only those that were given.
 proof:
@@ -220,15 +214,15 @@ proof:
 bench:
 	@tools/setup test
 	@+$(build) $(benches)
-	@tools/bench $(if $(QUICK),--quick)
+	@tools/apart tools/bench $(if $(QUICK),--quick)
 
 bench-stores:
 	@tools/setup stores
 	@+$(build) $(addprefix $(BUILD)/bench/engines/,postgres mariadb zookeeper stores)
-	@$(BUILD)/bench/engines/postgres
-	@$(BUILD)/bench/engines/mariadb
-	@$(BUILD)/bench/engines/zookeeper
-	@$(BUILD)/bench/engines/stores $(if $(QUICK),--quick) >$(BUILD)/bench/stores.md
+	@tools/apart $(BUILD)/bench/engines/postgres
+	@tools/apart $(BUILD)/bench/engines/mariadb
+	@tools/apart $(BUILD)/bench/engines/zookeeper
+	@tools/apart $(BUILD)/bench/engines/stores $(if $(QUICK),--quick) >$(BUILD)/bench/stores.md
 	@cat $(BUILD)/bench/stores.md
 	@$(if $(QUICK),,awk -v table=$(BUILD)/bench/stores.md '/bench-stores: end/ { off = 0 } !off { print } \
 		/bench-stores: begin/ { off = 1; print ""; while ((getline line <table) > 0) print line; print "" }' \
@@ -237,7 +231,7 @@ bench-stores:
 bench-peers:
 	@tools/setup peers
 	@+$(build) $(BUILD)/bench/peers/rlock
-	@tools/bench-peers
+	@tools/apart tools/bench-peers
 
 tests: $(filter-out $(no_tls),$(tests))
 

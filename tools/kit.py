@@ -2,7 +2,10 @@
 
 A program that is started here runs in a namespace of its own (tools/apart), so that nothing it started outlives it.
 """
+import collections
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,11 +25,24 @@ def environment(**more):
 
 
 def start(words, output, folder=ROOT, **more):
-    """Starts a program apart, in a session of its own; what it prints goes to a file."""
-    process = subprocess.Popen([APART, *words], cwd=folder, env=environment(**more), stdin=subprocess.DEVNULL,
+    """Starts a program apart, in a session of its own; what it prints goes to a file. It ends with the thread that
+    started it, also if this tool is killed."""
+    dying = ['setpriv', '--pdeathsig', 'KILL'] if shutil.which('setpriv') else []
+    process = subprocess.Popen([*dying, APART, *words], cwd=folder, env=environment(**more), stdin=subprocess.DEVNULL,
                                stdout=output, stderr=output, start_new_session=True)
     running.add(process)
     return process
+
+
+def ended(process):
+    """Returns nothing while a program runs; then its exit status, and the seconds that processors worked for it and
+    for all that it started."""
+    number, status, used = os.wait4(process.pid, os.WNOHANG)
+    if number == 0:
+        return None
+    running.discard(process)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_utime + used.ru_stime
 
 
 def end(process):
@@ -50,6 +66,30 @@ def end_with_this_tool():
     """A signal that ends this tool ends what it started."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end_all)
+
+
+Suite = collections.namedtuple('Suite', 'name command seconds proves group computes')
+
+
+def suites():
+    """The rows of tests/suites, in their order. The table says what its columns and its sections mean."""
+    rows, group, how = [], '', ''
+    with open(os.environ.get('SUITES') or os.path.join(ROOT, 'tests', 'suites'), encoding='utf-8') as table:
+        for line in table:
+            section = re.match(r'# (\w+), (computes|waits)$', line)
+            cells = [cell.strip() for cell in line.split(' | ')]
+            if section:
+                group, how = section.groups()
+            elif line.strip() and not line.startswith('#'):
+                if len(cells) != 4 or not cells[2].isdigit() or not group:
+                    sys.exit('tests/suites: not a row of four cells in a section: ' + line.strip())
+                rows.append(Suite(cells[0], cells[1], int(cells[2]), cells[3], group, how == 'computes'))
+    return rows
+
+
+def programs(command):
+    """The programs that the command of a suite names, as $BUILD/tests/unit: those that make has to build."""
+    return re.findall(r'\$BUILD/[\w./-]*\w', command)
 
 
 def said(*words):

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Runs the examples with their locks in another engine, and checks what they say: tests/engines/examples.sh ENGINE. Their
+# Runs the examples with their locks in another engine, and checks what they say: tests/engines/examples.sh ENGINE WITH.
+# WITH is the program that starts such an engine, RLOCK_EXAMPLES the folder of the examples, RLOCK the program rlock. Their
 # own data is in a private Redis. Then a program that is built without that engine. Prints TAP.
 cd "$(dirname "$0")/../.." || exit 1
 engine=$1
 bin=${RLOCK_EXAMPLES:-build/examples}
 if [ "${2:-}" != --inside ]; then
-    exec tools/with-server "${BUILD:-build}/tests/engines/with" "$engine" sh "$0" "$engine" --inside
+    exec tools/with-server "$2" "$engine" sh "$0" "$engine" --inside
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/rlock-engine-XXXXXX") || exit 1
 out=$work/said
@@ -52,7 +53,7 @@ in_redis() {
 
 check "hello acquires and releases" says 'acquired stock:42' 'released stock:42: ok' -- "$bin/hello"
 held_there_only() {
-    "${BUILD:-build}/cli/rlock" stock:42 -- sh -c 'echo held; exec sleep 60' >"$work/holder" 2>&1 &
+    "${RLOCK:-build/cli/rlock}" stock:42 -- sh -c 'echo held; exec sleep 60' >"$work/holder" 2>&1 &
     others=$!
     appears held "$work/holder" && in_redis says 'acquired stock:42' -- "$bin/hello" && refuses 'cannot acquire stock:42: .*' -- "$bin/hello"
     status=$?
