@@ -72,7 +72,7 @@ Suite = collections.namedtuple('Suite', 'name command seconds proves group compu
 
 
 def suites():
-    """The rows of tests/suites, in their order. The table says what its columns and its sections mean."""
+    """The rows of tests/suites, in their order; its head says what they mean. SUITES names another table."""
     rows, group, how = [], '', ''
     with open(os.environ.get('SUITES') or os.path.join(ROOT, 'tests', 'suites'), encoding='utf-8') as table:
         for line in table:
