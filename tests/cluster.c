@@ -12,6 +12,7 @@
 
 #include "cluster_kit.h"
 #include "cluster_names.h"
+#include "shard.h"
 
 #define PRIMARIES 3
 #define LEASE_MS 60000
@@ -1696,16 +1697,16 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    failed = cmocka_run_group_tests_name("slots", of_slots, NULL, NULL);
-    failed += cmocka_run_group_tests_name("three nodes", of_three, three_begin, group_ends);
+    failed = shard_group("slots", of_slots, NULL, NULL);
+    failed += shard_group("three nodes", of_three, three_begin, group_ends);
     if (some_move_whole) {
-        failed += cmocka_run_group_tests_name("slots that move whole", of_whole, three_begin_whole,
-                                              group_ends_whole);
+        failed +=
+            shard_group("slots that move whole", of_whole, three_begin_whole, group_ends_whole);
     } else {
         for (i = 0; i < sizeof of_whole / sizeof *of_whole; i++) {
             print_message("not applicable: %s, with slots that move whole\n", of_whole[i].name);
         }
     }
-    failed += cmocka_run_group_tests_name("with replicas", of_six, six_begin, group_ends);
+    failed += shard_group("with replicas", of_six, six_begin, group_ends);
     return failed;
 }

@@ -23,6 +23,8 @@
 
 #include <cmocka.h>
 
+#include "shard.h"
+
 #define CLUSTERED_PATHS 250
 
 static char clustered_paths[CLUSTERED_PATHS][128];
@@ -110,7 +112,7 @@ static inline int clustered_run(const char *name, struct CMUnitTest *tests, size
     if (filter != NULL) {
         cmocka_set_test_filter(filter);
     }
-    return _cmocka_run_group_tests(name, tests, kept, begins, ends);
+    return shard_run(name, tests, kept, begins, ends);
 }
 
 #endif /* TESTS_CLUSTERED_H */

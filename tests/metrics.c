@@ -48,9 +48,11 @@ static void on_report(void *user, const rlock_report *report) {
 }
 
 static int setup(void **state) {
+    const char *tmp = getenv("TMPDIR");
+
     (void)state;
     memset(&g, 0, sizeof g);
-    strcpy(g.folder, "/tmp/rlock-metrics-XXXXXX");
+    snprintf(g.folder, sizeof g.folder, "%s/rlock-metrics-XXXXXX", tmp != NULL ? tmp : "/tmp");
     assert_non_null(mkdtemp(g.folder));
     virtual_begin(&g.loop);
     rlock_metrics_init(&g.metrics, NULL);

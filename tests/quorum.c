@@ -22,6 +22,7 @@ static void *count_malloc(size_t size) {
 #include <cmocka.h>
 
 #include "kit.h"
+#include "shard.h"
 
 #include <sys/mman.h>
 
@@ -1079,5 +1080,5 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("quorum", tests, group_begins, group_ends);
+    return shard_group("quorum", tests, group_begins, group_ends);
 }

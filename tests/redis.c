@@ -24,6 +24,7 @@ static void *count_malloc(size_t size) {
 #include <cmocka.h>
 
 #include "kit.h"
+#include "shard.h"
 
 #include <hiredis/async.h>
 
@@ -2349,5 +2350,5 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("redis", tests, group_begins, group_ends);
+    return shard_group("redis", tests, group_begins, group_ends);
 }

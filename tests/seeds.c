@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "kit.h"
+#include "shard.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -552,5 +553,5 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("seeds", tests, group_begins, group_ends);
+    return shard_group("seeds", tests, group_begins, group_ends);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kit.h"
+#include "shard.h"
 
 #define NODES 3
 #define FAILOVER_MS 30000 /* the longest that a failover may take on a busy machine */
@@ -456,5 +457,5 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("sentinel", tests, group_begins, group_ends);
+    return shard_group("sentinel", tests, group_begins, group_ends);
 }

@@ -13,6 +13,7 @@
 #include "rlock_poll.h"
 #include "rlock_testing.h"
 #include "server.h"
+#include "shard.h"
 #include "store.h"
 
 #define SERVERS 3
@@ -326,11 +327,10 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-#define RUN(store, tests)                            \
-    failed +=                                        \
-        argc > 2 && strcmp(argv[2], store.name) != 0 \
-            ? 0                                      \
-            : cmocka_run_group_tests_name(store.name, tests, store##_group_begins, group_ends)
+#define RUN(store, tests)                                  \
+    failed += argc > 2 && strcmp(argv[2], store.name) != 0 \
+                  ? 0                                      \
+                  : shard_group(store.name, tests, store##_group_begins, group_ends)
     RUN(memory, of_all);
     RUN(both, of_mutexes);
     RUN(testing, of_all);

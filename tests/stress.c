@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "kit.h"
+#include "shard.h"
 #include "stress_queue.h"
 #include "stress_permits.h"
 #include "stress_cluster.h"
@@ -487,7 +488,7 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc == 1) {
-        return cmocka_run_group_tests_name("stress", tests, NULL, NULL);
+        return shard_group("stress", tests, NULL, NULL);
     }
     if (argc == 3 && strcmp(argv[1], "fight") == 0 && atoi(argv[2]) > 0) {
         return fight(atoi(argv[2])) != 0;

@@ -22,6 +22,7 @@ static void *scarce(size_t count, size_t size) {
 #undef calloc
 
 #include "kit.h"
+#include "shard.h"
 #include "tls_files.h"
 
 #include <setjmp.h>
@@ -1229,5 +1230,5 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("tls", tests, group_begins, group_ends);
+    return shard_group("tls", tests, group_begins, group_ends);
 }

@@ -1605,13 +1605,13 @@ static void line_goes_on_on_each_server_that_is_full(void **state) {
 
 /* It takes no options but from a file that it may write to. */
 static pid_t sentinel_start(struct server *s) {
-    const char *program = getenv("RLOCK_REDIS_SERVER");
+    const char *program = getenv("RLOCK_REDIS_SERVER"), *tmp = getenv("TMPDIR");
     char path[96];
     FILE *file;
     pid_t pid;
     int i;
 
-    snprintf(s->dir, sizeof s->dir, "/tmp/rlock-sentinel-XXXXXX");
+    snprintf(s->dir, sizeof s->dir, "%s/rlock-sentinel-XXXXXX", tmp != NULL ? tmp : "/tmp");
     assert_non_null(mkdtemp(s->dir));
     snprintf(s->socket, sizeof s->socket, "%s/socket", s->dir);
     snprintf(path, sizeof path, "%s/conf", s->dir);
