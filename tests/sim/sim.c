@@ -1,7 +1,8 @@
 /* sim.c - many seeds of program.h, and what came of them
  *
  *     sim --seeds N [--from S] [--jobs J]    N programs; tables of what happened in them
- *     sim --fresh N                          the same with N seeds that follow from the commit
+ *     sim --fresh N [--past P]               the same with N seeds that follow from the commit: the
+ *                                            first ones, or those past the first P
  *     sim --again FILE                       the same with the seeds that a file names
  *     sim --seed S [--skip 3,5-9] [--plain M]  one of them, with its trace
  *     sim --written N                        the N-th world of written.h, with its trace
@@ -48,7 +49,7 @@ struct finding {
 struct plan { /* the seeds of a run: some that are named, some from 1 on, some that are fresh */
     uint64_t again[AGAIN], again_count;
     uint64_t from, count;
-    uint64_t fresh_from, fresh_count;
+    uint64_t fresh_from, fresh_count, past; /* past: so many fresh seeds are left out before them */
 };
 
 struct job {              /* what a worker tells */
@@ -638,6 +639,8 @@ int main(int argc, char **argv) {
             plan.from = number;
         } else if (strcmp(argv[i], "--fresh") == 0) {
             plan_fresh(&plan, number);
+        } else if (strcmp(argv[i], "--past") == 0) {
+            plan.past = number;
         } else if (strcmp(argv[i], "--again") == 0 && plan_again(&plan, argv[i + 1])) {
             continue;
         } else if (strcmp(argv[i], "--jobs") == 0) {
@@ -656,10 +659,12 @@ int main(int argc, char **argv) {
         }
     }
     if (i < argc || jobs == MAP_FAILED) {
-        fprintf(stderr, "usage: sim [--again FILE] [--seeds N [--from S]] [--fresh N] [--jobs J] | "
-                        "sim --seed S [--skip LIST]\n");
+        fprintf(stderr,
+                "usage: sim [--again FILE] [--seeds N [--from S]] [--fresh N [--past P]] [--jobs J]"
+                " | sim --seed S [--skip LIST]\n");
         return 2;
     }
+    plan.fresh_from += plan.past;
     job_count = job_count < 1 ? 1 : job_count > JOBS ? JOBS : job_count;
     if (variant.seed != 0) {
         return one(&variant);
