@@ -84,7 +84,7 @@ help:
 	@echo 'make cli                build the program rlock into build/cli/'
 	@echo 'make tests              build the test programs; SANITIZE=1 builds them with sanitizers'
 	@echo 'make test-stores        set up other engines, then run the suites of their stores'
-	@echo 'make chaos-stores       SECONDS=120 for each engine: four processes on the same keys while all goes wrong'
+	@echo 'make chaos-stores       SECONDS=120 for each engine, or for ENGINE=postgres: four processes on the same keys'
 	@echo 'make mutants-stores     plant bugs in the stores of other engines: each must be caught by make test-stores'
 	@echo 'make matrix             the Redis, kinds and loop suites on other hiredis, Redis and Valkey versions'
 	@echo 'make sim                SEEDS=10000: that many programs and faults in a simulated world'
@@ -99,7 +99,8 @@ help:
 	@echo 'make moving             SECONDS=60: 1,000 handles on a cluster, slots that move, nodes that are killed'
 	@echo 'make coverage           lines and branches that the suites run, into build/coverage/'
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
-	@echo 'make proof              all of these that concern Redis, longer, into docs/proof.md (an hour and a half); SEEDS=1000000 SECONDS=120; REST=1: what has not passed yet'
+	@echo 'make proof              all of these, longer, in pieces, into docs/proof.md: what is stale, until all is fresh;'
+	@echo '                        MINUTES=30: the stalest first, for so long; ONLY=sim,mutants: of these steps'
 	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
 	@echo 'make bench-stores       locks in each engine beside the same by hand; all engines side by side,'
 	@echo '                        into docs/stores.md; QUICK=1 only sees that it works'
@@ -142,7 +143,7 @@ test-stores:
 	@tools/run-tests --group stores $(MAKEOVERRIDES)
 
 # Each engine has a program of this name and command line.
-chaos_engines = $(patsubst %.c,$(BUILD)/asan/%,$(wildcard tests/engines/*_chaos.c))
+chaos_engines = $(patsubst %.c,$(BUILD)/asan/%,$(wildcard tests/engines/$(or $(ENGINE),*)_chaos.c))
 chaos-stores: SECONDS = 120
 chaos-stores:
 	@tools/setup stores
@@ -206,10 +207,8 @@ cross:
 	@tools/setup cross
 	@tools/cross
 
-# The settings of a whole proof are its own: here only those that were given.
 proof:
-	@tools/proof $(if $(filter-out file,$(origin SEEDS)),--seeds $(SEEDS)) \
-		$(if $(filter-out file,$(origin SECONDS)),--seconds $(SECONDS)) $(if $(ONLY),--only $(ONLY)) $(if $(REST),--rest)
+	@tools/proof $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only '$(ONLY)')
 
 # What the servers of other engines cost depends on the disk that they write to.
 on_disk = tools/apart env TMPDIR=$${TMPDIR:-/tmp}
