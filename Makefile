@@ -54,9 +54,15 @@ examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
 cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
+# Programs are compiled from a rlock.h in which #line directives name the parts in src/: compilers, assertions and
+# debuggers tell the part and its own line. It is joined when a part was edited. The files that include rlock.h and stand
+# beside it are looked for there too. LINED=. compiles the rlock.h that is committed, as where tools/join cannot run.
+LINED     = $(if $(wildcard /usr/bin/python3),$(BUILD)/lined,.)
+lined    := $(addprefix $(LINED)/,rlock.h rlock.c rlock.hpp rlock_testing.h)
+parts    := $(shell find src -type f)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
-compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -pthread -I. -Iadapters
+compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -pthread -I$(LINED) -I. -Iadapters
 
 # tools/setup puts a redis-server there if the system has none by that name.
 export PATH := $(CURDIR)/build/bin:$(PATH)
@@ -73,7 +79,7 @@ SEEDS   = 10000
 SECONDS = 60
 
 .PHONY: help demo demo-web quick test test-stores chaos-stores mutants-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
-.PHONY: join docs lint format install install-cli uninstall deb clean
+.PHONY: lined join docs lint format install install-cli uninstall deb clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -241,31 +247,50 @@ examples: $(filter-out $(no_tls) $(no_pq),$(examples)) $(recipes) $(cxx_examples
 
 cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
 
-$(out)/tests/%: tests/%.c Makefile
+ifneq ($(LINED),.)
+# Programs are only compiled anew if a part was changed, not if its file is newer.
+$(LINED)/joined: $(parts) tools/join rlock.h
+	@mkdir -p $(@D)
+	@tools/join --lines >$(@D)/rlock.h.new
+	@if cmp -s $(@D)/rlock.h.new $(@D)/rlock.h; then rm $(@D)/rlock.h.new; else mv $(@D)/rlock.h.new $(@D)/rlock.h; fi
+	@touch $@
+
+$(LINED)/rlock.h: $(LINED)/joined
+	@:
+
+$(filter-out %/rlock.h,$(lined)): $(LINED)/%: %
+	@mkdir -p $(@D)
+	@{ echo '#line 1 "$<"'; cat $<; } >$@
+endif
+
+# Of tools that compile themselves, or that call make several times at once.
+lined: $(lined)
+
+$(out)/tests/%: tests/%.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_GNU_SOURCE -Itests $(sim_flags) $(flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
 # Exceptions cross the library compiled as C++, and as C.
-throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -pthread -D_GNU_SOURCE -I. -Iadapters
+throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -pthread -D_GNU_SOURCE -I$(LINED) -I. -Iadapters
 
-$(out)/tests/throws: tests/throws.cc Makefile
+$(out)/tests/throws: tests/throws.cc Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(throws) $(follow) -o $@ $< $(LDFLAGS) -lcmocka
 
-$(out)/tests/throws-c: tests/throws.cc rlock.h Makefile
+$(out)/tests/throws-c: tests/throws.cc $(LINED)/rlock.h Makefile | $(lined)
 	@mkdir -p $(@D)
-	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o rlock.h
+	$(compile) -D_GNU_SOURCE -fexceptions -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -x c -c -o $@.o $(LINED)/rlock.h
 	$(throws) $(follow) -DIMPLEMENTED_IN_C -o $@ $< $@.o $(LDFLAGS) -lcmocka
 
 # rlock.hpp, with callbacks in C++17 and co_await in C++20; and the suite of the loops on Asio. Not optimised: templates
 # take long.
-cxx = $(CXX) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wold-style-cast $(variant) $(HIREDIS_CFLAGS) -pthread -D_GNU_SOURCE -I. -Iadapters -Itests
+cxx = $(CXX) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wold-style-cast $(variant) $(HIREDIS_CFLAGS) -pthread -D_GNU_SOURCE -I$(LINED) -I. -Iadapters -Itests
 
-$(out)/tests/cxx $(out)/tests/cxx-coroutines: tests/cxx.cc Makefile
+$(out)/tests/cxx $(out)/tests/cxx-coroutines: tests/cxx.cc Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(cxx) -O0 -std=$(if $(findstring coroutines,$@),c++20,c++17) $(follow) -o $@ $< $(LDFLAGS) -lcmocka -luv $(HIREDIS_LIBS)
 
-$(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile
+$(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) -MMD -MP -MT $@ -MF $@.c.d -D_GNU_SOURCE -DWITH_ASIO -Itests -c -o $@.o tests/loops.c
 	$(cxx) -O0 -std=c++17 $(follow) -o $@ tests/loops_asio.cc $@.o $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
@@ -312,7 +337,7 @@ $(out)/tests/engines/%: flags = $(engine_flags_$(engine))
 $(out)/tests/engines/%: loops = $(engine_libs_$(engine)) -levent_core -luv -lev
 $(out)/tests/engines/postgres_tls: loops = -lpq -lssl -lcrypto
 
-$(out)/examples/%: examples/%.c Makefile
+$(out)/examples/%: examples/%.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) $(flags) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS) $(store_libs)
 
@@ -321,11 +346,11 @@ $(pq_examples): flags = $(shell pkg-config --cflags libpq)
 $(pq_examples): loops = -lpq
 
 # The implementation is compiled once for all of them, in a file of its own.
-$(out)/examples/cookbook/rlock.o: rlock.c Makefile
+$(out)/examples/cookbook/rlock.o: $(LINED)/rlock.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L $(store_flags) -c -o $@ $<
 
-$(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile
+$(out)/examples/cookbook/%: examples/cookbook/%.c $(out)/examples/cookbook/rlock.o Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_POSIX_C_SOURCE=200809L -o $@ $< $(out)/examples/cookbook/rlock.o $(LDFLAGS) -lev $(HIREDIS_LIBS) $(store_libs)
 
@@ -334,11 +359,11 @@ $(out)/examples/shop/page.h: examples/shop/page.html Makefile
 	@mkdir -p $(@D)
 	@{ echo 'static const unsigned char page[] = {'; od -An -v -tx1 $< | sed 's/ *\([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '};'; } >$@
 
-$(out)/examples/shop/shop: $(wildcard examples/shop/*.[ch]) $(out)/examples/shop/page.h examples/data.h rlock.h \
-    adapters/rlock_libevent.h adapters/rlock_resolve.h $(out)/examples/cookbook/rlock.o Makefile
+$(out)/examples/shop/shop: $(wildcard examples/shop/*.[ch]) $(out)/examples/shop/page.h examples/data.h $(LINED)/rlock.h \
+    adapters/rlock_libevent.h adapters/rlock_resolve.h $(out)/examples/cookbook/rlock.o Makefile | $(lined)
 	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(HIREDIS_LIBS) $(store_libs)
 
-$(out)/examples/%: examples/%.cc Makefile
+$(out)/examples/%: examples/%.cc Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(cxx) -std=$(if $(findstring callback,$@),c++17,c++20) $(store_flags) $(follow) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS) $(store_libs)
 
@@ -350,23 +375,23 @@ $(out)/cli/calls.h: tools/calls $(wildcard stores/rlock_*.h) Makefile
 	@mkdir -p $(@D)
 	@CC='$(CC)' tools/calls $(store_flags) >$@ || { rm -f $@; exit 1; }
 
-$(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c $(out)/cli/calls.h Makefile
+$(out)/cli/rlock $(out)/cli/system/rlock: cli/rlock.c $(out)/cli/calls.h Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_GNU_SOURCE $(store_flags) -Icli -I$(out)/cli -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS) $(if $(store_names),-ldl)
 
-$(out)/bench/%: bench/%.c Makefile
+$(out)/bench/%: bench/%.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 
-$(out)/bench/engines/stores: bench/engines/stores.c Makefile
+$(out)/bench/engines/stores: bench/engines/stores.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(store_flags) -o $@ $< $(LDFLAGS) $(HIREDIS_LIBS) $(store_libs)
 
-$(out)/bench/engines/%: bench/engines/%.c Makefile
+$(out)/bench/engines/%: bench/engines/%.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -Itests $(engine_flags_$(engine)) -o $@ $< $(LDFLAGS) $(engine_libs_$(engine))
 
-$(out)/bench/peers/%: bench/peers/%.c Makefile
+$(out)/bench/peers/%: bench/peers/%.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -O2 -D_GNU_SOURCE -o $@ $< $(LDFLAGS) -lev $(HIREDIS_LIBS)
 

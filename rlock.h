@@ -13742,3 +13742,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
 #ifdef __GNUC__
 #pragma GCC diagnostic pop
 #endif
+/* tools/join makes this file of src/: edit that. Digest of all above: af908a023c58f202 */

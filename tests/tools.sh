@@ -179,4 +179,111 @@ check shards_of_a_suite_are_run_each shards_are_run_each
 check suites_run_one_at_a_time_if_asked one_at_a_time
 check what_a_row_names_is_built_before_it_runs what_a_row_names_is_built_first
 
+# --- tools/join ---
+
+# tree_to_join NAME: a copy of what tools/join reads and writes, and of the Makefile; its name is in $tree.
+tree_to_join() {
+    tree=$work/$1
+    mkdir -p "$tree/tools" "$tree/docs" "$tree/tests"
+    cp -R Makefile src rlock.h rlock.c rlock.hpp rlock_testing.h "$tree"
+    cp tools/join "$tree/tools"
+    cp docs/protocol.md "$tree/docs"
+}
+
+# replace FILE LINE NEW: the line, of which there is one, becomes another.
+replace() {
+    [ "$(grep -cxF -e "$2" "$1")" = 1 ] && awk -v old="$2" -v new="$3" '{ print $0 == old ? new : $0 }' "$1" >"$1.new" && mv "$1.new" "$1"
+}
+
+# One line is another, one is new, one is gone: each is told with the part that it belongs to.
+edit_in_the_joined_header_is_refused() {
+    tree_to_join edited
+    line='    RLOCK_ASSERT(list != from);'
+    replace "$tree/rlock.h" "$line" '    RLOCK_ASSERT(list == from);' || return 1
+    last=$(grep -n 'int rlock_acquire(rlock \*lock.*,$' "$tree/rlock.h" | tail -n 1 | cut -d : -f 1)
+    sed -i "${last}i int planted;" "$tree/rlock.h"
+    cp "$tree/rlock.h" "$tree/kept.h"
+    for words in '' --lines; do
+        # shellcheck disable=SC2086  # no word, or one
+        "$tree/tools/join" $words >"$tree/said" 2>&1 && { echo "it went on: $words"; return 1; }
+        cmp "$tree/rlock.h" "$tree/kept.h" || return 1
+        cat "$tree/said"
+        grep -qx "rlock.h:[0-9]*, in src/base/list.h:$(grep -nxF -e "$line" src/base/list.h | cut -d : -f 1)" "$tree/said" &&
+            grep -qxF -e "    +    RLOCK_ASSERT(list == from);" "$tree/said" && grep -qxF -e "    -$line" "$tree/said" &&
+            grep -qx "rlock.h:$last, in src/core/api_handle.h:[0-9]*" "$tree/said" && grep -qxF '    +int planted;' "$tree/said" &&
+            [ "$(wc -l <"$tree/said")" = 7 ] || return 1
+    done
+    "$tree/tools/join" --check | grep -q '^rlock.h is not what src/ makes'
+}
+
+edit_is_discarded_by_force() {
+    tree_to_join forced
+    echo 'int planted;' >>"$tree/rlock.h"
+    "$tree/tools/join" && return 1
+    "$tree/tools/join" --force && cmp "$tree/rlock.h" rlock.h && "$tree/tools/join" && "$tree/tools/join" --check
+}
+
+# Neither a part that was edited nor one that is joined already is in the way.
+edit_of_a_part_is_joined() {
+    tree_to_join part
+    replace "$tree/src/base/list.h" '    RLOCK_ASSERT(list != from);' '    RLOCK_ASSERT(from != list);' || return 1
+    "$tree/tools/join" && "$tree/tools/join" && grep -qxF '    RLOCK_ASSERT(from != list);' "$tree/rlock.h"
+}
+
+# Each line stands where it is said to come from, but for what an include of a script becomes.
+lines_are_those_of_the_joined_header() {
+    tools/join --lines >"$work/lined" || return 1
+    grep -v '^#line ' "$work/lined" >"$work/without"
+    sed '$d' rlock.h | cmp - "$work/without" || return 1
+        awk '
+        /^#line / { at = $2; part = substr($3, 2, length($3) - 2); directives++; script = 0; next }
+        script { next }
+        {
+            while (read[part] < at && (getline text[part] <part) > 0) read[part]++
+            script = text[part] ~ /^#include "lua\//
+            if (!script && (read[part] != at || text[part] != $0)) { print part ":" at " is no " $0; wrong = 1 }
+            at++
+        }
+        END { exit wrong || directives < 50 }' "$work/lined"
+}
+
+# By the rules of the Makefile, in a program of a test: what does not compile, then what an assertion says.
+faults_name_the_part_and_its_line() {
+    tree_to_join faults
+    printf '%s\n' '#define RLOCK_NO_REDIS' '#define RLOCK_IMPLEMENTATION' '#include "rlock.h"' 'int main(void) {' \
+        '    rlock_link list;' '    rlock__list_init(&list);' '    rlock__list_move(&list, &list);' '}' >"$tree/tests/fault.c"
+    replace "$tree/Makefile" 'WARNINGS       = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror' 'WARNINGS = -w' || return 1
+    number=$(grep -nxF '    RLOCK_ASSERT(list != from);' src/base/list.h | cut -d : -f 1)
+    make_fault() {
+        MAKEFLAGS='' make -s -C "$tree" BUILD=build CFLAGS=-O0 build/tests/fault >"$tree/said" 2>&1
+    }
+    make_fault || { cat "$tree/said"; return 1; }
+    (cd "$tree" && build/tests/fault) >"$tree/said" 2>&1 && { echo 'no assertion failed'; return 1; }
+    cat "$tree/said"
+    grep -q "src/base/list.h:$number: .*list != from" "$tree/said" || return 1
+    sed -i "${number}s/.*/    planted;/" "$tree/src/base/list.h"
+    make_fault && { echo 'it compiles: an edit of a part is not seen'; return 1; }
+    cat "$tree/said"
+    grep -q "^src/base/list.h:$number:[0-9]*: error: .*planted" "$tree/said"
+}
+
+# A program is not compiled anew for a part that is only newer.
+only_a_part_that_changed_is_compiled() {
+    tree_to_join newer
+    printf '%s\n' '#include "rlock.h"' 'int main(void) { return 0; }' >"$tree/tests/newer.c"
+    for turn in 1 2; do
+        MAKEFLAGS='' make -s -C "$tree" BUILD=build build/tests/newer || return 1
+        [ -e "$tree/mark" ] || touch -r "$tree/build/tests/newer" "$tree/mark"
+        [ -z "$(find "$tree/build/tests/newer" -newer "$tree/mark")" ] || { echo "compiled in turn $turn"; return 1; }
+        touch "$tree/src/base/list.h"
+    done
+}
+
+check edit_in_the_joined_header_is_refused_and_named_with_its_part edit_in_the_joined_header_is_refused
+check edit_in_the_joined_header_is_discarded_by_force edit_is_discarded_by_force
+check edit_of_a_part_is_joined edit_of_a_part_is_joined
+check line_directives_tell_the_part_and_the_line_of_every_line lines_are_those_of_the_joined_header
+check compiler_and_assertion_name_the_part_and_its_own_line faults_name_the_part_and_its_line
+check only_a_part_that_changed_is_compiled only_a_part_that_changed_is_compiled
+
 tap_ends
