@@ -135,7 +135,7 @@ demo-web:
 	@exec env RLOCK_URL= $(BUILD)/examples/shop/shop $(if $(PORT),--port $(PORT))
 
 quick:
-	@tools/setup test
+	@tools/setup quick
 	@BUILD=$(BUILD) tools/quick
 
 # MAKEOVERRIDES is what make was told on its command line, as CC=clang: tools/run-tests builds the programs with it.

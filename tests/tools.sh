@@ -286,4 +286,48 @@ check line_directives_tell_the_part_and_the_line_of_every_line lines_are_those_o
 check compiler_and_assertion_name_the_part_and_its_own_line faults_name_the_part_and_its_line
 check only_a_part_that_changed_is_compiled only_a_part_that_changed_is_compiled
 
+# --- tools/quick ---
+
+# A machine that has nothing but what `make quick` needs: all other programs, and libraries, are not found. Nothing is
+# asked for there. Without cmocka that, and nothing else, is.
+quick_needs_and_fetches_only_what_its_suites_need() {
+    tree_to_join quick
+    mkdir -p "$tree/bin"
+    for name in sh dirname mkdir rm mv cat touch cmp sed grep tail sort tr find getconf as ld make; do
+        printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v $name)" >"$tree/bin/$name"
+    done
+    cat >"$tree/bin/gcc" <<EOF
+#!/bin/sh
+case " \$* " in *' -E '*) grep -q -e hiredis -e event -e 'uv.h' -e openssl \${REFUSED:+-e \$REFUSED} && exit 1 ;; esac
+case " \$* " in *' -lhiredis '*) exit 1 ;; esac
+exec $(command -v gcc) "\$@"
+EOF
+    chmod +x "$tree"/bin/*
+    cp tools/quick tools/setup "$tree/tools"
+    cp -R tests/*.h tests/unit.c tests/seam.c tests/memory.c "$tree/tests"
+    cp -R adapters "$tree"
+    (
+        unset MAKEFLAGS BUILD
+        PATH=$PWD/$tree/bin
+        cd "$tree" || exit 1
+        REFUSED=cmocka tools/setup quick >said && exit 1
+        grep -q 'dnf install libcmocka-devel $' said || exit 1
+        tools/setup test >said && exit 1
+        grep -q ' valgrind ' said || exit 1
+        make quick
+    ) >"$tree/output" 2>&1 || { cat "$tree/output" "$tree/said"; return 1; }
+    cat "$tree/output"
+    [ "$(grep -c '^[a-z]*: [0-9]* tests passed$' "$tree/output")" = 3 ] && [ "$(wc -l <"$tree/output")" = 3 ]
+}
+
+edit_in_the_joined_header_is_refused_by_quick() {
+    echo 'int planted;' >>"$tree/rlock.h"
+    (unset MAKEFLAGS BUILD; make -C "$tree" quick) >"$tree/output" 2>&1 && return 1
+    cat "$tree/output"
+    grep -q '^    +int planted;' "$tree/output" && ! grep -q ': [0-9]* tests passed$' "$tree/output"
+}
+
+check quick_needs_and_fetches_only_what_its_suites_need quick_needs_and_fetches_only_what_its_suites_need
+check edit_in_the_joined_header_is_refused_by_quick edit_in_the_joined_header_is_refused_by_quick
+
 tap_ends
