@@ -408,7 +408,7 @@ lint:
 	@tools/lint
 
 format:
-	clang-format -i rlock.c rlock.hpp rlock_testing.h src/*.h src/*/*.h src/*/*/*.h stores/*.h adapters/*.h adapters/*.hpp tests/*.[ch] tests/*.cc tests/*/*.[ch] examples/*.[ch] examples/*.cc examples/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/*/*.[ch]
+	clang-format -i $$(tools/lint --formatted)
 	@tools/join
 
 # What is put into PREFIX, and what is taken away again: the second part is folders that are of rlock alone.

@@ -330,4 +330,44 @@ edit_in_the_joined_header_is_refused_by_quick() {
 check quick_needs_and_fetches_only_what_its_suites_need quick_needs_and_fetches_only_what_its_suites_need
 check edit_in_the_joined_header_is_refused_by_quick edit_in_the_joined_header_is_refused_by_quick
 
+# --- tools/lint ---
+
+# planted FILE OLD NEW WORDS: in a copy of the tree, OLD of that file becomes NEW; lint says no more and no less than WORDS.
+planted() {
+    cp "$tree/$1" "$tree/kept"
+    replace "$tree/$1" "$2" "$3" || { echo "$1 has no such line: $2"; return 1; }
+    "$tree/tools/lint" settings >"$tree/said"
+    cp "$tree/kept" "$tree/$1"
+    sed -n 's/^# //p' "$tree/said" >"$tree/found"
+    printf "$4" | diff - "$tree/found" || { echo "planted: $3"; return 1; }
+}
+
+settings_that_differ_are_told() {
+    tree_to_join settings
+    cp tools/lint "$tree/tools"
+    cp docs/*.md "$tree/docs"
+    cp tests/url.c tests/unit_arguments.h "$tree/tests"
+    "$tree/tools/lint" settings || return 1
+    client='src/public/client.h (the comment of config.url)' page=docs/set-up-the-server.md
+    url='tests/url.c (each_form_means_what_its_fields_mean)'
+    row='    RLOCK__SETTING(replicas, RLOCK__INT, 1, 100, 0),'
+    planted src/core/settings.h "$row" '' "src/core/settings.h has no replicas
+$client names what is no parameter: replicas
+$page names what is no parameter: replicas
+$url names what is no parameter: replicas\n" || return 1
+    planted src/store/redis/url.h '    RLOCK__SETTING(prefix, RLOCK__TEXT, 0, 0, 0),' '    {"fresh", 0, 0, 0, 0, RLOCK__YES_NO},' \
+        "$(for where in "$client" "$page" "$url"; do
+            printf '%s does not name the parameter fresh\\n%s names what is no parameter: prefix\\n' "$where" "$where"
+        done)" || return 1
+    planted src/public/client.h '    int replicas;' '    int replicas, fresh;' "docs/: no page names rlock_config's fresh
+src/core/settings.h has no fresh
+tests/unit_arguments.h tries no limit of fresh\n" || return 1
+    planted "$page" '| `client_name`, `prefix` | texts, as in the fields |' '| `prefix`, `fresh` | texts |' \
+        "$page does not name the parameter client_name\n$page names what is no parameter: fresh\n" || return 1
+    planted tests/url.c '        {"redis://h?quarantine_ms=86400000", "host=h quarantine_ms=86400000"},' '' \
+        "$url does not name the parameter quarantine_ms\n"
+}
+
+check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
+
 tap_ends

@@ -73,17 +73,7 @@ static const char *fields(const rlock_config *config) {
     const struct {
         const char *name;
         int64_t value;
-    } numbers[] = {{"port", config->port},
-                   {"db", config->database},
-                   {"wire", config->wire},
-                   {"lease", config->watchdog_lease_ms},
-                   {"timeout", config->command_timeout_ms},
-                   {"poll", config->poll_ms},
-                   {"drift", config->drift_permille},
-                   {"handovers", config->handovers},
-                   {"quarantine", config->quarantine_ms},
-                   {"replicas", config->replicas},
-                   {"replicas_ms", config->replicas_ms}};
+    } numbers[] = {{"port", config->port}, {"db", config->database}, {"wire", config->wire}};
     size_t n = 0, i;
     text[0] = 0;
     for (i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -96,6 +86,13 @@ static const char *fields(const rlock_config *config) {
         if (numbers[i].value != 0) {
             n += (size_t)snprintf(text + n, sizeof text - n, " %s=%lld", numbers[i].name,
                                   (long long)numbers[i].value);
+        }
+    }
+    for (i = 0; i < RLOCK__SETTINGS; i++) {
+        int64_t value = rlock__number(config, &rlock__settings[i]);
+        if (value != 0) {
+            n += (size_t)snprintf(text + n, sizeof text - n, " %s=%lld", rlock__settings[i].name,
+                                  (long long)value);
         }
     }
     return n > 0 ? text + 1 : text;
@@ -136,17 +133,18 @@ static void each_form_means_what_its_fields_mean(void **state) {
         {"redis://h?wire=redisson", "host=h wire=1"},
         {"redis://h?watchdog_lease_ms=10&command_timeout_ms=1&poll_ms=86400000&drift_permille=500"
          "&handovers=-1",
-         "host=h lease=10 timeout=1 poll=86400000 drift=500 handovers=-1"},
+         "host=h watchdog_lease_ms=10 command_timeout_ms=1 poll_ms=86400000 drift_permille=500 "
+         "handovers=-1"},
         {"redis://h?watchdog_lease_ms=86400000&handovers=4096",
-         "host=h lease=86400000 handovers=4096"},
+         "host=h watchdog_lease_ms=86400000 handovers=4096"},
         {"redis://h?handovers=0&", "host=h"},
-        {"redis://h?quarantine_ms=86400000", "host=h quarantine=86400000"},
+        {"redis://h?quarantine_ms=86400000", "host=h quarantine_ms=86400000"},
         {"redis://h?replicas=100&replicas_ms=1", "host=h replicas=100 replicas_ms=1"},
-        {"redis://h?poll_ms=%31%30", "host=h poll=10"},
+        {"redis://h?poll_ms=%31%30", "host=h poll_ms=10"},
         {"unix:///tmp/s", "unix=/tmp/s"},
         {"unix:///tmp/a%20b/s?db=1", "unix=/tmp/a b/s db=1"},
         {"unix:///tmp/s/", "unix=/tmp/s/"},
-        {"unix://u:p@/tmp/s?poll_ms=5", "unix=/tmp/s user=u password=p poll=5"},
+        {"unix://u:p@/tmp/s?poll_ms=5", "unix=/tmp/s user=u password=p poll_ms=5"},
         {"unix:///tmp/a%3Db%40c%3F", "unix=/tmp/a=b@c?"},
         {"redis+sentinel://h/name", "sentinels=h primary=name"},
         {"valkey+sentinel://h:26379,h2,[::1]:26380/name/",
@@ -155,7 +153,7 @@ static void each_form_means_what_its_fields_mean(void **state) {
          "user=u password=p sentinels=h,h2 primary=na-me db=3"},
         {"redis+cluster://h", "cluster=h"},
         {"valkey+cluster://u:p@h:7000,h2,[::1]:7001/?poll_ms=9",
-         "user=u password=p cluster=h:7000,h2,[::1]:7001 poll=9"},
+         "user=u password=p cluster=h:7000,h2,[::1]:7001 poll_ms=9"},
         {"redis+sentinel://h/"
          "name?sentinel_username=su&sentinel_password=s%40p&sentinel_tls=no&db=2",
          "sentinels=h primary=name suser=su spassword=s@p db=2"},
