@@ -31,56 +31,61 @@
  *
  * CONTENTS
  *
- *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
- *                   >>reports
+ *     Declarations.
+ *     >>status-codes     what calls return and events carry
+ *     >>loop-contract    how the library asks a loop to watch descriptors and to call it back
+ *     >>store-contract   where locks are kept
+ *     >>client-api       a client, one connection to one server, shared by any number of handles
+ *     >>lock-api         a handle, one would-be holder of one key, or of a set of keys
+ *     >>reports          what happens to the handles and connections of a client, told to one hook
  *     Implementation. A section calls what stands above it. This file is joined from parts, one
  *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
- *     >>platform       clock, random bytes, allocation
- *     >>list           doubly linked lists inside the things they link
- *     >>map            from keys to the things that hold a node
- *     >>heap           due times in one heap
- *     >>pool           things kept for the next one
- *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
- *     >>token          how a token is written, the keys of a request
- *     >>gone           when a token that is let go is surely gone
- *     >>settings       the numbers of a configuration: names, limits, defaults
- *     >>memory         the store inside the process
- *     >>redis-state    the store on hiredis: what it consists of
- *     >>redis-scripts  what a server does in one step
- *     >>redis-address  where an attempt to connect leads, and the walk along several addresses
- *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
- *     >>redis-link     a connection under hiredis, and its end
- *     >>redis-push     what the server reports unasked: a changed key, a notification
- *     >>redis-sentinel where the primary is, asked of Sentinels
- *     >>redis-quarantine  a server that may have lost holds grants none for a while
- *     >>redis-greeting a connection from the first attempt until it can be used
- *     >>redis-wait     a grant or a renewal counts when enough replicas have it
- *     >>redis-store    requests in their order, and what is answered
- *     >>redis-url      config.url: one text for the address and the settings
- *     >>cluster-map    the slots of a cluster
- *     >>cluster        a store made of the nodes of a cluster
- *     >>store          which store a configuration means
- *     >>members        a store that keeps the configurations of those it is made of
- *     >>seeds          a cluster as a store of the user's own
- *     >>quorum         a store made of several stores: the majority counts
- *     >>both           a store made of two: both count, while a service moves
- *     >>deadline       the deadline of a hold, for other threads to read
- *     >>claim          one token at the store, its gate and its handle
- *     >>report         what the hook config.on_event is told
- *     >>due            when each claim has something to do
- *     >>gate           the waiters of this process for a key
- *     >>contend        the waiters of a mutex: only the first of each client makes attempts
- *     >>queue          the waiters of a queued kind: each joins the queue at the server
- *     >>mode           which mode a gate has: its waiters contend, or queue
- *     >>leaving        a token is let go until it is surely gone
- *     >>attempt        an acquire that begins, is refused, fails, is repeated or ends
- *     >>holding        when a hold is renewed or checked, and what the answer means for it
- *     >>granting       a hold begins: by the server, or by a local hand-over
- *     >>deliver        events become callbacks
- *     >>question       questions about a key, independent of any hold
- *     >>events         what a store reports
- *     >>api-client     the public functions of a client
- *     >>api-handle     the public functions of a handle, and the questions
+ *     >>platform         clock, random bytes, allocation
+ *     >>list             doubly linked lists inside the things they link
+ *     >>map              from keys to the things that hold a node
+ *     >>heap             due times in one binary heap
+ *     >>pool             things of one size, kept for the next one
+ *     >>client           one clock sample per dispatch, one loop timer, ready list, deferred frees
+ *     >>token            how a token is written, the letter of its kind, and the keys of a request
+ *     >>gone             when a token that is let go is surely gone
+ *     >>settings         the numbers of a configuration
+ *     >>memory           the store inside the process
+ *     >>redis-state      the store on hiredis
+ *     >>redis-scripts    what a server does in one step, and cannot do by one command
+ *     >>redis-address    where an attempt to connect leads
+ *     >>redis-dialect    requests as RESP, replies as answers, errors as faults
+ *     >>redis-link       a connection under hiredis
+ *     >>redis-push       what the server reports unasked
+ *     >>redis-sentinel   where the primary is, asked of Sentinels
+ *     >>redis-quarantine a server that may have lost holds grants none until they would have ended
+ *     >>redis-greeting   a connection from the first attempt until it can be used
+ *     >>redis-wait       a grant or a renewal counts when enough replicas have it
+ *     >>redis-store      requests in their order, many in one command, and what is answered
+ *     >>redis-url        config.url, one text for the address and all settings that a text can say
+ *     >>cluster-map      the slots of a cluster
+ *     >>cluster          a store made of the nodes of a cluster
+ *     >>store            which store a configuration means, and at which address
+ *     >>members          a store that keeps the configurations of those it is made of
+ *     >>seeds            a cluster as a store of the user's own
+ *     >>quorum           a store made of several servers that know nothing of each other
+ *     >>both             a store made of two, while a service moves from one to the other
+ *     >>deadline         the deadline of a hold, for other threads to read
+ *     >>claim            one token at the store, its gate and its handle
+ *     >>report           what the hook config.on_event is told
+ *     >>due              when each claim has something to do
+ *     >>gate             one gate for each key
+ *     >>contend          the waiters of a mutex
+ *     >>queue            the waiters of a queued kind
+ *     >>mode             which mode a gate has
+ *     >>leaving          a token is let go until it is surely gone
+ *     >>attempt          an acquire that begins, is refused, fails, is repeated or ends
+ *     >>holding          when a hold is renewed or checked, and what the answer means for it
+ *     >>granting         a hold begins
+ *     >>deliver          events become callbacks
+ *     >>question         questions about a key, independent of any hold
+ *     >>events           what a store reports
+ *     >>api-client       the public functions of a client
+ *     >>api-handle       the public functions of a handle, and the questions
  *
  * GUARANTEED
  *
@@ -716,7 +721,7 @@ RLOCK_API void rlock_cluster_free(rlock_store *store);
 #endif
 
 /* ------------------------------------------------------------------------------------------------
- * >>client-api - a client: one connection to one server, shared by any number of handles
+ * >>client-api - a client, one connection to one server, shared by any number of handles
  */
 
 /* How a mutex is written at the server: with which other libraries it shares its keys. */
@@ -909,7 +914,7 @@ RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
 RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 
 /* ------------------------------------------------------------------------------------------------
- * >>lock-api - a handle: one would-be holder of one key, or of a set of keys
+ * >>lock-api - a handle, one would-be holder of one key, or of a set of keys
  */
 
 /* A wait without limit, and the limits of leases, keys and permits. */
@@ -1144,7 +1149,7 @@ RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *optio
 RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
 /* ------------------------------------------------------------------------------------------------
- * >>reports - everything that happens to the handles and connections of a client, for one hook
+ * >>reports - what happens to the handles and connections of a client, told to one hook
  */
 
 /* What config.on_event is called with. An event tells one handle how its operation ended; a report
@@ -1769,7 +1774,7 @@ RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
+ * >>client - one clock sample per dispatch, one loop timer, ready list, deferred frees
  */
 
 /* Something a callback is owed for; delivered at the end of an entry, or by a zero timer. */
@@ -6994,7 +6999,7 @@ static const rlock_store rlock__redis_store = {NULL,
 #ifndef RLOCK_NO_URL
 
 /* ------------------------------------------------------------------------------------------------
- * >>redis-url - config.url: one text for the address, and for every setting that a text can say
+ * >>redis-url - config.url, one text for the address and all settings that a text can say
  *
  * A copy of the text is cut into its parts, which are decoded in place. The functions return what
  * is wrong with the part at hand, or NULL. The part is named, and not shown: a password that is not
@@ -7525,7 +7530,7 @@ static bool rlock__slots_whole(const redisReply *reply) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>cluster - a store made of the nodes of a cluster, each of which has some of the slots
+ * >>cluster - a store made of the nodes of a cluster: each has some of the slots
  *
  * Each node is a Redis store of its own, opened when a slot of it is first wanted. A request goes,
  * as it is, to the node that has the slot of its key, and is answered by it: so what one server can
@@ -9764,7 +9769,7 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>both - a store that holds in both of two others, while a service moves from one to the other
+ * >>both - a store made of two, while a service moves from one to the other: it holds in both
  *
  * It is a quorum of two: neither may fail. What it has of its own:
  * - The second is asked only for what the first has granted, so that two clients never wait for
@@ -13742,4 +13747,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
 #ifdef __GNUC__
 #pragma GCC diagnostic pop
 #endif
-/* tools/join makes this file of src/: edit that. Digest of all above: af908a023c58f202 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 5f58bf62387cfcf3 */

@@ -31,56 +31,11 @@
  *
  * CONTENTS
  *
- *     Declarations: >>status-codes >>loop-contract >>store-contract >>client-api >>lock-api
- *                   >>reports
+ *     Declarations.
+ *     {public}
  *     Implementation. A section calls what stands above it. This file is joined from parts, one
  *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
- *     >>platform       clock, random bytes, allocation
- *     >>list           doubly linked lists inside the things they link
- *     >>map            from keys to the things that hold a node
- *     >>heap           due times in one heap
- *     >>pool           things kept for the next one
- *     >>client         one clock sample per dispatch, one loop timer, ready list, deferred frees
- *     >>token          how a token is written, the keys of a request
- *     >>gone           when a token that is let go is surely gone
- *     >>settings       the numbers of a configuration: names, limits, defaults
- *     >>memory         the store inside the process
- *     >>redis-state    the store on hiredis: what it consists of
- *     >>redis-scripts  what a server does in one step
- *     >>redis-address  where an attempt to connect leads, and the walk along several addresses
- *     >>redis-dialect  requests as RESP, replies as answers, errors as faults
- *     >>redis-link     a connection under hiredis, and its end
- *     >>redis-push     what the server reports unasked: a changed key, a notification
- *     >>redis-sentinel where the primary is, asked of Sentinels
- *     >>redis-quarantine  a server that may have lost holds grants none for a while
- *     >>redis-greeting a connection from the first attempt until it can be used
- *     >>redis-wait     a grant or a renewal counts when enough replicas have it
- *     >>redis-store    requests in their order, and what is answered
- *     >>redis-url      config.url: one text for the address and the settings
- *     >>cluster-map    the slots of a cluster
- *     >>cluster        a store made of the nodes of a cluster
- *     >>store          which store a configuration means
- *     >>members        a store that keeps the configurations of those it is made of
- *     >>seeds          a cluster as a store of the user's own
- *     >>quorum         a store made of several stores: the majority counts
- *     >>both           a store made of two: both count, while a service moves
- *     >>deadline       the deadline of a hold, for other threads to read
- *     >>claim          one token at the store, its gate and its handle
- *     >>report         what the hook config.on_event is told
- *     >>due            when each claim has something to do
- *     >>gate           the waiters of this process for a key
- *     >>contend        the waiters of a mutex: only the first of each client makes attempts
- *     >>queue          the waiters of a queued kind: each joins the queue at the server
- *     >>mode           which mode a gate has: its waiters contend, or queue
- *     >>leaving        a token is let go until it is surely gone
- *     >>attempt        an acquire that begins, is refused, fails, is repeated or ends
- *     >>holding        when a hold is renewed or checked, and what the answer means for it
- *     >>granting       a hold begins: by the server, or by a local hand-over
- *     >>deliver        events become callbacks
- *     >>question       questions about a key, independent of any hold
- *     >>events         what a store reports
- *     >>api-client     the public functions of a client
- *     >>api-handle     the public functions of a handle, and the questions
+ *     {implementation}
  *
  * GUARANTEED
  *

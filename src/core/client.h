@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>client - one clock sample per dispatch (`entry`), one loop timer, ready list, deferred frees
+ * >>client - one clock sample per dispatch, one loop timer, ready list, deferred frees
  */
 
 #ifndef RLOCK_CORE_CLIENT_H

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>client-api - a client: one connection to one server, shared by any number of handles
+ * >>client-api - a client, one connection to one server, shared by any number of handles
  */
 
 #ifndef RLOCK_PUBLIC_CLIENT_H

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>lock-api - a handle: one would-be holder of one key, or of a set of keys
+ * >>lock-api - a handle, one would-be holder of one key, or of a set of keys
  */
 
 #ifndef RLOCK_PUBLIC_LOCK_H

@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>reports - everything that happens to the handles and connections of a client, for one hook
+ * >>reports - what happens to the handles and connections of a client, told to one hook
  */
 
 #ifndef RLOCK_PUBLIC_REPORT_H

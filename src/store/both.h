@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>both - a store that holds in both of two others, while a service moves from one to the other
+ * >>both - a store made of two, while a service moves from one to the other: it holds in both
  *
  * It is a quorum of two: neither may fail. What it has of its own:
  * - The second is asked only for what the first has granted, so that two clients never wait for

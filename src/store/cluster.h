@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>cluster - a store made of the nodes of a cluster, each of which has some of the slots
+ * >>cluster - a store made of the nodes of a cluster: each has some of the slots
  *
  * Each node is a Redis store of its own, opened when a slot of it is first wanted. A request goes,
  * as it is, to the node that has the slot of its key, and is answered by it: so what one server can

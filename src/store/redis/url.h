@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>redis-url - config.url: one text for the address, and for every setting that a text can say
+ * >>redis-url - config.url, one text for the address and all settings that a text can say
  *
  * A copy of the text is cut into its parts, which are decoded in place. The functions return what
  * is wrong with the part at hand, or NULL. The part is named, and not shown: a password that is not
