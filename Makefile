@@ -168,11 +168,11 @@ sim:
 
 mutants:
 	@tools/setup test
-	@tools/mutants
+	@tools/mutants --group core
 
 mutants-stores:
 	@tools/setup stores
-	@tools/mutants --stores
+	@tools/mutants --group stores
 
 torture:
 	@tools/setup test

@@ -370,5 +370,88 @@ tests/unit_arguments.h tries no limit of fresh\n" || return 1
 }
 
 check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
+# --- tools/mutants ---
+
+# row NAME RULE FILE LINE...: a row of planted bugs.
+row() {
+    printf '[%s]\n%s\n%s\n' "$1" "$2" "$3"
+    shift 3
+    printf '%s\n' "$@"
+    echo
+}
+
+copy=$work/planted
+
+# A tree with a part, and a row that can be planted in it.
+make_copy() {
+    rm -rf "$copy"
+    mkdir -p "$copy/tools" "$copy/tests/mutants" "$copy/src"
+    cp tools/mutants tools/kit.py tools/apart "$copy/tools"
+    printf 'if (one) {\n    two();\n}\nif (three) {\n    two();\n}\n' >"$copy/src/part.h"
+    row stands-once 'It stands there once.' src/part.h '- if (three) {' '- two();' '+ if (!three) {' '+     two();' \
+        >"$copy/tests/mutants/well.txt"
+}
+
+# refused WORDS: the rows on standard input are refused, with these words; without them nothing is.
+refused() {
+    make_copy
+    "$copy/tools/mutants" --check || { echo 'what is well is refused'; return 1; }
+    cat >"$copy/tests/mutants/wrong.txt"
+    said=$("$copy/tools/mutants" --check) && { echo 'it is not refused'; return 1; }
+    echo "$said"
+    echo "$said" | grep -qF "$1"
+}
+
+stands_twice() {
+    row here 'It stands there twice.' src/part.h '- two();' '+ three();' |
+        refused 'wrong.txt:1: [here]: src/part.h has these lines 2 times: src/part.h:2, 5'
+}
+
+stands_nowhere() {
+    row here 'It stands nowhere.' src/part.h '- if (one) {' '- }' '+ if (two) {' |
+        refused 'wrong.txt:1: [here]: src/part.h has no such lines: if (one) {'
+}
+
+file_is_not_there() {
+    row here 'Its file is not there.' src/other.h '- two();' '+ three();' |
+        refused 'wrong.txt:1: [here]: there is no src/other.h'
+}
+
+name_is_doubled() {
+    row stands-once 'It has the name of another one.' src/part.h '- if (one) {' '+ if (two) {' |
+        refused 'wrong.txt:1: [stands-once] stands at tests/mutants/well.txt:1 too'
+}
+
+rule_is_missing() {
+    printf '[here]\nsrc/part.h\n- if (one) {\n+ if (two) {\n' | refused 'wrong.txt:1: [here] has no rule'
+}
+
+nothing_is_changed() {
+    row here 'It changes nothing.' src/part.h '- if (one) {' '+ if (one) {' |
+        refused 'wrong.txt:1: [here]: src/part.h stays as it is'
+}
+
+places_overlap() {
+    row here 'Two places are one.' src/part.h '- if (one) {' '- two();' src/part.h '- if (one) {' '+ if (two) {' |
+        refused 'wrong.txt:1: [here]: two places in src/part.h overlap at line 1'
+}
+
+# The indentation of what is found does not count, that of what is put does.
+planted_as_it_stands() {
+    make_copy
+    row here 'It is planted.' src/part.h '- if (one) {' '-         two();' '+ if (one) {' '+   three();' \
+        >"$copy/tests/mutants/other.txt"
+    "$copy/tools/mutants" --plant here || return 1
+    printf 'if (one) {\n  three();\n}\nif (three) {\n    two();\n}\n' | diff - "$copy/src/part.h"
+}
+
+check planted_bug_whose_lines_stand_twice_is_refused stands_twice
+check planted_bug_whose_lines_stand_nowhere_is_refused stands_nowhere
+check planted_bug_whose_file_is_not_there_is_refused file_is_not_there
+check planted_bug_with_the_name_of_another_is_refused name_is_doubled
+check planted_bug_without_a_rule_is_refused rule_is_missing
+check planted_bug_that_changes_nothing_is_refused nothing_is_changed
+check planted_bug_whose_places_overlap_is_refused places_overlap
+check planted_bug_is_put_as_it_stands planted_as_it_stands
 
 tap_ends
